@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeVar, final
 
 from aeron_async.archive.api import RecordingSignal, RecordingSignalEvent
 from aeron_async.archive.disk import changes
-from aeron_async.archive.disk.segments import segment_base
 from aeron_async.errors import ArchiveError, ArchiveErrorCode, InvalidPositionError
 
 if TYPE_CHECKING:
@@ -132,12 +131,7 @@ class MakingRoom:
 
         def check() -> None:
             for replayed, _ in self._replayed(recording_id):
-                base = segment_base(
-                    replayed,
-                    start_position=descriptor.start_position,
-                    term_length=descriptor.term_length,
-                    segment_length=descriptor.segment_length,
-                )
+                base = descriptor.segment_base(replayed)
                 if position > base:
                     message = (
                         f"invalid detach: newStartPosition={position} is beyond the file from "

@@ -30,7 +30,7 @@ from aeron_async.archive.disk.checksums import checksum_named
 from aeron_async.archive.disk.files import read_exactly
 from aeron_async.archive.disk.mark_file import are_ends_whole, read_mark_file
 from aeron_async.archive.disk.segment_scan import HEADER_LENGTH, ScanBuffer
-from aeron_async.archive.disk.segments import segment_base, segment_bases, segment_name, term_base
+from aeron_async.archive.disk.segments import segment_bases, segment_name, term_base
 from aeron_async.archive.disk.tail_scan import find_following, find_torn
 from aeron_async.errors import ArchiveError, DataLossError
 from aeron_async.spark.frame_finder import (
@@ -236,12 +236,7 @@ def last_message_end(directory: Directory, descriptor: RecordingDescriptor, limi
     found = start
     if limit == start:
         return start
-    base = segment_base(
-        start,
-        start_position=descriptor.start_position,
-        term_length=descriptor.term_length,
-        segment_length=descriptor.segment_length,
-    )
+    base = descriptor.segment_base(start)
     limit &= -HEADER_LENGTH
     file = directory.open_to_read(segment_name(descriptor.recording_id, base))
     try:
@@ -316,12 +311,7 @@ class DiskBoundaries:
         limit &= -HEADER_LENGTH
         position = start
         while position < limit:
-            base = segment_base(
-                position,
-                start_position=descriptor.start_position,
-                term_length=descriptor.term_length,
-                segment_length=descriptor.segment_length,
-            )
+            base = descriptor.segment_base(position)
             behind = min(limit, base + descriptor.segment_length)
             for at, frames in self._pieces(descriptor, base, position, behind):
                 position = at + frames.end
@@ -383,12 +373,7 @@ def first_in_term(
     directory: Directory, descriptor: RecordingDescriptor, begin: int, end: int
 ) -> int:
     """Return the position from which all frames in part of a term are of the last session."""
-    base = segment_base(
-        begin,
-        start_position=descriptor.start_position,
-        term_length=descriptor.term_length,
-        segment_length=descriptor.segment_length,
-    )
+    base = descriptor.segment_base(begin)
     try:
         file = directory.open_to_read(segment_name(descriptor.recording_id, base))
     except FileNotFoundError:
@@ -420,12 +405,7 @@ def whole_end(directory: Directory, descriptor: RecordingDescriptor) -> int:
     if start >= stop:
         # No message continues behind the end of a term.
         return stop
-    base = segment_base(
-        start,
-        start_position=descriptor.start_position,
-        term_length=descriptor.term_length,
-        segment_length=descriptor.segment_length,
-    )
+    base = descriptor.segment_base(start)
     try:
         file = directory.open_to_read(segment_name(descriptor.recording_id, base))
     except FileNotFoundError:

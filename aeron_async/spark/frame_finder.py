@@ -26,7 +26,7 @@ import numpy as np
 from aeron_async.archive.disk.checksums import CHECKSUMS
 from aeron_async.archive.disk.files import read_exactly
 from aeron_async.archive.disk.segment_scan import HEADER_LENGTH, check_frame
-from aeron_async.archive.disk.segments import segment_base, segment_name
+from aeron_async.archive.disk.segments import segment_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -313,12 +313,7 @@ def first_data(
     memory = memoryview(bytearray(min(SAMPLE_LENGTH, end - start)))
     position = start
     while position < end:
-        base = segment_base(
-            position,
-            start_position=descriptor.start_position,
-            term_length=descriptor.term_length,
-            segment_length=descriptor.segment_length,
-        )
+        base = descriptor.segment_base(position)
         try:
             file = directory.open_to_read(segment_name(descriptor.recording_id, base))
         except FileNotFoundError:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import attrs
 
 from aeron_async.archive.disk.recording_reader import check_position
-from aeron_async.archive.disk.segments import segment_base, segment_name, term_base
+from aeron_async.archive.disk.segments import segment_name, term_base
 from aeron_async.errors import ConfigurationError, DataLossError
 from aeron_async.logs import get_logger
 from aeron_async.spark.catalog import is_selective, open_directory, read_recordings
@@ -271,12 +271,7 @@ def check_segments(part: RecordingRange, names: list[str], options: ArchiveOptio
 def missing_segments(part: RecordingRange, names: set[str]) -> Iterator[tuple[int, str]]:
     """Yield the position and the name of each missing file of a range."""
     descriptor = part.descriptor
-    base = segment_base(
-        part.start,
-        start_position=descriptor.start_position,
-        term_length=descriptor.term_length,
-        segment_length=descriptor.segment_length,
-    )
+    base = descriptor.segment_base(part.start)
     while base < part.end:
         name = segment_name(descriptor.recording_id, base)
         if name not in names:

@@ -26,7 +26,7 @@ import attrs
 from aeron_async.archive.disk.files import OsDirectory, read_exactly
 from aeron_async.archive.disk.mark_file import read_mark_file
 from aeron_async.archive.disk.segment_scan import ScanBuffer, find_end
-from aeron_async.archive.disk.segments import segment_base, segment_name, term_base
+from aeron_async.archive.disk.segments import segment_name, term_base
 from aeron_async.archive.recording_counter import RECORDING_POSITION_TYPE_ID
 from aeron_async.clock import NS_PER_MS, NS_PER_SECOND, SystemClock
 from aeron_async.errors import ArchiveError, ConfigurationError, DataLossError
@@ -193,7 +193,7 @@ class DiskGrowth:
 
     def has_frame(self, descriptor: RecordingDescriptor, position: int) -> bool:
         """Return whether the length field at a position is set; see `Growth.has_frame`."""
-        base = base_of(descriptor, position)
+        base = descriptor.segment_base(position)
         length = memoryview(bytearray(LENGTH_SIZE))
         try:
             file = self._directory.open_to_read(segment_name(descriptor.recording_id, base))
@@ -208,7 +208,7 @@ class DiskGrowth:
     def end_of_frames(self, descriptor: RecordingDescriptor, position: int) -> int:
         """Return where the frames end, file by file; see `Growth.end_of_frames`."""
         while True:
-            base = base_of(descriptor, position)
+            base = descriptor.segment_base(position)
             try:
                 file = self._directory.open_to_read(segment_name(descriptor.recording_id, base))
             except FileNotFoundError:
@@ -220,16 +220,6 @@ class DiskGrowth:
             if end < base + descriptor.segment_length:
                 return end
             position = end
-
-
-def base_of(descriptor: RecordingDescriptor, position: int) -> int:
-    """Return where the segment file begins that holds a position."""
-    return segment_base(
-        position,
-        start_position=descriptor.start_position,
-        term_length=descriptor.term_length,
-        segment_length=descriptor.segment_length,
-    )
 
 
 log: Final = get_logger(__name__)

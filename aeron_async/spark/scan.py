@@ -22,7 +22,7 @@ import numpy as np
 from aeron_async.archive.disk.checksums import checksum_named
 from aeron_async.archive.disk.files import OsDirectory, read_exactly
 from aeron_async.archive.disk.segment_scan import HEADER_LENGTH
-from aeron_async.archive.disk.segments import segment_base, segment_name, term_base
+from aeron_async.archive.disk.segments import segment_name, term_base
 from aeron_async.errors import DataLossError
 from aeron_async.logs import get_logger
 from aeron_async.spark.columns import project
@@ -131,7 +131,7 @@ class Scanner:
         wanted = self._piece_length
         self._close()
         while position < part.end:
-            base = base_of(part, position)
+            base = part.descriptor.segment_base(position)
             limit = min(part.end, base + part.descriptor.segment_length)
             piece, problem = self._read(part, base, position, min(wanted, limit - position))
             frames = finder.find(piece, position)
@@ -237,16 +237,6 @@ def directory_of(settings: ScanSettings) -> Directory:
     from aeron_async.spark.replayed_archive import ReplayedDirectory  # noqa: PLC0415
 
     return ReplayedDirectory(settings.archive)
-
-
-def base_of(part: RecordingRange, position: int) -> int:
-    """Return where the segment file begins that holds a position."""
-    return segment_base(
-        position,
-        start_position=part.descriptor.start_position,
-        term_length=part.descriptor.term_length,
-        segment_length=part.descriptor.segment_length,
-    )
 
 
 def beyond(piece: memoryview, limit: int) -> str:

@@ -26,7 +26,6 @@ from aeron_async.archive.disk.recording_reader import check_position
 from aeron_async.archive.disk.segment_scan import HEADER_LENGTH, ScanBuffer, check_frame
 from aeron_async.archive.disk.segments import (
     parse_segment_name,
-    segment_base,
     segment_bases,
     segment_name,
     term_base,
@@ -126,7 +125,7 @@ def clear_behind_stop(
     """
     descriptor = stopped(catalog, recording_id, "truncate")
     position = descriptor.stop_position
-    base = base_of(descriptor, position)
+    base = descriptor.segment_base(position)
     names = set(directory.names())
     bases = segment_bases(names, recording_id)
     if position == descriptor.start_position and not keeps_detached:
@@ -313,14 +312,14 @@ def check_new_start(
     Raises:
         InvalidPositionError: The position is refused; the error gives the nearest valid one.
     """
-    first = base_of(descriptor, descriptor.start_position)
+    first = descriptor.segment_base(descriptor.start_position)
     end = descriptor.stop_position
     if descriptor.is_active:
         end = descriptor.start_position if recorded_position is None else recorded_position
     length = descriptor.segment_length
     # The first file is not a new start, and the last file is never removed.
-    lowest, highest = first + length, base_of(descriptor, end)
-    if lowest <= position <= highest and position == base_of(descriptor, position):
+    lowest, highest = first + length, descriptor.segment_base(end)
+    if lowest <= position <= highest and position == descriptor.segment_base(position):
         return
     if lowest > highest:
         message = (
@@ -328,7 +327,7 @@ def check_new_start(
             f"{first} on, and the last one never goes"
         )
         raise InvalidPositionError(message, nearest=descriptor.start_position)
-    before = min(max(base_of(descriptor, position), lowest), highest)
+    before = min(max(descriptor.segment_base(position), lowest), highest)
     after = min(before + length, highest) if before <= position else before
     nearest = min(before, after, key=lambda each: abs(each - position))
     good = f"{before}" if before == after else f"{before} and {after}"
@@ -338,16 +337,6 @@ def check_new_start(
         f"{good}"
     )
     raise InvalidPositionError(message, nearest=nearest)
-
-
-def base_of(descriptor: RecordingDescriptor, position: int) -> int:
-    """Return the base of the segment that holds a position of a recording."""
-    return segment_base(
-        position,
-        start_position=descriptor.start_position,
-        term_length=descriptor.term_length,
-        segment_length=descriptor.segment_length,
-    )
 
 
 def remove(
@@ -474,9 +463,9 @@ def expired_segments(
         lowest_replay: Lowest position of a replay, in bytes; None without replays.
     """
     first = term_base(descriptor.start_position, descriptor.term_length)
-    highest = base_of(descriptor, end)
+    highest = descriptor.segment_base(end)
     if lowest_replay is not None:
-        highest = min(highest, base_of(descriptor, max(lowest_replay, first)))
+        highest = min(highest, descriptor.segment_base(max(lowest_replay, first)))
     length = descriptor.segment_length
     bases = list(range(first, highest, length))
     if directory is not None:

@@ -16,6 +16,7 @@ from typing import Final, final
 
 import attrs
 
+from aeron_async.archive.disk.segments import segment_base
 from aeron_async.errors import ArchiveFileError
 
 __all__ = [
@@ -97,6 +98,15 @@ class RecordingDescriptor:
     def is_active(self) -> bool:
         """Return whether it has no stop position: it is active, or was when its archive died."""
         return self.stop_position == ACTIVE
+
+    def segment_base(self, position: int) -> int:
+        """Return the base position of the segment file that holds a position, in bytes."""
+        return segment_base(
+            position,
+            start_position=self.start_position,
+            term_length=self.term_length,
+            segment_length=self.segment_length,
+        )
 
 
 def encode_entry(descriptor: RecordingDescriptor, *, alignment: int) -> bytearray:

@@ -26,7 +26,7 @@ from aeron_async.archive.disk.segment_scan import (
     check_frame,
     scan,
 )
-from aeron_async.archive.disk.segments import segment_base, segment_name, term_base
+from aeron_async.archive.disk.segments import segment_name, term_base
 from aeron_async.errors import ArchiveFileError, InvalidPositionError, StorageError
 
 if TYPE_CHECKING:
@@ -161,12 +161,7 @@ class RecordingReader:
     def _segment(self) -> tuple[File, int]:
         """Return the file that holds the position, and the position's offset in it."""
         descriptor = self._descriptor
-        base = segment_base(
-            self.position,
-            start_position=descriptor.start_position,
-            term_length=descriptor.term_length,
-            segment_length=descriptor.segment_length,
-        )
+        base = descriptor.segment_base(self.position)
         if base != self._base or self._file is None:
             self.close()
             name = segment_name(descriptor.recording_id, base)

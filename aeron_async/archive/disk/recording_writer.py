@@ -17,7 +17,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, final
 
 from aeron_async.archive.disk.files import close_quietly, code_of, reason_of, write_all
-from aeron_async.archive.disk.segments import segment_base, segment_name
+from aeron_async.archive.disk.segments import segment_name
 from aeron_async.errors import StorageError
 
 if TYPE_CHECKING:
@@ -74,12 +74,7 @@ class RecordingWriter:
         self._checksum = checksum
         self.sync_level = sync_level
         self.position: int = position
-        self._base = segment_base(
-            position,
-            start_position=descriptor.start_position,
-            term_length=descriptor.term_length,
-            segment_length=descriptor.segment_length,
-        )
+        self._base = descriptor.segment_base(position)
         self._file: File | None = None
         try:
             self._file = self._open_segment(is_new=False)
@@ -140,12 +135,7 @@ class RecordingWriter:
         """
         self.position = position
         descriptor = self._descriptor
-        base = segment_base(
-            position,
-            start_position=descriptor.start_position,
-            term_length=descriptor.term_length,
-            segment_length=descriptor.segment_length,
-        )
+        base = descriptor.segment_base(position)
         try:
             self.close()
             while self._base > base:

@@ -36,7 +36,6 @@ from aeron_async.archive.disk.catalog import (
     read_header,
     scan_entries,
 )
-from aeron_async.archive.disk.changes import base_of
 from aeron_async.archive.disk.checksums import ChecksumTally
 from aeron_async.archive.disk.descriptor import ENTRY_HEADER_LENGTH, RecordingState
 from aeron_async.archive.disk.files import read_exactly, write_all
@@ -228,8 +227,10 @@ def find_damage(
     first, position = found[0]
     position = max(position, descriptor.start_position)
     last = max(position for _, position in found)
-    going_on = [each for each in bases if base_of(descriptor, last) < each]
-    going_on = [each for each in going_on if each <= base_of(descriptor, descriptor.stop_position)]
+    going_on = [each for each in bases if descriptor.segment_base(last) < each]
+    going_on = [
+        each for each in going_on if each <= descriptor.segment_base(descriptor.stop_position)
+    ]
     what = first.what if len(found) == 1 else f"{first.what} (and {len(found) - 1} more like this)"
     ways = ways_out(directory, descriptor, position, min(going_on, default=None))
     advice = ", ".join(f"`{command}` {effect}" for command, effect in ways)
@@ -487,7 +488,7 @@ def plan_recording(
     counted = [each for each in bases if each >= first]
     stop = None if descriptor.is_active else descriptor.stop_position
     if stop is not None:
-        counted = [each for each in counted if each <= base_of(descriptor, stop)]
+        counted = [each for each in counted if each <= descriptor.segment_base(stop)]
     odd = [each for each in counted if (each - first) % descriptor.segment_length]
     if odd and stop is None:
         yield misplaced_file(descriptor, odd[-1], first)
@@ -633,7 +634,7 @@ def segment_at(directory: Directory, each: Repair) -> str:
         descriptor = catalog.get(each.recording_id)
     finally:
         catalog.close()
-    return segment_name(descriptor.recording_id, base_of(descriptor, each.value))
+    return segment_name(descriptor.recording_id, descriptor.segment_base(each.value))
 
 
 def apply(directory: Directory, each: Repair, *, now_ms: int, checksum: Checksum | None) -> None:
@@ -647,7 +648,9 @@ def apply(directory: Directory, each: Repair, *, now_ms: int, checksum: Checksum
         finally:
             catalog.close()
         if name in directory.names():
-            with_zeros(directory, name, each.value - base_of(descriptor, each.value), descriptor)
+            with_zeros(
+                directory, name, each.value - descriptor.segment_base(each.value), descriptor
+            )
         return
     file = directory.open(each.file)
     try:

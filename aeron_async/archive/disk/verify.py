@@ -19,7 +19,6 @@ from aeron_async.archive.disk.catalog import (
     read_header,
     scan_entries,
 )
-from aeron_async.archive.disk.changes import base_of
 from aeron_async.archive.disk.checksums import ChecksumTally, kind_of
 from aeron_async.archive.disk.descriptor import (
     ACTIVE,
@@ -337,7 +336,7 @@ def verify_recording(
     stop = descriptor.stop_position
     if is_active:
         stop = counted[-1] + descriptor.segment_length if counted else descriptor.start_position
-    last = base_of(descriptor, stop)
+    last = descriptor.segment_base(stop)
     following = first
     tally = ChecksumTally(descriptor.session_id)
     for base in bases:

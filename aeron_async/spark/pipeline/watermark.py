@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from aeron_async.archive.disk.segments import segment_base
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.offsets import Offsets
 
@@ -90,12 +89,7 @@ def watermarks(
         if kept <= descriptor.start_position:
             continue
         # The file that holds the last byte stays, because no next file may exist yet.
-        base = segment_base(
-            kept - 1,
-            start_position=descriptor.start_position,
-            term_length=descriptor.term_length,
-            segment_length=descriptor.segment_length,
-        )
+        base = descriptor.segment_base(kept - 1)
         files = -(-(base - descriptor.start_position) // descriptor.segment_length)
         if files > 0:
             found.append(Watermark(descriptor.recording_id, position, base, files))
