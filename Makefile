@@ -16,8 +16,8 @@ PYTHONS ?= python3.13 python3.14
 # what a client does for each message, and how datagrams come and go.
 PURE_TESTS := tests/speedups tests/logbuffer tests/driver/test_data_packet_runs.py \
 	$(foreach name,closing consumer ending_while_read exclusive flow image_handlers ipc messages \
-		misread_calls receive_timestamps steps term_end turn unreliable wait_watch \
-		waiting_line,tests/client/test_$(name).py) \
+		misread_calls receive_timestamps steps term_end unreliable wait_watch yield_budget \
+		fifo_waiters,tests/client/test_$(name).py) \
 	$(foreach name,batches many_runs run_reader runs sockets,tests/io/test_$(name).py)
 # The tests of a file stay together: some share a port or what took long to make. Those that use one
 # Spark do too, whichever file they are in: see tests/spark/sessions.py.

@@ -517,7 +517,7 @@ cdef int64_t scan_run(char *base, int64_t length, int64_t offset, int64_t limit,
     return total
 
 
-def scan_runs(object term, words, int64_t offset, cuts, *, int64_t limit, int64_t mtu_length,
+def scan_runs(object term, words, int64_t offset, segments, *, int64_t limit, int64_t mtu_length,
               int64_t run_length, int64_t max_count, int64_t cost):
     """Cut what may be sent into consecutive runs; twin of `logbuffer.scanner.scan_runs`."""
     cdef Py_buffer view
@@ -529,7 +529,7 @@ def scan_runs(object term, words, int64_t offset, cuts, *, int64_t limit, int64_
     cdef int64_t count = 0
     take(term, &view)
     try:
-        PyObject_GetBuffer(cuts, &ends, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        PyObject_GetBuffer(segments, &ends, PyBUF_SIMPLE | PyBUF_WRITABLE)
         try:
             while (used < cost and count < ends.len // 8 and not padding
                     and is_slot(&view, offset + total)):
@@ -550,7 +550,7 @@ def scan_runs(object term, words, int64_t offset, cuts, *, int64_t limit, int64_
         PyBuffer_Release(&view)
 
 
-def mark_starts(positions, int64_t following, int64_t position, cuts, int64_t length):
+def mark_starts(positions, int64_t following, int64_t position, segments, int64_t length):
     """Record where the first datagram of each block begins; twin of `scanner.mark_starts`."""
     cdef Py_buffer view
     cdef Py_buffer ends
@@ -559,7 +559,7 @@ def mark_starts(positions, int64_t following, int64_t position, cuts, int64_t le
     cdef int64_t begin = position
     PyObject_GetBuffer(positions, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
     try:
-        take(cuts, &ends)
+        take(segments, &ends)
         try:
             known = <int64_t *>view.buf
             count = view.len // 8
@@ -615,7 +615,7 @@ cdef bint is_next(const char *packet, int64_t length, int64_t offset, Ids *ids) 
     return walked == length
 
 
-cdef int64_t place(const char *data, int64_t data_length, int64_t start, const char *cuts,
+cdef int64_t place(const char *data, int64_t data_length, int64_t start, const char *segments,
                    int64_t cut_count, char *term, int64_t offset, int64_t limit) noexcept nogil:
     """Place consecutive datagrams from `start` on; a run ends at the latest where the data ends."""
     cdef Ids ids
@@ -629,8 +629,8 @@ cdef int64_t place(const char *data, int64_t data_length, int64_t start, const c
     ids.stream_id = peek_32(data + 16)
     ids.term_id = peek_32(data + 20)
     for each in range(cut_count):
-        end = min(peek_32(cuts + 8 * each) - start, data_length)
-        segment = peek_32(cuts + 8 * each + 4)
+        end = min(peek_32(segments + 8 * each) - start, data_length)
+        segment = peek_32(segments + 8 * each + 4)
         if segment < HEADER or end <= placed:
             break
         while placed < end:
@@ -649,7 +649,7 @@ cdef int64_t place(const char *data, int64_t data_length, int64_t start, const c
         store_release_32(<int32_t *>(term + offset), peek_32(data))
     return placed
 
-def place_runs(object data, cuts, int64_t index, int64_t start, object term, words, int64_t offset,
+def place_runs(object data, segments, int64_t index, int64_t start, object term, words, int64_t offset,
                *, int64_t limit):
     """Place consecutive runs of datagrams in a hole; twin of `logbuffer.placing.place_runs`."""
     cdef Py_buffer source
@@ -658,7 +658,7 @@ def place_runs(object data, cuts, int64_t index, int64_t start, object term, wor
     cdef int64_t count
     take(data, &source)
     try:
-        take(cuts, &ends)
+        take(segments, &ends)
         try:
             PyObject_GetBuffer(term, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
             try:

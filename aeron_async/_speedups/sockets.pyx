@@ -102,12 +102,12 @@ cdef class RunReader:
 
     Args:
         memory: Receives the datagrams; has space for at least one of the greatest length.
-        cuts: Receives the end of each run and the length of its datagrams: 32-bit words, two for
+        segments: Receives the end of each run and the length of its datagrams: 32-bit words, two for
             each of 64 runs.
         decode: Returns the host and port of an address in the system's format.
 
     Raises:
-        ValueError: `memory` or `cuts` is too short.
+        ValueError: `memory` or `segments` is too short.
     """
 
     cdef readonly list groups
@@ -116,11 +116,11 @@ cdef class RunReader:
     cdef readonly int64_t dropped
     cdef readonly int64_t epoch_ns
     cdef object data_view
-    cdef object cuts_view
+    cdef object segments_view
     cdef object decode
     cdef dict addresses
     cdef Py_buffer memory
-    cdef Py_buffer cuts
+    cdef Py_buffer segments
     cdef bint is_holding
     cdef Source sources[RUNS_MAX]
     cdef int source_count
@@ -128,21 +128,21 @@ cdef class RunReader:
     cdef int64_t filled
     cdef int failure
 
-    def __init__(self, memory not None, cuts not None, decode not None):
+    def __init__(self, memory not None, segments not None, decode not None):
         if self.is_holding:
             raise ValueError("a reader is made once")
         PyObject_GetBuffer(memory, &self.memory, PyBUF_SIMPLE | PyBUF_WRITABLE)
         try:
-            PyObject_GetBuffer(cuts, &self.cuts, PyBUF_SIMPLE | PyBUF_WRITABLE)
+            PyObject_GetBuffer(segments, &self.segments, PyBUF_SIMPLE | PyBUF_WRITABLE)
         except BaseException:
             PyBuffer_Release(&self.memory)
             raise
         self.is_holding = True
-        if self.memory.len < DATAGRAM_LENGTH_MAX or self.cuts.len < 8 * RUNS_MAX:
-            raise ValueError(f"memory of {self.memory.len} bytes and cuts of {self.cuts.len} are "
+        if self.memory.len < DATAGRAM_LENGTH_MAX or self.segments.len < 8 * RUNS_MAX:
+            raise ValueError(f"memory of {self.memory.len} bytes and segments of {self.segments.len} are "
                              f"too short: at least {DATAGRAM_LENGTH_MAX} and {8 * RUNS_MAX}")
         self.data_view = memory
-        self.cuts_view = cuts
+        self.segments_view = segments
         self.decode = decode
         self.addresses = {}
         self.groups = []
@@ -151,7 +151,7 @@ cdef class RunReader:
     def __dealloc__(self):
         if self.is_holding:
             PyBuffer_Release(&self.memory)
-            PyBuffer_Release(&self.cuts)
+            PyBuffer_Release(&self.segments)
 
     def read(self, sock, int64_t count_left):
         """Receive what is there, as far as count and memory allow; return how much count that used.
@@ -173,7 +173,7 @@ cdef class RunReader:
         return count
 
     cdef list group(self):
-        """Return for each source its data, the cuts of its runs, and its address."""
+        """Return for each source its data, the segments of its runs, and its address."""
         cdef list groups = []
         cdef Source *source
         cdef int index, end_run
@@ -185,7 +185,7 @@ cdef class RunReader:
             else:
                 end, end_run = self.filled, self.run_count
             groups.append((self.data_view[source.start:end],
-                           self.cuts_view[2 * source.first_run:2 * end_run],
+                           self.segments_view[2 * source.first_run:2 * end_run],
                            self.address_of(source)))
         return groups
 
@@ -262,7 +262,7 @@ cdef class RunReader:
                       int32_t segment) noexcept nogil:
         """Add a run behind the others; return what it counts."""
         cdef Source *source = &self.sources[max(0, self.source_count - 1)]
-        cdef int32_t *cut = <int32_t *>self.cuts.buf + 2 * self.run_count
+        cdef int32_t *cut = <int32_t *>self.segments.buf + 2 * self.run_count
         cdef int64_t long_count = max(1, length // LENGTH_PER_COUNT)
         if address_length > ADDRESS_LENGTH:
             address_length = ADDRESS_LENGTH
@@ -317,21 +317,21 @@ cdef int send_run(int fd, char *data, int64_t length, int64_t segment) noexcept 
     return 0
 
 
-def send_segmented(sock, data, cuts, int64_t index, int64_t start):
+def send_segmented(sock, data, segments, int64_t index, int64_t start):
     """Send runs to the peer of a connected socket; stop at a run that must be sent otherwise.
 
     That is a run that is too long or malformed for one system call, or that the system refused.
 
     Args:
-        sock: A connected, non-blocking socket of a system that cuts runs into datagrams.
+        sock: A connected, non-blocking socket of a system that segments runs into datagrams.
         data: The datagrams, one after the other.
-        cuts: For each run, its end in `data` and the length of its datagrams, in bytes; only the
+        segments: For each run, its end in `data` and the length of its datagrams, in bytes; only the
             last datagram of a run may be shorter.
-        index: Index in `cuts` of the first run; even.
+        index: Index in `segments` of the first run; even.
         start: Offset in `data` of that run.
 
     Returns:
-        Offset in `data` of the first run that was not sent, its index in `cuts`, and the error
+        Offset in `data` of the first run that was not sent, its index in `segments`, and the error
         number that the system gave for it; 0 if there was no attempt.
     """
     cdef Py_buffer view
@@ -341,7 +341,7 @@ def send_segmented(sock, data, cuts, int64_t index, int64_t start):
     cdef int fd = sock.fileno()
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
-        PyObject_GetBuffer(cuts, &ends, PyBUF_SIMPLE)
+        PyObject_GetBuffer(segments, &ends, PyBUF_SIMPLE)
         try:
             with nogil:
                 while 0 <= index < ends.len // 4 - 1 and start >= 0:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
 
 __all__ = [
-    "CatalogDesk",
+    "AsyncCatalog",
     "Disk",
     "DiskThreads",
     "InlineDisk",
@@ -151,7 +151,7 @@ LONGEST_PAGE: Final = 1_024
 
 
 @final
-class CatalogDesk:
+class AsyncCatalog:
     """Gives one task at a time access to a catalog.
 
     Args:

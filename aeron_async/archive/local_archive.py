@@ -29,8 +29,8 @@ from aeron_async.archive.disk.checksums import checksum_named
 from aeron_async.archive.disk.files import OsDirectory, code_of, reason_of
 from aeron_async.archive.disk.mark_file import MarkFile, MarkIdentity
 from aeron_async.archive.disk.recovery import recover
-from aeron_async.archive.disk_access import CatalogDesk, DiskThreads, finished
-from aeron_async.archive.maintenance import MakingRoom
+from aeron_async.archive.disk_access import AsyncCatalog, DiskThreads, finished
+from aeron_async.archive.maintenance import RecordingMaintenance
 from aeron_async.archive.recording_channels import extending_channel
 from aeron_async.archive.recordings import Recordings
 from aeron_async.archive.replay import LocalReplay, ReplayRange
@@ -39,7 +39,7 @@ from aeron_async.archive.resources import ArchiveResources, Tasks
 from aeron_async.archive.signals import SignalHub
 from aeron_async.client.arguments import check_callable, check_stream_id, publication_uri
 from aeron_async.client.opening import Opening
-from aeron_async.client.waiters import Signal
+from aeron_async.client.waiters import Notify
 from aeron_async.errors import ArchiveError, ClosedError, StorageError
 from aeron_async.logs import get_logger
 
@@ -186,7 +186,7 @@ class LocalListing:
 
     _resources: ArchiveResources
     _recordings: Recordings
-    _room: MakingRoom
+    _room: RecordingMaintenance
 
     @abstractmethod
     def _check_open(self) -> None: ...
@@ -318,7 +318,7 @@ class LocalArchive(LocalListing, Archive):
         self._recordings = Recordings(resources)
         self.recording_sessions: dict[int, RecordingSession] = self._recordings.sessions
         self._replays = Replays(resources, self._recordings)
-        self._room = MakingRoom(resources, self._recordings, self._replayed)
+        self._room = RecordingMaintenance(resources, self._recordings, self._replayed)
         self._iterators: WeakSet[LocalReplay] = WeakSet()
         resources.tasks.start(self._stay_alive(), "aeron-archive-mark-file")
         self._closing: asyncio.Future[None] | None = None
@@ -377,11 +377,11 @@ class LocalArchive(LocalListing, Archive):
             context=context,
             archive_id=files.mark.archive_id,
             directory=files.directory,
-            desk=CatalogDesk(files.catalog, disk, path=files.directory.path),
+            desk=AsyncCatalog(files.catalog, disk, path=files.directory.path),
             disk=disk,
             signals=SignalHub(),
             tasks=Tasks(),
-            changed=Signal(),
+            changed=Notify(),
         )
         return cls(resources, files, is_disk_owned=is_disk_owned)
 

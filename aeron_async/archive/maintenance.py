@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from aeron_async.archive.resources import ArchiveResources
 
 __all__ = [
-    "MakingRoom",
+    "RecordingMaintenance",
 ]
 
 Result = TypeVar("Result")
 
 
 @final
-class MakingRoom:
+class RecordingMaintenance:
     """Changes recordings, one change at a time.
 
     Args:

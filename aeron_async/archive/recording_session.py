@@ -1,9 +1,9 @@
 """One recording session: the blocks of an image, written to segment files in order.
 
-A `RecordingSession` gives the blocks of its image to a `RecordingLane`. There are two kinds.
-`ThreadLane` has a native thread that never waits for the interpreter, and takes several blocks at
+A `RecordingSession` gives the blocks of its image to a `BlockWriteQueue`. There are two kinds.
+`ThreadWriter` has a native thread that never waits for the interpreter, and takes several blocks at
 once. A Python thread would wait for the interpreter before and after each write; while the event
-loop is busy each such wait takes milliseconds, in which a publisher fills its window. `PoolLane`
+loop is busy each such wait takes milliseconds, in which a publisher fills its window. `PoolWriter`
 shares the threads of all other disk work, and takes one block at a time. It is used if the compiled
 extension is missing, if the files are not files of the operating system, or if frames get
 checksums.
@@ -33,7 +33,7 @@ from aeron_async.archive.disk.files import reason_of
 from aeron_async.archive.disk.recording_writer import RecordingWriter
 from aeron_async.archive.disk_access import finished
 from aeron_async.archive.recording_counter import recording_counter
-from aeron_async.client.waiters import Signal
+from aeron_async.client.waiters import Notify
 from aeron_async.errors import ArchiveError, StorageError
 from aeron_async.logs import get_logger
 
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from aeron_async.counters import Counter
 
 __all__ = [
-    "PoolLane",
-    "RecordingLane",
+    "BlockWriteQueue",
+    "PoolWriter",
     "RecordingSession",
-    "ThreadLane",
+    "ThreadWriter",
     "open_lane",
     "open_session",
 ]
@@ -70,7 +70,7 @@ PARTS_OF_A_TERM: Final = 16
 BELL_LENGTH: Final = 64
 
 
-class RecordingLane(Protocol):
+class BlockWriteQueue(Protocol):
     """Writes blocks, and returns how far it has come.
 
     Attributes:
@@ -125,7 +125,7 @@ def open_lane(
     term_length: int,
     ring: Callable[[], object],
     longest: int = LARGEST_WRITE,
-) -> RecordingLane:
+) -> BlockWriteQueue:
     """Return a thread lane if possible, else a pool lane.
 
     Args:
@@ -139,13 +139,13 @@ def open_lane(
     if BlockWriter is not None and disk.is_apart and writer.file_number is not None:
         # If the loop watches no descriptors, or none are left, the pool lane does the same work.
         with suppress(NotImplementedError, OSError):
-            return ThreadLane(writer, disk, BlockWriter, part=part, ring=ring)
-    return PoolLane(writer, disk, part=part, ring=ring)
+            return ThreadWriter(writer, disk, BlockWriter, part=part, ring=ring)
+    return PoolWriter(writer, disk, part=part, ring=ring)
 
 
 @final
-class PoolLane:
-    """Lane that writes one block at a time in the disk's threads; see `RecordingLane`."""
+class PoolWriter:
+    """Lane that writes one block at a time in the disk's threads; see `BlockWriteQueue`."""
 
     def __init__(
         self, writer: RecordingWriter, disk: Disk, *, part: int, ring: Callable[[], object]
@@ -160,28 +160,28 @@ class PoolLane:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether no block is in progress; see `RecordingLane.is_idle`."""
+        """Return whether no block is in progress; see `BlockWriteQueue.is_idle`."""
         return self._writing is None
 
     def room(self) -> int:
-        """Return the greatest length of the next block; see `RecordingLane.room`."""
+        """Return the greatest length of the next block; see `BlockWriteQueue.room`."""
         return self._length if self._writing is None else 0
 
     def begin(self, block: memoryview, padding: int) -> None:
-        """Begin writing a block; see `RecordingLane.begin`."""
+        """Begin writing a block; see `BlockWriteQueue.begin`."""
         self.begun += len(block) + padding
         self._writing = self._disk.begin(self._writer.write, [(block, padding)])
         self._writing.add_done_callback(lambda _: self._ring())
 
     def collect(self) -> int:
-        """Return how far the lane has written; see `RecordingLane.collect`."""
+        """Return how far the lane has written; see `BlockWriteQueue.collect`."""
         if self._writing is not None and self._writing.done():
             writing, self._writing = self._writing, None
             writing.result()
         return self._writer.position
 
     async def aclose(self) -> None:
-        """Wait for the last block, and close the file; see `RecordingLane.aclose`."""
+        """Wait for the last block, and close the file; see `BlockWriteQueue.aclose`."""
         writing, self._writing = self._writing, None
         try:
             await close_file(self._writer, self._disk, writing)
@@ -190,8 +190,8 @@ class PoolLane:
 
 
 @final
-class ThreadLane:
-    """Lane that writes several blocks at once in its own native thread; see `RecordingLane`.
+class ThreadWriter:
+    """Lane that writes several blocks at once in its own native thread; see `BlockWriteQueue`.
 
     Args:
         writer: Writer whose file has a descriptor.
@@ -239,18 +239,18 @@ class ThreadLane:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether no block is in progress; see `RecordingLane.is_idle`."""
+        """Return whether no block is in progress; see `BlockWriteQueue.is_idle`."""
         return not self._lengths and self._rolling is None
 
     def room(self) -> int:
-        """Return the greatest length of the next block; see `RecordingLane.room`."""
+        """Return the greatest length of the next block; see `BlockWriteQueue.room`."""
         if self._rolling is not None or self.begun >= self._writer.segment_end:
             # The next segment file is not open yet, and opening it may fail.
             return 0
         return self._length if len(self._lengths) < self._most else 0
 
     def begin(self, block: memoryview, padding: int) -> None:
-        """Begin writing a block; see `RecordingLane.begin`."""
+        """Begin writing a block; see `BlockWriteQueue.begin`."""
         writer = self._writer
         file = writer.file_number
         assert file is not None, "a lane of its own has a file of the system"
@@ -259,7 +259,7 @@ class ThreadLane:
         self.begun += len(block) + padding
 
     def collect(self) -> int:
-        """Return how far the lane has written; see `RecordingLane.collect`."""
+        """Return how far the lane has written; see `BlockWriteQueue.collect`."""
         writer = self._writer
         failure = self._failure()
         if failure is not None:
@@ -275,7 +275,7 @@ class ThreadLane:
         return writer.position
 
     async def aclose(self) -> None:
-        """Wait for the blocks that were begun, and close the file; see `RecordingLane.aclose`."""
+        """Wait for the blocks that were begun, and close the file; see `BlockWriteQueue.aclose`."""
         try:
             await self._disk.run(self._blocks.close)
         except BaseException:
@@ -414,7 +414,7 @@ class RecordingSession:
         self.subscription = subscription
         self.start_position = self.position = writer.position
         self.counter_id: int = counter.id
-        self.progress: Signal = Signal()
+        self.progress: Notify = Notify()
         self.error: ArchiveError | None = None
         self.is_over: bool = False
         self._writer = writer

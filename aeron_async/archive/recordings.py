@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, final
 import attrs
 
 from aeron_async.archive.api import RecordingSignal, RecordingSignalEvent, SourceLocation
-from aeron_async.archive.begin_hints import BeginHints
 from aeron_async.archive.disk.changes import clear_behind_stop
 from aeron_async.archive.disk.descriptor import ACTIVE, RecordingDescriptor
 from aeron_async.archive.recording_channels import (
@@ -22,6 +21,7 @@ from aeron_async.archive.recording_channels import (
     stripped_channel,
 )
 from aeron_async.archive.recording_session import open_session
+from aeron_async.archive.stalled_recordings import StalledRecordingWarner
 from aeron_async.client.arguments import check_stream_id, subscription_uri
 from aeron_async.errors import (
     AeronError,
@@ -407,7 +407,7 @@ class Recordings:
         self._peer_log = within(resources.aeron.driver.conductor.log_budget, log)
         driver = resources.aeron.driver
         hint_ns, budget = driver.context.waiting_hint_ns, driver.conductor.log_budget
-        self._hints = BeginHints(
+        self._hints = StalledRecordingWarner(
             resources.signals, hint_ns=hint_ns, is_elsewhere=False, log_budget=budget
         )
 

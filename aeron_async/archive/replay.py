@@ -17,7 +17,7 @@ from aeron_async.archive.api import Replay
 from aeron_async.archive.disk.checksums import checksum_named
 from aeron_async.archive.disk.recording_reader import RecordingReader, check_position
 from aeron_async.archive.disk.segment_scan import ScanBuffer
-from aeron_async.client.home_loop import HomeLoop, Turn
+from aeron_async.client.home_loop import HomeLoop, YieldBudget
 from aeron_async.client.image import Taking
 from aeron_async.client.subscription import NOTHING, Reading, inheriting
 from aeron_async.counters import Cell
@@ -380,8 +380,8 @@ class LocalReplay(Reading, Replay):
         self.recording_id: int = extent.recording_id
         self._home = HomeLoop(asyncio.get_running_loop())
         self._extent = extent
-        self._loop_turn = Turn(self._home.loop, resources.aeron.clock)
-        self._turn_budget = self._loop_turn.stride
+        self._yield_budget = YieldBudget(self._home.loop, resources.aeron.clock)
+        self._offers_until_check = self._yield_budget.stride
         self._is_closed = self._is_waiting = self._is_begun = False
         self._closed_because: ClosedError | None = None
         self._source: MessageSource
@@ -429,21 +429,21 @@ class LocalReplay(Reading, Replay):
                 if self._closed_because is not None:
                     raise self._closed_because
                 raise StopAsyncIteration
-            if self._turn_budget <= 0:
+            if self._offers_until_check <= 0:
                 await self._look()
             message: Message | None = self._batch.following()
             if message is not None:
-                self._turn_budget -= 1
+                self._offers_until_check -= 1
                 self._taken = message
                 return message
             await self._next_batch()
 
     async def _look(self) -> None:
         """Yield to the event loop if this task has run for long enough."""
-        turn = self._loop_turn
-        is_due = self._turn_budget < 0
+        turn = self._yield_budget
+        is_due = self._offers_until_check < 0
         is_over = turn.is_over()
-        self._turn_budget = turn.stride
+        self._offers_until_check = turn.stride
         if is_due or is_over:
             await asyncio.sleep(0)
             turn.begin()

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from aeron_async.archive.context import ArchiveContext
     from aeron_async.archive.disk.files import Directory
-    from aeron_async.archive.disk_access import CatalogDesk, Disk
+    from aeron_async.archive.disk_access import AsyncCatalog, Disk
     from aeron_async.archive.signals import SignalHub
     from aeron_async.client.aeron import Aeron
-    from aeron_async.client.waiters import Signal
+    from aeron_async.client.waiters import Notify
 
 __all__ = [
     "ArchiveResources",
@@ -68,8 +68,8 @@ class ArchiveResources:
     context: ArchiveContext
     archive_id: int
     directory: Directory
-    desk: CatalogDesk
+    desk: AsyncCatalog
     disk: Disk
     signals: SignalHub
     tasks: Tasks
-    changed: Signal
+    changed: Notify

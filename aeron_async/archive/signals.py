@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 from weakref import WeakSet
 
 from aeron_async.archive.api import RecordingSignal, RecordingSignalEvent, SignalReader
-from aeron_async.client.waiters import Signal
+from aeron_async.client.waiters import Notify
 from aeron_async.errors import ArchiveError, ClosedError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class SignalStream(SignalReader):
     def __init__(self, hub: SignalHub) -> None:
         self._hub = hub
         self._events: deque[RecordingSignalEvent] = deque()
-        self._bell = Signal()
+        self._bell = Notify()
         self._has_lost = False
         self._end: AeronError | None = None
 

@@ -18,10 +18,10 @@ from aeron_async.archive.local_archive import LocalArchive
 from aeron_async.cli.archive_where import (
     CONTROL_EXAMPLE,
     is_elsewhere,
-    made_for_good,
     needs_control,
     opened,
     progress_bar,
+    remove_if_unused,
 )
 from aeron_async.cli.options import Flag, Int64, RecordingId, RunOptions, Stream
 from aeron_async.cli.output import complain, print_json, print_line, remark
@@ -299,7 +299,7 @@ def is_loopback(host: str) -> bool:
 
 
 async def _serve(context: ArchiveContext) -> int:
-    with made_for_good(context.directory):
+    with remove_if_unused(context.directory):
         async with (
             Aeron.connect() as aeron,
             LocalArchive.open(aeron, context) as archive,

@@ -37,10 +37,10 @@ __all__ = [
     "described",
     "is_elsewhere",
     "listed",
-    "made_for_good",
     "needs_control",
     "opened",
     "progress_bar",
+    "remove_if_unused",
 ]
 
 
@@ -105,7 +105,7 @@ OURS: Final = frozenset({CATALOG_NAME, MARK_FILE_NAME, LINK_NAME})
 
 
 @contextmanager
-def made_for_good(where: str) -> Iterator[None]:
+def remove_if_unused(where: str) -> Iterator[None]:
     """Remove an archive that was created within a block that fails, if it has recorded nothing.
 
     A mistyped channel or a port in use shows only after the archive was created.
@@ -230,6 +230,6 @@ async def opened(where: str, *, may_be_new: bool = False) -> AsyncIterator[tuple
                 yield aeron, remote
         else:
             context = ArchiveContext.from_environment(directory=where)
-            with made_for_good(where):
+            with remove_if_unused(where):
                 async with LocalArchive.open(aeron, context) as local:
                     yield aeron, local

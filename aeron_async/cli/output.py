@@ -1,7 +1,8 @@
 """Output of commands, and the translation of setting names into those of the command line.
 
 Errors and log lines of the library name the arguments of its classes. At the command line these are
-options and environment variables, and `worded` replaces one by the other for all commands.
+options and environment variables, and `rename_settings_for_cli` replaces one by the other for all
+commands.
 
 Invariant: untrusted text reaches a terminal or a pipe only through `printable`, and never as
 markup. JSON keeps the true text, with everything but visible ASCII escaped.
@@ -37,8 +38,8 @@ __all__ = [
     "print_painted",
     "question",
     "remark",
+    "rename_settings_for_cli",
     "safe_text",
-    "worded",
 ]
 
 MESSAGE_TIMEOUT: Final = "AERON_ARCHIVE_MESSAGE_TIMEOUT"
@@ -61,7 +62,7 @@ NAME: Final = re.compile(
 )
 
 
-def worded(text: str) -> str:
+def rename_settings_for_cli(text: str) -> str:
     """Replace argument names in a text by options and environment variables.
 
     A name without an underscore is taken for a word. A name in a path, a call or a value stays.
@@ -139,7 +140,7 @@ def question(text: str) -> None:
 
 def complain(error: BaseException | str) -> None:
     """Write an error in one line, with the names of the command line."""
-    remark(f"error: {worded(' '.join(str(error).split()))}")
+    remark(f"error: {rename_settings_for_cli(' '.join(str(error).split()))}")
 
 
 def has_colour(stream: TextIO) -> bool:

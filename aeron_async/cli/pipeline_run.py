@@ -144,7 +144,7 @@ def run(
     output = Output(is_json=json)
     job = PipelineJob(archive, Lake(lake), settings, output.batch)
     spark = make_session(settings)
-    with Stopper() as stopper:
+    with SignalStop() as stopper:
         try:
             job.run(
                 spark,
@@ -181,7 +181,7 @@ def purge_files(where: str, found: list[Watermark]) -> None:
 
 
 @final
-class Stopper:
+class SignalStop:
     """Turns the first Ctrl-C or SIGTERM into a request to stop after the current batch."""
 
     def __init__(self) -> None:

@@ -129,7 +129,7 @@ def _say_waits_plainly(
     """
     import structlog  # noqa: PLC0415 - most commands log nothing
 
-    from aeron_async.cli.output import remark, worded  # noqa: PLC0415 - as above
+    from aeron_async.cli.output import remark, rename_settings_for_cli  # noqa: PLC0415 - as above
 
     if event["event"] == "wait_lasted_long":
         what, why = "still waiting", event["why"]
@@ -139,7 +139,9 @@ def _say_waits_plainly(
         what, why = "no recording yet", f"{event['reason']}; {remedy}"
     else:
         return event
-    remark(f"{what} after {event['seconds']:g} s: {'; '.join((worded(why), *ADVICE))}")
+    remark(
+        f"{what} after {event['seconds']:g} s: {'; '.join((rename_settings_for_cli(why), *ADVICE))}"
+    )
     raise structlog.DropEvent
 
 
@@ -166,7 +168,7 @@ def _name_remedies_of_the_command_line(
     _logger: object, _method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
     """Replace remedies and settings of the Python API by those of the command line."""
-    from aeron_async.cli.output import worded  # noqa: PLC0415 - most commands log nothing
+    from aeron_async.cli.output import rename_settings_for_cli  # noqa: PLC0415 - most commands log nothing
 
     if event["event"] in HUSHED:
         import structlog  # noqa: PLC0415 - structlog called this function
@@ -177,7 +179,7 @@ def _name_remedies_of_the_command_line(
         event["remedy"] = remedy
     for key in WORDED & event.keys():
         if isinstance(event[key], str):
-            event[key] = worded(event[key])
+            event[key] = rename_settings_for_cli(event[key])
     return event
 
 

@@ -2,8 +2,8 @@
 
 A task that offers or reads without ever waiting must let the loop run other tasks now and then. A
 fixed number of messages would be either too small to be cheap or, if the application works between
-two messages, too large to be fair. So a `Turn` also reads the clock, but not for every message: the
-number of messages between two readings depends on how long the last ones took.
+two messages, too large to be fair. So a `YieldBudget` also reads the clock, but not for every
+message: the number of messages between two readings depends on how long the last ones took.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FIRST_STRIDE",
     "HomeLoop",
-    "Turn",
+    "YieldBudget",
 ]
 
 
@@ -81,7 +81,7 @@ MOST_MESSAGES: Final = 1_024
 
 
 @final
-class Turn:
+class YieldBudget:
     """Work of one task without yielding to the loop; over after 500 microseconds or 1024 messages.
 
     A turn schedules a callback in the loop when it begins. Once the callback has run, the loop has

@@ -27,7 +27,7 @@ from typing import (
 
 from aeron_async._speedups import WHY_PURE
 from aeron_async.client.arguments import check_limit
-from aeron_async.client.waiters import Signal, Wait
+from aeron_async.client.waiters import Notify, Wait
 from aeron_async.driver.commands import ImageEnd, ImageEndReason
 from aeron_async.errors import ConfigurationError
 from aeron_async.logbuffer.message import Batch
@@ -521,7 +521,7 @@ class ImageEvents:
         self._listeners = listeners
         self._subscription = subscription
         self._queue: deque[ImageEvent] = deque()
-        self._signal = Signal()
+        self._signal = Notify()
         self._is_closed = False
         self.missed_count: int = 0
         listeners.add(self)

@@ -4,7 +4,8 @@ An offer that can be appended at once waits for nothing. Otherwise it joins a li
 first in line tries again, each time the window has changed; so offers are served in the order in
 which they came. A claim reserves space in the log, into which the caller writes without a copy.
 
-Invariant: while any offer waits in line, `_turn_budget` is 0; so `offer` checks the line only then.
+Invariant: while any offer waits in line, `_offers_until_check` is 0; so `offer` checks the line
+only then.
 
 Source: Aeron `Publication`, `BufferClaim`.
 """
@@ -35,9 +36,9 @@ from aeron_async.client.arguments import (
     check_on_error,
     destination_uri,
 )
-from aeron_async.client.home_loop import HomeLoop, Turn
+from aeron_async.client.home_loop import HomeLoop, YieldBudget
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
-from aeron_async.client.waiters import Signal, Wait, WaitingLine, offer_timeout, watched_wait
+from aeron_async.client.waiters import FifoWaiters, Notify, Wait, offer_timeout, watched_wait
 from aeron_async.client.why import explain_publication, stream_named
 from aeron_async.driver.commands import PublicationErrorFrame
 from aeron_async.errors import (
@@ -86,12 +87,13 @@ class Offering:
     """The part of a publication that is compiled: `offer`, and what it needs.
 
     Attributes:
-        _turn_budget: Offers that may be made before the turn is checked again; see `Turn`.
+        _offers_until_check: Offers that may be made before the turn is checked again; see
+            `YieldBudget`.
         _is_closed: Whether the publication is closed.
         _home: The only event loop that may offer.
     """
 
-    _turn_budget: int = 0
+    _offers_until_check: int = 0
     _is_closed: bool
     _home: HomeLoop
 
@@ -138,8 +140,8 @@ class Offering:
         """
         if timeout is not None:
             timeout = check_timeout(timeout)
-        if self._turn_budget > 0:
-            self._turn_budget -= 1
+        if self._offers_until_check > 0:
+            self._offers_until_check -= 1
             position = self._offer(data, reserved_value)
             if position >= 0:
                 return position
@@ -299,13 +301,13 @@ class PublicationBase(Offering, ABC):
         self._on_disconnected = check_on_disconnected(on_disconnected)
         self._on_error = check_on_error(on_error)
         self._is_closed = False
-        self._changed = Signal()
-        self._line = WaitingLine()
+        self._changed = Notify()
+        self._line = FifoWaiters()
         self._waits = conductor.waits
         self._offer_wait = Wait(self, "offer", self._line.since_ns)
         self._news = (-1, 0)
-        self._loop_turn = Turn(conductor.home.loop, conductor.clock)
-        self._turn_budget = self._loop_turn.stride
+        self._yield_budget = YieldBudget(conductor.home.loop, conductor.clock)
+        self._offers_until_check = self._yield_budget.stride
         self._home = conductor.home
         self._closed_because: Exception | None = None
         self._is_started = False
@@ -541,7 +543,7 @@ class PublicationBase(Offering, ABC):
         if self.logs_waits and not self._offer_wait.is_watched:
             self._waits.begin(self._offer_wait)
         # Without a budget `offer` checks the line; see the invariant of this module.
-        self._turn_budget = 0
+        self._offers_until_check = 0
         try:
             if timeout is None:
                 return await self._attempt_in_line(attempt, result, place)
@@ -553,7 +555,7 @@ class PublicationBase(Offering, ABC):
         finally:
             self._line.leave(place)
             if not self._line:
-                self._turn_budget = self._loop_turn.stride
+                self._offers_until_check = self._yield_budget.stride
             elif self.logs_waits and not self._offer_wait.is_watched:
                 # The next in line may have begun to wait after the log line was written.
                 self._waits.begin(self._offer_wait)
@@ -662,11 +664,11 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
             check: Raises for arguments that the attempt would refuse, before the task waits.
         """
         timeout = check_timeout(timeout)
-        if self._turn_budget <= 0 and await self._is_behind_others():
+        if self._offers_until_check <= 0 and await self._is_behind_others():
             check()
             position = BEHIND_OTHERS
         else:
-            self._turn_budget -= 1
+            self._offers_until_check -= 1
             position = attempt()
         if position < 0:
             position = await self._wait_for_room(attempt, position, timeout)
@@ -827,9 +829,9 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
         """Return whether offers wait; if none does and the turn is over, yield to the loop."""
         self._check_usable()
         if not self._line:
-            turn = self._loop_turn
+            turn = self._yield_budget
             is_over = turn.is_over()
-            self._turn_budget = turn.stride
+            self._offers_until_check = turn.stride
             if is_over:
                 await asyncio.sleep(0)
                 turn.begin()

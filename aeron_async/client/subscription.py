@@ -35,10 +35,10 @@ from aeron_async.client.arguments import (
     check_session_id,
     destination_uri,
 )
-from aeron_async.client.home_loop import Turn
+from aeron_async.client.home_loop import YieldBudget
 from aeron_async.client.image import Image, ImageEvent, ImageEventKind, ImageEvents, Message
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
-from aeron_async.client.waiters import Signal, Wait, watched_wait
+from aeron_async.client.waiters import Notify, Wait, watched_wait
 from aeron_async.client.why import explain_subscription, stream_named
 from aeron_async.errors import BusyError, ClosedError, WrongLoopError
 from aeron_async.logbuffer.message import Batch
@@ -79,14 +79,14 @@ class Reading:
     Attributes:
         _batch: Messages that were read, of which some may not be delivered yet.
         _taken: The message delivered last; it is taken when the next one is asked for.
-        _turn_budget: Messages that may be delivered before the turn is checked again; negative if
-            the loop must run other tasks now.
+        _offers_until_check: Messages that may be delivered before the turn is checked again;
+            negative if the loop must run other tasks now.
         _is_closed: Whether the subscription is closed.
     """
 
     _batch: Batch[Any] = NOTHING
     _taken: Message | None = None
-    _turn_budget: int = 0
+    _offers_until_check: int = 0
     _is_closed: bool
 
     def _anext_waiting(self) -> Coroutine[Any, Any, Message]:
@@ -101,7 +101,7 @@ class Reading:
             ClosedError: The driver failed.
             WrongLoopError: The subscription belongs to another event loop.
         """
-        if not self._batch.left or self._turn_budget <= 0 or self._is_closed:
+        if not self._batch.left or self._offers_until_check <= 0 or self._is_closed:
             return await self._anext_waiting()
         taken = self._taken
         if taken is not None:
@@ -109,12 +109,12 @@ class Reading:
             image._take(position)
             if position > image._trigger:  # noqa: SLF001 - twins of one module
                 # The driver has work to do, and can do it only when the loop runs other tasks.
-                self._turn_budget = 0
+                self._offers_until_check = 0
         message: Message | None = self._batch.following()
         if message is None:
             # Taking set the wake flag, and what the driver then did closed the subscription.
             return await self._anext_waiting()
-        self._turn_budget -= 1
+        self._offers_until_check -= 1
         self._taken = message
         return message
 
@@ -180,7 +180,7 @@ class SubscriptionBase(Reading, ABC):
         self._is_closed = False
         self._closed_because: Exception | None = None
         # Rings when there may be more to read, or an image was added or removed.
-        self._progress = Signal()
+        self._progress = Notify()
         self._events: WeakSet[ImageEvents] = WeakSet()
         self._is_for_responses = uri.control_mode is ControlMode.RESPONSE
         self._listener = SubscriptionEvents(
@@ -493,7 +493,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             on_available_image=on_available_image,
             on_unavailable_image=on_unavailable_image,
         )
-        self._loop_turn = Turn(conductor.home.loop, conductor.clock)
+        self._yield_budget = YieldBudget(conductor.home.loop, conductor.clock)
         self._lent: Message | None = None
         self._is_waiting = False
         self._consumer: ref[asyncio.Task[Any]] | None = None
@@ -546,7 +546,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
 
     async def _anext_waiting(self) -> Message:
         """Return the next message in all other cases; see `__anext__`."""
-        if self._batch.left and self._turn_budget <= 0 and not self._is_closed:
+        if self._batch.left and self._offers_until_check <= 0 and not self._is_closed:
             await self._look()
         return await self._deliver(MESSAGES_PER_BATCH)
 
@@ -561,16 +561,16 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
                 self._taken.image._take(self._taken.position)
             message: Message | None = batch.following()
             if message is not None:
-                self._turn_budget -= 1
+                self._offers_until_check -= 1
                 self._taken = message
                 return message
 
     async def _look(self) -> None:
         """Yield to the loop if the turn is over, or if the driver needs the loop."""
-        turn = self._loop_turn
-        is_due = self._turn_budget < 0
+        turn = self._yield_budget
+        is_due = self._offers_until_check < 0
         is_over = turn.is_over()
-        self._turn_budget = turn.stride
+        self._offers_until_check = turn.stride
         if is_due or is_over:
             was_waiting, self._is_waiting = self._is_waiting, True
             try:
@@ -638,7 +638,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             messages = self._batch.rest()
             if not messages:
                 continue
-            self._turn_budget -= len(messages)
+            self._offers_until_check -= len(messages)
             last = self._lent = messages[-1]
             yield messages
             # Another task may have read since, and has then put the list back.
@@ -725,7 +725,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         self._begin_poll()
         self._is_waiting = True
         try:
-            if self._turn_budget <= 0:
+            if self._offers_until_check <= 0:
                 await self._look()
             self._rotate()
             while not self._is_over(only):

@@ -1,14 +1,14 @@
 """Waiting tasks: wake-ups, their order, timeouts, and a log line for each long wait.
 
-Unlike an event, a `Signal` has no state to clear: a task checks its condition, waits, and checks
+Unlike an event, a `Notify` has no state to clear: a task checks its condition, waits, and checks
 again. Nothing can happen between check and wait, because there is no `await` between them.
 
-A `WaitingLine` wakes only the first task in line. A task that leaves, for any reason, wakes the
+A `FifoWaiters` wakes only the first task in line. A task that leaves, for any reason, wakes the
 next one. So a success passes down the line; a task whose attempt fails stays first, and the tasks
 behind it sleep on; and no wake-up is lost with a cancelled task. However many tasks wait, a wake-up
 that helps none of them costs one attempt.
 
-Invariant: the first task of a `WaitingLine` either has been woken, or its attempt has failed since
+Invariant: the first task of a `FifoWaiters` either has been woken, or its attempt has failed since
 the last ring.
 
 `WaitWatch` sets a timer when a wait begins and no timer is set. It does not set the timer again if
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from aeron_async.waits import Why
 
 __all__ = [
-    "Signal",
+    "FifoWaiters",
+    "Notify",
     "Wait",
     "WaitWatch",
     "Waiter",
-    "WaitingLine",
     "offer_timeout",
     "wait_timeout",
     "watched_wait",
@@ -53,7 +53,7 @@ __all__ = [
 # Wake-ups.
 
 
-class Signal:
+class Notify:
     """Wakes every task that waits."""
 
     __slots__ = ("_waiters",)
@@ -90,7 +90,7 @@ class Place:
 
 
 @final
-class WaitingLine:
+class FifoWaiters:
     """A line of tasks of one loop; each joins, waits as often as needed, and leaves."""
 
     __slots__ = ("_waiters",)
@@ -365,7 +365,7 @@ class OpenWaiter(Waiter, Protocol):
 
 async def watched_wait(
     waiter: OpenWaiter,
-    changed: Signal,
+    changed: Notify,
     condition: Callable[[], bool],
     operation: str,
     timeout: float | None,

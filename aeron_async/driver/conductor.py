@@ -618,9 +618,9 @@ class Conductor(Agent):
 
     async def drain(self) -> None:
         """Say goodbye to sources, and wait until every publication has sent all its data."""
-        self._subscriptions.images.say_goodbye()
+        self._subscriptions.images.send_eos_status_messages()
         # All subscriptions have been removed by now, so no idle reader can block this.
-        self._publications.hasten()
+        self._publications.skip_linger()
         if self._has_publications:
             self._drained = asyncio.get_running_loop().create_future()
             await self._drained

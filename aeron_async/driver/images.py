@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.media.endpoint import ReceiveChannelEndpoint
     from aeron_async.driver.receiver import Receiver
     from aeron_async.driver.resources import DriverResources
-    from aeron_async.driver.subscribers import Readers, SubscriptionLink
+    from aeron_async.driver.subscribers import Subscribers, SubscriptionLink
     from aeron_async.logbuffer.log_buffers import LogBuffers
     from aeron_async.protocol.setup import Setup
 
@@ -217,7 +217,7 @@ class Images:
         self,
         resources: DriverResources,
         receiver: Receiver,
-        readers: Readers,
+        readers: Subscribers,
         links: Mapping[int, SubscriptionLink],
         on_endpoint_released: Callable[[ReceiveChannelEndpoint], None],
     ) -> None:
@@ -397,7 +397,7 @@ class Images:
             if self._readers.part(image, link) is not None:
                 self._receiver.on_activity(image)
 
-    def say_goodbye(self) -> None:
+    def send_eos_status_messages(self) -> None:
         """Let every image without readers send its goodbye now."""
         now_ns = self._resources.clock.now_ns()
         for image in list(self._images):

@@ -343,10 +343,10 @@ class Publications:
             registration_id=destination if isinstance(destination, int) else 0,
         )
 
-    def hasten(self) -> None:
+    def skip_linger(self) -> None:
         """Skip the linger for receivers that are gone: the driver is closing."""
         for publication in list(self._publications):
-            publication.hasten()
+            publication.skip_linger()
             self._sender.on_activity(publication)
 
     def on_publication_done(self, publication: NetworkPublication) -> None:

@@ -108,7 +108,7 @@ class Receiver(Agent):
     def on_consumed(self, image: PublicationImage) -> None:
         """Report what a reader has consumed: at once, so that the reader need not yield."""
         now_ns = self._clock.now_ns()
-        if not (self.may_act(now_ns) and image.try_report(now_ns)):
+        if not (self.may_act(now_ns) and image.report_fast(now_ns)):
             self.on_activity(image)
 
     def on_reading(self, is_begun: bool) -> None:  # noqa: FBT001 - a callback of one meaning
@@ -120,7 +120,7 @@ class Receiver(Agent):
         arrived, schedule, now_ns = self._arrived, self._schedule, self._clock.now_ns()
         for image in arrived:
             # Also if the agent is late: this makes no use of the silence of peers.
-            if not image.try_show(now_ns):
+            if not image.advance_rebuild_position_fast(now_ns):
                 schedule.ready(image)
         arrived.clear()
         if not schedule.has_ready:

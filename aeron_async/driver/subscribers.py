@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LocalInterest",
     "LocalStreams",
-    "Readers",
+    "Subscribers",
     "SubscriptionLink",
 ]
 
@@ -104,7 +104,7 @@ LOCAL_SOURCE_IDENTITY: Final = "aeron:ipc"
 """Aeron's source identity for a stream of the same driver, IPC or spied upon."""
 
 
-class Readers:
+class Subscribers:
     """Joins subscriptions to streams, and notifies their clients.
 
     Args:
@@ -263,7 +263,7 @@ class LocalStreams:
         sender: Polls the publications.
     """
 
-    def __init__(self, resources: DriverResources, readers: Readers, sender: Sender) -> None:
+    def __init__(self, resources: DriverResources, readers: Subscribers, sender: Sender) -> None:
         self._resources = resources
         self._readers = readers
         self._sender = sender

@@ -26,7 +26,12 @@ from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.driver.endpoints import ReceiveEndpoints
 from aeron_async.driver.images import Images
 from aeron_async.driver.sightings import Sightings
-from aeron_async.driver.subscribers import LocalInterest, LocalStreams, Readers, SubscriptionLink
+from aeron_async.driver.subscribers import (
+    LocalInterest,
+    LocalStreams,
+    Subscribers,
+    SubscriptionLink,
+)
 from aeron_async.errors import AeronError, ConfigurationError, ErrorCode, RegistrationError
 from aeron_async.logs import get_logger, within
 from aeron_async.protocol.channel_uri import ControlMode, Media
@@ -276,7 +281,7 @@ class Subscriptions:
         self._resources = resources
         self._receiver = receiver
         self._links: dict[int, SubscriptionLink] = {}
-        self.readers: Readers = Readers(resources, receiver, sender, self._links)
+        self.readers: Subscribers = Subscribers(resources, receiver, sender, self._links)
         self.local: LocalStreams = LocalStreams(resources, self.readers, sender)
         self.images: Images = Images(
             resources, receiver, self.readers, self._links, self._close_if_unused

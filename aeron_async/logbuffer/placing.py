@@ -13,13 +13,13 @@ from aeron_async._speedups import WHY_PURE
 from aeron_async.logbuffer.frame import DATA_WORD, HEADER, TYPE_SHIFT
 
 __all__ = [
-    "Cuts",
+    "SegmentTable",
     "place_run",
     "place_runs",
     "skip_whole",
 ]
 
-Cuts: TypeAlias = "memoryview[int] | array[int]"
+SegmentTable: TypeAlias = "memoryview[int] | array[int]"
 """For each run, its end and the length of its datagrams, as 32-bit words."""
 
 SLOT_MASK: Final = 31
@@ -31,7 +31,7 @@ WORD: Final = 4
 
 def place_runs(
     data: memoryview,
-    cuts: Cuts,
+    segments: SegmentTable,
     index: int,
     start: int,
     term: memoryview,
@@ -49,9 +49,9 @@ def place_runs(
 
     Args:
         data: The runs, one after the other.
-        cuts: For each run, its end in `data` and the length of its datagrams, in bytes; the last
-            datagram of a run may be shorter.
-        index: Index in `cuts` of the first run; even.
+        segments: For each run, its end in `data` and the length of its datagrams, in bytes; the
+            last datagram of a run may be shorter.
+        index: Index in `segments` of the first run; even.
         start: Offset in `data` of the first datagram.
         term: The term as bytes.
         words: The term as 32-bit words.
@@ -60,12 +60,12 @@ def place_runs(
     """
     placed = 0
     ids = bytes(data[start + IDS_OFFSET : start + IDS_OFFSET + IDS.size])
-    for each in range(index, len(cuts), 2):
-        run = data[start + placed : cuts[each]]
+    for each in range(index, len(segments), 2):
+        run = data[start + placed : segments[each]]
         placed_length = 0
         # The last datagram of a run may be shorter, and is then placed separately.
         while len(run) and run[IDS_OFFSET : IDS_OFFSET + IDS.size] == ids:
-            segment_length = min(cuts[each + 1], len(run))
+            segment_length = min(segments[each + 1], len(run))
             where = term, words, offset + placed
             placed_length = place_run(run, segment_length, *where, limit=limit - placed)
             if not placed_length:

@@ -11,7 +11,7 @@ from aeron_async._speedups import WHY_PURE
 from aeron_async.logbuffer.frame import HEADER, TYPE_SHIFT
 
 if TYPE_CHECKING:
-    from aeron_async.logbuffer.placing import Cuts
+    from aeron_async.logbuffer.placing import SegmentTable
 
 __all__ = [
     "BLOCK_BITS",
@@ -113,7 +113,7 @@ def scan_runs(
     term: memoryview,
     words: memoryview,
     offset: int,
-    cuts: Cuts,
+    segments: SegmentTable,
     *,
     limit: int,
     mtu_length: int,
@@ -127,7 +127,7 @@ def scan_runs(
         term: The term as bytes.
         words: The term as 32-bit words.
         offset: Where to begin; start of a frame.
-        cuts: Receives for each run its end, in bytes from `offset`, and the length of its
+        segments: Receives for each run its end, in bytes from `offset`, and the length of its
             datagrams; its size limits the number of runs.
         limit: Most bytes wanted: the rest of the window.
         mtu_length: Longest datagram, in bytes.
@@ -139,7 +139,7 @@ def scan_runs(
         Bytes of all runs, number of runs, the padding behind them, and their cost.
     """
     total = count = padding = used = 0
-    while used < cost and 2 * count < len(cuts) and not padding:
+    while used < cost and 2 * count < len(segments) and not padding:
         length, segment, padding = scan_run(
             term,
             words,
@@ -152,14 +152,14 @@ def scan_runs(
         if length <= 0:
             break
         total += length
-        cuts[2 * count], cuts[2 * count + 1] = total, segment
+        segments[2 * count], segments[2 * count + 1] = total, segment
         used += CALL_COST + length // segment
         count += 1
     return total, count, padding, used
 
 
 def mark_starts(
-    positions: memoryview, following: int, position: int, cuts: Cuts, length: int
+    positions: memoryview, following: int, position: int, segments: SegmentTable, length: int
 ) -> int:
     """Record where the first datagram of each block begins; return where the next block begins.
 
@@ -167,12 +167,12 @@ def mark_starts(
         positions: Receives the starts, indexed by the block number modulo its length.
         following: Start of the first block that is not recorded yet.
         position: Position of the first run.
-        cuts: The runs; see `scan_runs`.
+        segments: The runs; see `scan_runs`.
         length: How many bytes of them were sent.
     """
     begin = position
-    for index in range(0, len(cuts), 2):
-        end, segment = position + min(cuts[index], length), cuts[index + 1]
+    for index in range(0, len(segments), 2):
+        end, segment = position + min(segments[index], length), segments[index + 1]
         while following < end:
             before = max(0, following - begin)
             start = begin - (-before // segment) * segment

@@ -360,16 +360,16 @@ class SimTransport(BoundedTransport):
         self.read_soon()
 
     def _lend(self, runs: list[list[bytes]], source: SocketAddress, *, is_run: bool) -> None:
-        buffer, cuts = bytearray(), array("i")
+        buffer, segments = bytearray(), array("i")
         for datagrams in runs:
             buffer += b"".join(datagrams)
-            cuts.extend((len(buffer), len(datagrams[0])))
+            segments.extend((len(buffer), len(datagrams[0])))
         view = memoryview(buffer)
         protocol = cast("SocketProtocol", self._protocol)
         if len(runs) > 1:
-            self._tell(protocol.runs_received, view, cuts, source)
+            self._tell(protocol.runs_received, view, segments, source)
         elif is_run:
-            self._tell(protocol.datagrams_received, view, cuts[1], source)
+            self._tell(protocol.datagrams_received, view, segments[1], source)
         else:
             self._tell(self._protocol.datagram_received, view, source)
         view.release()

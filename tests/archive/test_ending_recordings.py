@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aeron_async.archive.disk.files import File
-    from aeron_async.archive.recording_session import RecordingLane
+    from aeron_async.archive.recording_session import BlockWriteQueue
     from tests.archive.conftest import OpenArchive
 
 
 class HeldLane:
     """A lane that closes when it may."""
 
-    def __init__(self, lane: RecordingLane) -> None:
+    def __init__(self, lane: BlockWriteQueue) -> None:
         self._lane = lane
         self.is_closing = asyncio.Event()
         self.may_close = asyncio.Event()

@@ -15,7 +15,12 @@ from aeron_async.archive.disk.checksums import checksum_named
 from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.archive.disk.recording_writer import RecordingWriter
 from aeron_async.archive.disk_access import DiskThreads, InlineDisk
-from aeron_async.archive.recording_session import PoolLane, RecordingLane, ThreadLane, open_lane
+from aeron_async.archive.recording_session import (
+    BlockWriteQueue,
+    PoolWriter,
+    ThreadWriter,
+    open_lane,
+)
 from aeron_async.errors import StorageError
 from tests.archive.disk.streams import FrameSource, described, read_all
 from tests.archive.held_disk import HeldDisk
@@ -39,7 +44,7 @@ async def disk() -> AsyncIterator[DiskThreads]:
     await found.aclose()
 
 
-async def feed(lane: RecordingLane, rung: asyncio.Event, source: FrameSource, count: int) -> int:
+async def feed(lane: BlockWriteQueue, rung: asyncio.Event, source: FrameSource, count: int) -> int:
     """Write so many blocks, and return the position behind them."""
     left = count
     async with asyncio.timeout(20):
@@ -66,7 +71,7 @@ async def test_both_lanes_write_the_same_files(
         rung = asyncio.Event()
         writer = RecordingWriter(directory, described(), position=0, sync_level=sync_level)
         lane = open_lane(writer, each, term_length=TERM, ring=rung.set)
-        assert type(lane) is (ThreadLane if name == "thread" else PoolLane)
+        assert type(lane) is (ThreadWriter if name == "thread" else PoolWriter)
         position = await feed(lane, rung, FrameSource(described(), 1), 60)
         await lane.aclose()
         assert position == writer.position == lane.begun > 3 * TERM
@@ -79,15 +84,15 @@ async def test_both_lanes_write_the_same_files(
 async def test_what_a_thread_apart_cannot_do_the_others_do(
     tmp_path: Path, disk: DiskThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lane_of(writer: RecordingWriter) -> type[RecordingLane]:
+    def lane_of(writer: RecordingWriter) -> type[BlockWriteQueue]:
         return type(open_lane(writer, disk, term_length=TERM, ring=int))
 
     in_memory = RecordingWriter(FaultyDirectory(), described(), position=0)
-    assert lane_of(in_memory) is PoolLane
+    assert lane_of(in_memory) is PoolWriter
     directory = OsDirectory(tmp_path)
     checksum = checksum_named("crc32")
     stamping = RecordingWriter(directory, described(), position=0, checksum=checksum)
-    assert lane_of(stamping) is PoolLane
+    assert lane_of(stamping) is PoolWriter
     stamping.close()
     assert stamping.file_number is None
 
@@ -100,10 +105,10 @@ async def test_what_a_thread_apart_cannot_do_the_others_do(
     with monkeypatch.context() as patch:
         patch.setattr(asyncio.get_running_loop(), "add_reader", refuse, raising=False)
         patch.setattr(asyncio.get_running_loop(), "remove_reader", refuse, raising=False)
-        assert lane_of(writer) is PoolLane
+        assert lane_of(writer) is PoolWriter
     with monkeypatch.context() as patch:
         patch.setattr(recording_session, "BlockWriter", None)
-        assert lane_of(writer) is PoolLane
+        assert lane_of(writer) is PoolWriter
     writer.close()
     assert process.num_fds() == before
 
@@ -166,7 +171,7 @@ async def test_what_the_disk_refuses_is_kept_where_the_closing_is_cancelled(
     lane = (
         open_lane(writer, disk, term_length=TERM, ring=int)
         if is_apart
-        else PoolLane(writer, held, part=TERM, ring=int)
+        else PoolWriter(writer, held, part=TERM, ring=int)
     )
     assert writer.file_number is not None
     with (tmp_path / "0-0.rec").open("rb") as unwritable:
@@ -217,7 +222,7 @@ async def test_a_next_file_that_cannot_be_had_while_it_is_closed_is_told(
                 lane.collect()
                 await asyncio.sleep(0)
             lane.begin(*source.block())
-        while isinstance(lane, ThreadLane) and lane.collect() < 2 * TERM:
+        while isinstance(lane, ThreadWriter) and lane.collect() < 2 * TERM:
             await asyncio.sleep(0)
     with pytest.raises(StorageError, match="stopped at position 131072"):
         await lane.aclose()

@@ -10,7 +10,7 @@ import pytest
 from aeron_async.archive import RecordingSignal
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.files import OsDirectory
-from aeron_async.archive.disk_access import CatalogDesk, DiskThreads, InlineDisk
+from aeron_async.archive.disk_access import AsyncCatalog, DiskThreads, InlineDisk
 from aeron_async.errors import (
     ArchiveError,
     ArchiveErrorCode,
@@ -60,13 +60,13 @@ async def test_many_recordings_are_listed_in_few_trips_to_the_disk(
         catalog.add(described(stop_position=0, stream_id=10 + number % 2, session_id=number // 100))
     catalog.close()
     async with open_archive() as (_, archive):
-        calls, call = [], CatalogDesk.call
+        calls, call = [], AsyncCatalog.call
 
-        async def counted(self: CatalogDesk, *args: Any, **more: Any) -> Any:
+        async def counted(self: AsyncCatalog, *args: Any, **more: Any) -> Any:
             calls.append(args)
             return await call(self, *args, **more)
 
-        monkeypatch.setattr(CatalogDesk, "call", counted)
+        monkeypatch.setattr(AsyncCatalog, "call", counted)
         assert [each.recording_id async for each in archive.recordings(3)] == list(range(3, 500))
         assert len(calls) <= 6
         calls.clear()

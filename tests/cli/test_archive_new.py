@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aeron_async.cli.archive_where import made_for_good
+from aeron_async.cli.archive_where import remove_if_unused
 from aeron_async.cli.main import main
 from aeron_async.errors import ConfigurationError
 from tests.archive.golden import copy_of
@@ -70,7 +70,7 @@ def test_an_archive_with_recordings_or_with_its_mark_elsewhere_stays(
         message = "too late"
         raise ConfigurationError(message)
 
-    with pytest.raises(ConfigurationError, match="too late"), made_for_good(str(where)):
+    with pytest.raises(ConfigurationError, match="too late"), remove_if_unused(str(where)):
         fail()
     assert (where / "archive.catalog").exists()
 
@@ -78,5 +78,5 @@ def test_an_archive_with_recordings_or_with_its_mark_elsewhere_stays(
 def test_a_failure_before_anything_was_made_is_the_one_that_is_told(tmp_path: Path) -> None:
     message = "no driver"
     for where in (tmp_path / "new", tmp_path):
-        with pytest.raises(OSError, match=message), made_for_good(str(where)):
+        with pytest.raises(OSError, match=message), remove_if_unused(str(where)):
             raise OSError(message)

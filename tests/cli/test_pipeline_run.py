@@ -15,7 +15,7 @@ pytest.importorskip("pyarrow", reason="pip install 'aeron-async[spark]'")
 pytest.importorskip("pyspark", reason="pip install 'aeron-async[spark]'")
 
 from aeron_async.cli.main import main
-from aeron_async.cli.pipeline_run import Output, Stopper, purge_files
+from aeron_async.cli.pipeline_run import Output, SignalStop, purge_files
 from aeron_async.cli.runner import ExitCode, TerminatedError
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.pipeline import session
@@ -91,7 +91,7 @@ def test_the_first_signal_is_a_wish_and_the_second_ends_at_once(
     number: int, error: type[BaseException], capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = signal.getsignal(number)
-    with Stopper() as stopper:
+    with SignalStop() as stopper:
         assert not stopper.is_stopped()
         assert stopper.finished() == ExitCode.SUCCESS
         os.kill(os.getpid(), number)

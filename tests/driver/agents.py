@@ -68,7 +68,7 @@ class Stream:
             self.calm_times_ns.append(now_ns)
         return self.is_calm
 
-    try_show = try_report = try_send_alone
+    advance_rebuild_position_fast = report_fast = try_send_alone
 
     def try_beat(self, now_ns: int) -> int:
         if self.failure is not None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.subscriber_position import Subscribable, SubscriberPosition
     from aeron_async.logbuffer.log_buffers import LogBuffers
-    from aeron_async.logbuffer.placing import Cuts
+    from aeron_async.logbuffer.placing import SegmentTable
     from aeron_async.protocol.header import Buffer
 
 US: Final = 1_000
@@ -63,12 +63,12 @@ class Outbox:
         self.addresses.append(address)
         return self.send(datagram)
 
-    def send_runs(self, data: memoryview, cuts: Cuts) -> int:
-        return send_each(self.send, data, cuts)
+    def send_runs(self, data: memoryview, segments: SegmentTable) -> int:
+        return send_each(self.send, data, segments)
 
-    def send_runs_to(self, data: memoryview, cuts: Cuts, address: Address) -> int:
+    def send_runs_to(self, data: memoryview, segments: SegmentTable, address: Address) -> int:
         self.addresses.append(address)
-        return self.send_runs(data, cuts)
+        return self.send_runs(data, segments)
 
     def take(self) -> list[bytes]:
         """Return what was sent since the last call."""
@@ -85,10 +85,10 @@ class Outbox:
         ]
 
 
-def send_each(send: Callable[[memoryview], bool], data: memoryview, cuts: Cuts) -> int:
+def send_each(send: Callable[[memoryview], bool], data: memoryview, segments: SegmentTable) -> int:
     """Send the datagrams of runs until one cannot leave; return the bytes that left."""
     start = 0
-    for end, segment_length in zip(cuts[::2], cuts[1::2], strict=True):
+    for end, segment_length in zip(segments[::2], segments[1::2], strict=True):
         while start < end:
             datagram = data[start : min(start + segment_length, end)]
             if not send(datagram):

@@ -73,8 +73,8 @@ def test_datagrams_that_come_at_once_are_taken_in_their_order_each_for_what_it_i
     rig.dispatcher.add_subscription(STREAM_ID, None)
     rig.feed(setup().encode())
     run = data(0, 64) + data(64, 64) + b"?" * 64 + heartbeat(128)
-    cuts = array("i", (len(run), 64))
-    rig.dispatcher.on_runs(memoryview(run), cuts, SOURCE, 7, rig.outbox)
+    segments = array("i", (len(run), 64))
+    rig.dispatcher.on_runs(memoryview(run), segments, SOURCE, 7, rig.outbox)
     image = rig.images[0].image
     assert rig.images[0].counters.receiver_hwm.get() == 128
     assert set(rig.activity) == {image}
@@ -186,13 +186,13 @@ class Receiver:
         for datagram in datagrams:
             assert buffer.try_add(datagram, source, now_ns)
         while buffer:
-            runs, cuts = bytearray(), array("i")
+            runs, segments = bytearray(), array("i")
             for _ in range(min(runs_at_once, len(buffer))):
                 if buffer:
                     taken, _, _ = buffer.take()
                     runs += b"".join(taken)
-                    cuts.extend((len(runs), len(taken[0])))
-            self.rig.dispatcher.on_runs(memoryview(runs), cuts, source, now_ns, self.rig.outbox)
+                    segments.extend((len(runs), len(taken[0])))
+            self.rig.dispatcher.on_runs(memoryview(runs), segments, source, now_ns, self.rig.outbox)
 
     def state(self) -> dict[str, Any]:
         """Return all that what has arrived may have changed."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aeron_async.driver.core.data_sender import FrameStarts
+from aeron_async.driver.core.data_sender import FrameBoundaryIndex
 from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.logbuffer.appender import ExclusiveAppender
 from aeron_async.logbuffer.metadata import LogType
@@ -174,7 +174,7 @@ def test_a_hole_before_the_place_is_not_walked_over() -> None:
     appender = ExclusiveAppender(log)
     for _ in range(4):
         appender.offer(bytes(32), limit=NO_LIMIT)
-    starts = FrameStarts(log, 0)
+    starts = FrameBoundaryIndex(log, 0)
     assert starts.is_start(128)
     log.term_words[0][64 >> 2] = 0
     assert not starts.is_start(128)
@@ -186,7 +186,7 @@ def test_a_frame_that_is_far_from_all_that_was_sent_is_not_known() -> None:
     appender = ExclusiveAppender(log)
     for _ in range(32):
         appender.offer(bytes(992), limit=NO_LIMIT)
-    starts = FrameStarts(log, 0)
+    starts = FrameBoundaryIndex(log, 0)
     assert starts.is_start(4_096)
     assert not starts.is_start(8_192)
     starts.mark(8_192)

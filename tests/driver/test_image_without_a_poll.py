@@ -28,7 +28,7 @@ def test_what_comes_in_order_is_shown_without_a_poll() -> None:
     rig = resting()
     for number in range(3):
         rig.feed(data(number * FRAME, FRAME), 2 * MS)
-        assert rig.image.try_show(2 * MS)
+        assert rig.image.advance_rebuild_position_fast(2 * MS)
         assert rig.image.rebuild_position == (number + 1) * FRAME
         assert rig.counters.receiver_position.get() == (number + 1) * FRAME
         assert rig.progress == number + 1
@@ -39,7 +39,7 @@ def test_what_comes_in_order_is_shown_without_a_poll() -> None:
 def test_a_heartbeat_of_what_is_there_changes_nothing() -> None:
     rig = resting()
     rig.feed(heartbeat(0), 2 * MS)
-    assert rig.image.try_show(2 * MS)
+    assert rig.image.advance_rebuild_position_fast(2 * MS)
     assert rig.progress == 0
     rig.image.poll(10 * SECOND)
     assert rig.state() is ImageState.ACTIVE, "it was heard ten seconds ago, and no more"
@@ -50,22 +50,22 @@ def test_a_heartbeat_of_what_is_there_changes_nothing() -> None:
 def test_what_comes_behind_a_gap_is_left_to_a_poll_and_so_is_all_until_the_gap_is_closed() -> None:
     rig = resting()
     rig.feed(data(FRAME, FRAME), 2 * MS)
-    assert not rig.image.try_show(2 * MS)
+    assert not rig.image.advance_rebuild_position_fast(2 * MS)
     rig.image.poll(2 * MS)
     assert rig.progress == 0
     rig.feed(data(0, FRAME), 3 * MS)
-    assert not rig.image.try_show(3 * MS)
+    assert not rig.image.advance_rebuild_position_fast(3 * MS)
     rig.image.poll(3 * MS)
     assert rig.progress == 1
     rig.feed(data(2 * FRAME, FRAME), 4 * MS)
-    assert rig.image.try_show(4 * MS)
+    assert rig.image.advance_rebuild_position_fast(4 * MS)
 
 
 def test_what_reaches_into_another_term_is_left_to_a_poll() -> None:
     rig = resting(join_position=TERM_LENGTH - FRAME)
     rig.feed(data(TERM_LENGTH - FRAME, FRAME), 2 * MS)
     rig.feed(data(TERM_LENGTH, FRAME), 2 * MS)
-    assert not rig.image.try_show(2 * MS)
+    assert not rig.image.advance_rebuild_position_fast(2 * MS)
     rig.image.poll(2 * MS)
     assert rig.image.rebuild_position == TERM_LENGTH + FRAME
 
@@ -74,37 +74,37 @@ def test_from_the_deadline_on_an_image_is_polled() -> None:
     rig = resting()
     deadline_ns = rig.image.poll(2 * MS)
     rig.feed(data(0, FRAME), 3 * MS)
-    assert not rig.image.try_show(deadline_ns)
-    assert rig.image.try_show(deadline_ns - 1)
+    assert not rig.image.advance_rebuild_position_fast(deadline_ns)
+    assert rig.image.advance_rebuild_position_fast(deadline_ns - 1)
 
 
 def test_a_reader_that_has_rung_the_end_of_the_stream_and_a_failure_want_a_poll() -> None:
     rig = resting()
     rig.image.wake_flag.is_set = True
-    assert not rig.image.try_show(2 * MS)
+    assert not rig.image.advance_rebuild_position_fast(2 * MS)
     rig = resting()
     rig.feed(heartbeat(0, EOS), 2 * MS)
-    assert not rig.image.try_show(2 * MS)
+    assert not rig.image.advance_rebuild_position_fast(2 * MS)
     rig = resting()
     rig.image.failure = ValueError("boom")
-    assert not rig.image.try_show(2 * MS)
+    assert not rig.image.advance_rebuild_position_fast(2 * MS)
     with pytest.raises(ValueError, match="boom"):
         rig.image.poll(2 * MS)
-    assert not rig.image.try_show(2 * MS)
+    assert not rig.image.advance_rebuild_position_fast(2 * MS)
 
 
 def test_a_strategy_that_follows_the_rebuild_and_a_reader_that_may_be_left_want_every_poll() -> (
     None
 ):
     rig = resting(chosen_control="cubic", context=DriverContext())
-    assert not rig.image.try_show(2 * MS)
+    assert not rig.image.advance_rebuild_position_fast(2 * MS)
     rig = ImageRig(subscribers=0)
     rig.subscribe(is_tether=False)
     rig.image.poll(MS)
-    assert not rig.image.try_show(2 * MS)
+    assert not rig.image.advance_rebuild_position_fast(2 * MS)
     rig = ImageRig(subscribers=0)
     rig.image.poll(MS)
-    assert not rig.image.try_show(2 * MS), "and nobody at all"
+    assert not rig.image.advance_rebuild_position_fast(2 * MS), "and nobody at all"
 
 
 def sms(rig: ImageRig) -> list[int]:
@@ -123,10 +123,10 @@ def test_what_was_read_is_reported_without_a_poll() -> None:
     rig = resting()
     rig.image.wake_flag.is_set = True
     rig.consume_to(STEP)
-    assert rig.image.try_report(2 * MS)
+    assert rig.image.report_fast(2 * MS)
     assert sms(rig) == [], "not more than a quarter"
     rig.consume_to(STEP + 32)
-    assert rig.image.try_report(2 * MS)
+    assert rig.image.report_fast(2 * MS)
     assert sms(rig) == [STEP + 32]
     assert not rig.image.wake_flag.is_set
     assert rig.image.consumption_trigger == 2 * STEP + 32
@@ -142,7 +142,7 @@ def test_what_was_read_is_cleaned_a_term_behind_without_a_poll() -> None:
     rig.image._consumption._clean_position = 0
     rig.log.terms[0][:] = b"\xff" * TERM_LENGTH
     rig.consume_to(TERM_LENGTH + STEP + 32)
-    assert rig.image.try_report(2 * MS)
+    assert rig.image.report_fast(2 * MS)
     assert not any(rig.log.terms[0][: STEP + 32])
     assert rig.log.terms[0][STEP + 32] == 0xFF
 
@@ -150,34 +150,34 @@ def test_what_was_read_is_cleaned_a_term_behind_without_a_poll() -> None:
 def test_the_slowest_of_several_readers_is_what_is_reported() -> None:
     rig = resting(subscribers=2)
     rig.consume_to(2 * STEP)
-    assert rig.image.try_report(2 * MS)
+    assert rig.image.report_fast(2 * MS)
     assert sms(rig) == []
     rig.consume_to(STEP + 32, 1)
-    assert rig.image.try_report(2 * MS)
+    assert rig.image.report_fast(2 * MS)
     assert sms(rig) == [STEP + 32]
 
 
 def test_what_was_read_wants_a_poll_where_there_is_more_to_it() -> None:
     rig = resting()
     rig.consume_to(2 * STEP)
-    assert not rig.image.try_report(rig.image.poll(2 * MS))
+    assert not rig.image.report_fast(rig.image.poll(2 * MS))
     rig = resting()
     rig.image.failure = ValueError("boom")
-    assert not rig.image.try_report(2 * MS)
+    assert not rig.image.report_fast(2 * MS)
     rig = resting(chosen_control="cubic", context=DriverContext())
-    assert not rig.image.try_report(2 * MS)
+    assert not rig.image.report_fast(2 * MS)
     rig = resting()
     rig.subscribe(is_tether=False)
-    assert not rig.image.try_report(2 * MS), "it may be left behind by who was read from"
+    assert not rig.image.report_fast(2 * MS), "it may be left behind by who was read from"
     rig = resting(subscribers=0)
-    assert not rig.image.try_report(2 * MS)
+    assert not rig.image.report_fast(2 * MS)
     rig = resting()
     rig.image.remove_subscriber(0)
-    assert not rig.image.try_report(2 * MS), "nobody reads"
+    assert not rig.image.report_fast(2 * MS), "nobody reads"
     rig = resting()
     rig.feed(heartbeat(0, EOS), 2 * MS)
     rig.image.poll(2 * MS)
-    assert not rig.image.try_report(3 * MS)
+    assert not rig.image.report_fast(3 * MS)
     assert rig.outbox.take()
 
 
@@ -190,12 +190,12 @@ def test_what_fails_without_a_poll_is_raised_by_the_next_one(
     rig = resting()
     rig.consume_to(STEP + 32)
     monkeypatch.setattr(rig.outbox, "send_to", fail)
-    assert not rig.image.try_report(2 * MS), "whoever reads has nothing to do with it"
+    assert not rig.image.report_fast(2 * MS), "whoever reads has nothing to do with it"
     with pytest.raises(LookupError):
         rig.image.poll(2 * MS)
     rig = resting()
     rig.feed(data(0, FRAME), 2 * MS)
     monkeypatch.setattr(rig.image.subscribers.active[0], "on_progress", fail)
-    assert not rig.image.try_show(2 * MS)
+    assert not rig.image.advance_rebuild_position_fast(2 * MS)
     with pytest.raises(LookupError):
         rig.image.poll(2 * MS)

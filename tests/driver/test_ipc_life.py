@@ -96,7 +96,7 @@ def test_hastening_changes_nothing(rig: IpcRig) -> None:
     rig.subscribe()
     rig.offer(b"unread")
     rig.publication.release(0)
-    rig.publication.hasten()
+    rig.publication.skip_linger()
     rig.publication.poll(0)
     assert rig.state() is PublicationState.DRAINING
 

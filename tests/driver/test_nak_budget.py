@@ -12,7 +12,7 @@ from aeron_async.driver.core.budgets import (
     FREE_NAKS_PER_GAP,
     HASTY_NAKS,
     NakBudget,
-    NakPatience,
+    NakCredit,
 )
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
@@ -125,7 +125,7 @@ def test_heartbeats_that_run_ahead_in_every_cycle_neither_hurry_nor_stop_the_nak
 
 
 def test_a_gap_is_asked_for_in_haste_then_slowly_and_when_all_is_spent_very_slowly() -> None:
-    patience = NakPatience()
+    patience = NakCredit()
     patience.on_gap(0)
     waits_ns = [patience.wait_ns() for _ in range(CREDIT_AT_FIRST // NAK_LENGTH + 2)]
     assert waits_ns == [0] * HASTY_NAKS + [2 * MS] * 7 + [200 * MS] * 3
@@ -134,7 +134,7 @@ def test_a_gap_is_asked_for_in_haste_then_slowly_and_when_all_is_spent_very_slow
 
 
 def test_what_has_come_pays_for_as_many_bytes_twice_and_never_for_more_than_a_limit() -> None:
-    patience = NakPatience()
+    patience = NakCredit()
     patience.on_gap(0)
     while patience.wait_ns() < 200 * MS:
         pass

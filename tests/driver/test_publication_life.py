@@ -165,13 +165,13 @@ def test_a_channel_may_ask_for_another_linger() -> None:
 def test_in_a_hurry_it_does_not_linger_for_nobody() -> None:
     rig = PublicationRig()
     rig.publication.release(0)
-    rig.publication.hasten()
+    rig.publication.skip_linger()
     rig.poll(1)
     assert rig.state() is PublicationState.DONE
 
 
 def test_in_a_hurry_it_still_lingers_for_those_who_are_there(rig: PublicationRig) -> None:
-    rig.publication.hasten()
+    rig.publication.skip_linger()
     rig.publication.release(0)
     rig.poll(1 * SECOND)
     assert rig.state() is PublicationState.LINGER

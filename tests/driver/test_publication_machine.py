@@ -209,8 +209,8 @@ class PublicationMachine(RuleBasedStateMachine):
         self.poll(0)
 
     @rule()
-    def hasten(self) -> None:
-        self.publication.hasten()
+    def skip_linger(self) -> None:
+        self.publication.skip_linger()
 
     def look_at_what_was_sent(self) -> None:
         for datagram in self.rig.outbox.take():

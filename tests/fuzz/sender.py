@@ -265,7 +265,7 @@ class Sender(SendingEnd):
 
     def end(self) -> None:
         if self.script.byte() & 1:
-            self.publication.hasten()
+            self.publication.skip_linger()
         elif self.is_active():
             self.publication.release(self.now_ns)
 

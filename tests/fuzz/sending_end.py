@@ -31,7 +31,7 @@ from tests.logbuffer.logs import INITIAL_TERM_ID, SESSION_ID, STREAM_ID, TERM_LE
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.outbox import Address
-    from aeron_async.logbuffer.placing import Cuts
+    from aeron_async.logbuffer.placing import SegmentTable
     from aeron_async.protocol.error import ErrorFrame
     from aeron_async.protocol.header import Buffer
 
@@ -132,8 +132,8 @@ class SendingEnd:
     ) -> None:
         assert publication is self.publication
 
-    def send_runs(self, data: memoryview, cuts: Cuts) -> int:
-        return send_each(self.send, data, cuts)
+    def send_runs(self, data: memoryview, segments: SegmentTable) -> int:
+        return send_each(self.send, data, segments)
 
     def send(self, datagram: Buffer) -> bool:
         """Take what leaves, and tell what is sent again from what is sent for the first time."""

@@ -122,10 +122,10 @@ class ManyRunsRecorder(RunRecorder):
         super().__init__()
         self.calls: list[list[int]] = []
 
-    def runs_received(self, data: memoryview, cuts: Any, addr: Any) -> None:
-        self.calls.append(list(cuts))
+    def runs_received(self, data: memoryview, segments: Any, addr: Any) -> None:
+        self.calls.append(list(segments))
         start = 0
-        for end, segment_length in zip(cuts[::2], cuts[1::2], strict=True):
+        for end, segment_length in zip(segments[::2], segments[1::2], strict=True):
             self.datagrams_received(data[start:end], segment_length, addr)
             start = end
 

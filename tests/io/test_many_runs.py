@@ -33,15 +33,15 @@ only_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux segm
 
 def cut(runs: list[tuple[int, int]]) -> tuple[memoryview, array[int], list[bytes]]:
     """Return data, its cuts, and the datagrams that they make."""
-    cuts, start = array("i"), 0
+    segments, start = array("i"), 0
     expected: list[bytes] = []
     for length, segment_length in runs:
         end = start + length
-        cuts.extend((end, segment_length))
+        segments.extend((end, segment_length))
         starts = range(start, end, segment_length)
         expected += [bytes(DATA[at : min(at + segment_length, end)]) for at in starts]
         start = end
-    return DATA[:start], cuts, expected
+    return DATA[:start], segments, expected
 
 
 @pytest.mark.parametrize(
@@ -61,43 +61,43 @@ def cut(runs: list[tuple[int, int]]) -> tuple[memoryview, array[int], list[bytes
 async def test_several_runs_leave_as_their_datagrams(
     network: Network, runs: list[tuple[int, int]], *, is_batching: bool, is_connected: bool
 ) -> None:
-    data, cuts, expected = cut(runs)
+    data, segments, expected = cut(runs)
     async with opened(network, PLAIN) as peer:
         spec = attrs.evolve(PLAIN, is_batching=is_batching)
         if is_connected:
             spec = attrs.evolve(spec, remote=peer.address)
         async with opened(network, spec) as sender:
             address = None if is_connected else peer.address
-            assert sender.transport.send_runs(data, cuts, address) == len(data)
+            assert sender.transport.send_runs(data, segments, address) == len(data)
             await peer.until(lambda: len(peer.received) == len(expected))
             assert peer.received == expected
             assert not sender.errors
 
 
 async def test_what_cannot_be_meant_is_refused(network: Network) -> None:
-    data, cuts, _ = cut(RUNS)
+    data, segments, _ = cut(RUNS)
     async with opened(network, PLAIN) as peer:
         async with opened(network, BATCHING) as sender:
             with pytest.raises(ValueError, match="must be given"):
-                sender.transport.send_runs(data, cuts)
+                sender.transport.send_runs(data, segments)
         async with opened(network, attrs.evolve(BATCHING, remote=peer.address)) as sender:
             with pytest.raises(ValueError, match="the socket is connected"):
-                sender.transport.send_runs(data, cuts, peer.address)
+                sender.transport.send_runs(data, segments, peer.address)
             for wrong in ((0, 100), (300, 0), (300, -1)):
                 with pytest.raises(ValueError, match=r"empty|segment_length"):
                     sender.transport.send_runs(data, array("i", wrong))
             sender.transport.close()
             with pytest.raises(ClosedError):
-                sender.transport.send_runs(data, cuts)
+                sender.transport.send_runs(data, segments)
 
 
 @only_linux
 async def test_runs_to_an_absent_peer_end_where_the_system_refuses(unused_udp_port: int) -> None:
-    data, cuts, _ = cut(RUNS)
+    data, segments, _ = cut(RUNS)
     spec = attrs.evolve(BATCHING, remote=("127.0.0.1", unused_udp_port))
     async with opened(SystemNetwork("socket"), spec) as sender:
         # The refusal of one is the answer to the next.
-        assert sender.transport.send_runs(data, cuts) == RUNS[0][0]
+        assert sender.transport.send_runs(data, segments) == RUNS[0][0]
         assert [type(error) for error in sender.errors] == [ConnectionRefusedError]
         assert not sender.transport.is_closing()
 
@@ -106,11 +106,11 @@ def failing(number: int, *, at_run: int) -> Callable[..., tuple[int, int, int]]:
     """Return what sends runs up to one, and that once is refused with an error."""
     numbers = [number]
 
-    def send(sock: Any, data: Any, cuts: Any, index: int, start: int) -> tuple[int, int, int]:
+    def send(sock: Any, data: Any, segments: Any, index: int, start: int) -> tuple[int, int, int]:
         assert send_segmented is not None
         if not numbers:
-            return send_segmented(sock, data, cuts, index, start)
-        found = send_segmented(sock, data, cuts[: 2 * at_run], index, start)
+            return send_segmented(sock, data, segments, index, start)
+        found = send_segmented(sock, data, segments[: 2 * at_run], index, start)
         return found[0], found[1], numbers.pop()
 
     return send
@@ -121,16 +121,16 @@ async def test_of_runs_that_find_no_room_the_first_datagram_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(socket_transport, "send_segmented", failing(errno.EAGAIN, at_run=2))
-    network, (data, cuts, expected) = SystemNetwork("socket"), cut(RUNS)
+    network, (data, segments, expected) = SystemNetwork("socket"), cut(RUNS)
     async with (
         opened(network, PLAIN) as peer,
         opened(network, attrs.evolve(BATCHING, remote=peer.address)) as sender,
     ):
-        left_length = sender.transport.send_runs(data, cuts)
+        left_length = sender.transport.send_runs(data, segments)
         assert left_length == RUNS[0][0] + RUNS[1][0] + RUNS[2][1]
         assert sender.pauses == ["pause"]
         with pytest.raises(BufferError):
-            sender.transport.send_runs(data, cuts)
+            sender.transport.send_runs(data, segments)
         await sender.until(lambda: sender.pauses == ["pause", "resume"])
         await peer.until(lambda: len(peer.received) == 10)
         assert peer.received == expected[:10]
@@ -142,13 +142,13 @@ async def test_where_the_system_cuts_no_runs_they_leave_one_by_one(
     monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     monkeypatch.setattr(socket_transport, "send_segmented", failing(number, at_run=2))
-    network, (data, cuts, expected) = SystemNetwork("socket"), cut(RUNS)
+    network, (data, segments, expected) = SystemNetwork("socket"), cut(RUNS)
     async with (
         opened(network, PLAIN) as peer,
         opened(network, attrs.evolve(BATCHING, remote=peer.address)) as sender,
     ):
         with capture_logs() as lines:
-            assert sender.transport.send_runs(data, cuts) == len(data)
+            assert sender.transport.send_runs(data, segments) == len(data)
             assert sender.transport.send_runs(data[:64], array("i", (64, 32))) == 64
         assert [line["event"] for line in lines] == ["segmentation_unavailable"]
         expected += [bytes(DATA[:32]), bytes(DATA[32:64])]
@@ -162,23 +162,23 @@ async def test_a_datagram_alone_that_is_refused_says_nothing_of_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(socket_transport, "send_segmented", failing(errno.EMSGSIZE, at_run=1))
-    network, (data, cuts, _) = SystemNetwork("socket"), cut(RUNS)
+    network, (data, segments, _) = SystemNetwork("socket"), cut(RUNS)
     async with (
         opened(network, PLAIN) as peer,
         opened(network, attrs.evolve(BATCHING, remote=peer.address)) as sender,
     ):
         with capture_logs() as lines:
-            assert sender.transport.send_runs(data, cuts) == RUNS[0][0]
+            assert sender.transport.send_runs(data, segments) == RUNS[0][0]
         assert not lines
         assert [error.errno for error in sender.errors if isinstance(error, OSError)] == [
             errno.EMSGSIZE
         ]
-        assert sender.transport.send_runs(data, cuts) == len(data)
+        assert sender.transport.send_runs(data, segments) == len(data)
 
 
 @needs_compiled
 @pytest.mark.parametrize(
-    ("cuts", "index", "start"),
+    ("segments", "index", "start"),
     [
         ((), 0, 0),
         ((300,), 0, 0),
@@ -196,7 +196,9 @@ async def test_a_datagram_alone_that_is_refused_says_nothing_of_runs(
         ((300, 100), 0, -100),
     ],
 )
-async def test_cuts_that_cannot_be_meant_send_nothing(cuts: Any, index: int, start: int) -> None:
+async def test_cuts_that_cannot_be_meant_send_nothing(
+    segments: Any, index: int, start: int
+) -> None:
     assert send_segmented is not None
     network = SystemNetwork("socket")
     async with (
@@ -204,7 +206,7 @@ async def test_cuts_that_cannot_be_meant_send_nothing(cuts: Any, index: int, sta
         opened(network, attrs.evolve(BATCHING, remote=peer.address)) as sender,
     ):
         sock = sender.transport.get_extra_info("socket")
-        found = send_segmented(sock, DATA[:70_000], array("i", cuts), index, start)
+        found = send_segmented(sock, DATA[:70_000], array("i", segments), index, start)
         assert found == (start, index, 0)
         sender.transport.sendto(b"first")
         await peer.until(lambda: peer.received)

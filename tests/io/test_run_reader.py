@@ -59,10 +59,10 @@ def send_run(sock: socket.socket, data: bytes, segment_length: int) -> None:
     assert sock.sendmsg([data], [(socket.SOL_UDP, UDP_SEGMENT, note)]) == len(data)
 
 
-def datagrams(data: memoryview, cuts: Any) -> Iterator[bytes]:
+def datagrams(data: memoryview, segments: Any) -> Iterator[bytes]:
     """Yield what was sent, as the cuts say."""
     start = 0
-    for end, segment_length in zip(cuts[::2], cuts[1::2], strict=True):
+    for end, segment_length in zip(segments[::2], segments[1::2], strict=True):
         if end == start:
             yield b""
         for at in range(start, end, segment_length or 1):
@@ -76,7 +76,9 @@ def read_all(reader: Any, sock: socket.socket, count: int = 64) -> list[tuple[An
     while True:
         used = reader.read(sock, count)
         assert reader.error is None
-        found += [(address, list(datagrams(data, cuts))) for data, cuts, address in reader.groups]
+        found += [
+            (address, list(datagrams(data, segments))) for data, segments, address in reader.groups
+        ]
         if reader.is_drained:
             return found
         assert used > 0
@@ -121,7 +123,7 @@ def test_the_longest_runs_fill_the_memory_and_no_more(
             send_run(sender, run, 1_000)
         reader.read(receiver, 10_000)
         assert not reader.is_drained
-        assert 1 <= sum(len(cuts) // 2 for _, cuts, _ in reader.groups) <= 4
+        assert 1 <= sum(len(segments) // 2 for _, segments, _ in reader.groups) <= 4
         left = read_all(reader, receiver)
         for _, group in left:
             assert set(map(len, group)) == {1_000}
@@ -158,7 +160,7 @@ def test_a_call_ends_when_its_count_is_used_up(receiver: socket.socket) -> None:
         for _ in range(100):
             sender.send(b"x")
         assert reader.read(receiver, 5) == 5
-        assert [len(cuts) for _, cuts, _ in reader.groups] == [10]
+        assert [len(segments) for _, segments, _ in reader.groups] == [10]
         # So many runs it has room to tell of.
         assert reader.read(receiver, 1_000) == 64
         assert reader.read(receiver, 1_000) == 31
@@ -198,7 +200,7 @@ def test_drops_and_times_are_told(make: MakeReader, receiver: socket.socket) -> 
         times, count = [], 0
         while reader.read(receiver, 64):
             times.append(reader.epoch_ns)
-            count += sum(len(cuts) // 2 for _, cuts, _ in reader.groups)
+            count += sum(len(segments) // 2 for _, segments, _ in reader.groups)
         assert len(times) == count > 1
         assert times == sorted(times)
         assert times[0] > 1_600_000_000_000_000_000
@@ -231,12 +233,12 @@ def test_addresses_of_a_flood_are_not_kept_for_ever(receiver: socket.socket) -> 
 
 
 @needs_compiled
-@pytest.mark.parametrize(("memory", "cuts"), [(65_535, 512), (65_536, 508), (0, 0)])
-def test_memory_that_is_too_short_is_refused(memory: int, cuts: int) -> None:
+@pytest.mark.parametrize(("memory", "segments"), [(65_535, 512), (65_536, 508), (0, 0)])
+def test_memory_that_is_too_short_is_refused(memory: int, segments: int) -> None:
     assert CompiledRunReader is not None
     with pytest.raises(ValueError, match="too short"):
         CompiledRunReader(
-            memoryview(bytearray(memory)), memoryview(bytearray(cuts)).cast("i"), decode_address
+            memoryview(bytearray(memory)), memoryview(bytearray(segments)).cast("i"), decode_address
         )
     reader = CompiledRunReader.__new__(CompiledRunReader)
     with pytest.raises(ValueError, match="without memory"), bound("127.0.0.1") as sock:

@@ -189,9 +189,9 @@ def test_the_data_of_a_publication_arrives_in_runs(monkeypatch: pytest.MonkeyPat
     counts: list[int] = []
     take = ReceiveDestinationTransport.runs_received
 
-    def take_and_count(self: Any, data: memoryview, cuts: Any, addr: Any) -> None:
-        counts.append(-(-cuts[0] // cuts[1]))
-        take(self, data, cuts, addr)
+    def take_and_count(self: Any, data: memoryview, segments: Any, addr: Any) -> None:
+        counts.append(-(-segments[0] // segments[1]))
+        take(self, data, segments, addr)
 
     monkeypatch.setattr(ReceiveDestinationTransport, "runs_received", take_and_count)
     simulate(publish)

@@ -53,15 +53,17 @@ def greedy(log: Any, end: int) -> list[int]:
 def datagrams(twin: Any, log: Any, end: int, *, max_count: int = 64) -> list[int]:
     """Return the lengths of the datagrams that the sender would send."""
     lengths: list[int] = []
-    cuts = array("i", bytes(8 * 64))
+    segments = array("i", bytes(8 * 64))
     position = 0
     while position < end:
         total, count, _, _ = twin.scan_runs(
-            log.terms[0], log.term_words[0], position, cuts, limit=end - position,
+            log.terms[0], log.term_words[0], position, segments, limit=end - position,
             mtu_length=MTU_LENGTH, run_length=65_504, max_count=max_count, cost=256,
         )  # fmt: skip
         start = 0
-        for run_end, segment in zip(cuts[: 2 * count : 2], cuts[1 : 2 * count : 2], strict=True):
+        for run_end, segment in zip(
+            segments[: 2 * count : 2], segments[1 : 2 * count : 2], strict=True
+        ):
             while start < run_end:
                 lengths.append(min(segment, run_end - start))
                 start += lengths[-1]

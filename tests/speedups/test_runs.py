@@ -25,11 +25,13 @@ def twin(request: pytest.FixtureRequest) -> Any:
     return request.param()
 
 
-def place(twin: Any, data: bytes, cuts: Any, *, index: int = 0, start: int = 0) -> tuple[Any, int]:
+def place(
+    twin: Any, data: bytes, segments: Any, *, index: int = 0, start: int = 0
+) -> tuple[Any, int]:
     log = make_log()
     placed = twin.place_runs(
-        memoryview(data), array("i", cuts), index, start, log.terms[0], log.term_words[0], start,
-        limit=TERM_LENGTH,
+        memoryview(data), array("i", segments), index, start, log.terms[0], log.term_words[0],
+        start, limit=TERM_LENGTH,
     )  # fmt: skip
     return log, placed
 
@@ -83,7 +85,7 @@ def test_a_datagram_without_a_byte_ends_what_is_placed(twin: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cuts", "start", "most"),
+    ("segments", "start", "most"),
     [
         ((2**31 - 1, 640), 0, LENGTH),
         ((1_280, -640), 0, 0),
@@ -94,14 +96,14 @@ def test_a_datagram_without_a_byte_ends_what_is_placed(twin: Any) -> None:
     ],
 )
 def test_cuts_that_cannot_be_meant_touch_nothing_else(
-    twin: Any, cuts: Any, start: int, most: int
+    twin: Any, segments: Any, start: int, most: int
 ) -> None:
-    check_untouched(twin, cuts, 0, start, most)
+    check_untouched(twin, segments, 0, start, most)
 
 
 @needs_compiled
 @pytest.mark.parametrize(
-    ("cuts", "index", "start"),
+    ("segments", "index", "start"),
     [
         ((), 0, 0),
         ((1_280,), 0, 0),
@@ -111,9 +113,9 @@ def test_cuts_that_cannot_be_meant_touch_nothing_else(
     ],
 )
 def test_what_python_raises_for_or_counts_from_the_end_touches_nothing_in_c(
-    cuts: Any, index: int, start: int
+    segments: Any, index: int, start: int
 ) -> None:
-    check_untouched(compiled_twins(), cuts, index, start, 0)
+    check_untouched(compiled_twins(), segments, index, start, 0)
 
 
 @pytest.mark.parametrize("index", [2, 2**62])
@@ -121,8 +123,8 @@ def test_an_index_behind_all_cuts_touches_nothing(twin: Any, index: int) -> None
     check_untouched(twin, (1_280, 640), index, 0, 0)
 
 
-def check_untouched(twin: Any, cuts: Any, index: int, start: int, most: int) -> None:
-    log, placed = place(twin, DATA, cuts, index=index, start=start)
+def check_untouched(twin: Any, segments: Any, index: int, start: int, most: int) -> None:
+    log, placed = place(twin, DATA, segments, index=index, start=start)
     assert placed <= most
     assert bytes(log.terms[0][:placed]) == DATA[:placed]
     assert not any(log.terms[0][placed:])
@@ -140,10 +142,10 @@ LENGTHS = st.lists(st.sampled_from([0, 1, 32, 100, 100, 700, 1_376, 5_000]), max
 
 
 def scan(twin: Any, log: Any, room: int = 64, cost: int = 1_000, **changes: int) -> Any:
-    cuts = array("i", bytes(8 * room))
-    where = log.terms[0], log.term_words[0], 0, cuts
+    segments = array("i", bytes(8 * room))
+    where = log.terms[0], log.term_words[0], 0, segments
     total, count, padding, used = twin.scan_runs(*where, cost=cost, **SCAN | changes)
-    return total, list(zip(cuts[::2], cuts[1::2], strict=True))[:count], padding, used
+    return total, list(zip(segments[::2], segments[1::2], strict=True))[:count], padding, used
 
 
 def test_messages_longer_than_a_datagram_are_a_run_each(twin: Any) -> None:
@@ -188,30 +190,30 @@ def test_both_cut_alike_and_note_the_same_starts(
     options = {"limit": limit, "max_count": max_count, "room": room, "cost": cost}
     total, ends, padding, used = scan(pure_twins(), log, **options)
     assert (total, ends, padding, used) == scan(compiled_twins(), log, **options)
-    cuts = array("i", [word for pair in ends for word in pair])
+    segments = array("i", [word for pair in ends for word in pair])
     for left, following in ((total, 0), (total // 2, 4_096), (total, 9_000)):
         found = []
         for each in (pure_twins(), compiled_twins()):
             positions = array("q", bytes(64))
-            where = memoryview(positions), following, 1 << 20, cuts, left
+            where = memoryview(positions), following, 1 << 20, segments, left
             found.append((each.mark_starts(*where), positions))
         assert found[0] == found[1]
 
 
 def test_of_each_block_the_first_datagram_is_noted(twin: Any) -> None:
     positions = array("q", bytes(32))
-    cuts = array("i", (5_152, 1_408, 10_304, 1_408))
-    assert twin.mark_starts(memoryview(positions), 0, 0, cuts, 10_304) == 12_288
+    segments = array("i", (5_152, 1_408, 10_304, 1_408))
+    assert twin.mark_starts(memoryview(positions), 0, 0, segments, 10_304) == 12_288
     # The second message begins behind 4 KiB with its last frame but one, at 4224.
     assert list(positions) == [0, 4_224, 9_376, 0]
-    assert twin.mark_starts(memoryview(positions), 0, 0, cuts, 0) == 0
+    assert twin.mark_starts(memoryview(positions), 0, 0, segments, 0) == 0
 
 
 @needs_compiled
 def test_starts_are_noted_only_in_what_was_given() -> None:
-    twin, cuts = compiled_twins(), array("i", (5_152, 0, 2**31 - 1, -1_408))
+    twin, segments = compiled_twins(), array("i", (5_152, 0, 2**31 - 1, -1_408))
     positions = array("q", bytes(32))
-    assert twin.mark_starts(memoryview(positions), 0, 0, cuts, 2**62) == 0
+    assert twin.mark_starts(memoryview(positions), 0, 0, segments, 2**62) == 0
     assert twin.mark_starts(memoryview(positions)[:0], 0, 0, array("i", (64, 64)), 64) == 0
     assert twin.mark_starts(memoryview(positions), 0, -64, array("i", (64, 64)), 64) == 0
     assert twin.mark_starts(memoryview(positions), -64, 0, array("i", (64, 64)), 64) == -64

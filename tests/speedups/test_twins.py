@@ -41,12 +41,12 @@ def filled(lengths: list[int]) -> Any:
 
 def scan_run(twin: Any, *where: Any, limit: int, **options: int) -> tuple[int, int, int]:
     """Return the first run: its length, that of its datagrams, and the padding behind."""
-    cuts = array("i", (0, 0))
-    scanned = twin.scan_runs(*where, cuts, limit=limit, run_length=limit, cost=1, **options)
+    segments = array("i", (0, 0))
+    scanned = twin.scan_runs(*where, segments, limit=limit, run_length=limit, cost=1, **options)
     total, count, padding, cost = scanned
-    assert (total, count) == (cuts[0], bool(total))
-    assert cost == (5 + total // cuts[1] if total else 0)
-    return total, cuts[1], padding
+    assert (total, count) == (segments[0], bool(total))
+    assert cost == (5 + total // segments[1] if total else 0)
+    return total, segments[1], padding
 
 
 def run_of(twin: Any, lengths: list[int], **changes: int) -> tuple[int, int, int]:
@@ -134,8 +134,8 @@ def test_a_term_full_of_anything_is_scanned_alike(garbage: bytes, offset: int) -
 
 
 def place_run(twin: Any, data: memoryview, segment: int, *where: Any, limit: int) -> int:
-    cuts = array("i", (len(data), segment))
-    placed: int = twin.place_runs(data, cuts, 0, 0, *where, limit=limit)
+    segments = array("i", (len(data), segment))
+    placed: int = twin.place_runs(data, segments, 0, 0, *where, limit=limit)
     return placed
 
 

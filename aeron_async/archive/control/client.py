@@ -22,7 +22,6 @@ from aeron_async.archive.arguments import (
     check_replayed,
     check_stream,
 )
-from aeron_async.archive.begin_hints import BeginHints
 from aeron_async.archive.control.connection import (
     ControlConnection,
     credentials_supplier,
@@ -68,6 +67,7 @@ from aeron_async.archive.control.settings import CONTROL_STREAM_ID
 from aeron_async.archive.disk.descriptor import RecordingDescriptor
 from aeron_async.archive.recording_channels import extending_channel
 from aeron_async.archive.signals import RemoteSignalHub
+from aeron_async.archive.stalled_recordings import StalledRecordingWarner
 from aeron_async.client.arguments import (
     check_answer_timeout,
     check_callable,
@@ -305,7 +305,7 @@ class RemoteArchive(RemoteListing, Archive):
         self._connection: ControlConnection | None = None
         self._hub = RemoteSignalHub()
         hint_ns = aeron.driver.context.waiting_hint_ns
-        self._hints = BeginHints(self._hub, hint_ns=hint_ns, is_elsewhere=True)
+        self._hints = StalledRecordingWarner(self._hub, hint_ns=hint_ns, is_elsewhere=True)
         self._replays: dict[RemoteReplay, None] = {}
         self._is_closed = False
         self._starting = asyncio.Lock()

@@ -79,7 +79,7 @@ __all__ = [
     "misplaced_file",
     "plan_repairs",
     "repair",
-    "short_files",
+    "truncated_segments",
     "unknown",
 ]
 
@@ -127,7 +127,7 @@ def copy_file(source: File, target: File) -> None:
 # Segments that are too short.
 
 
-def short_files(
+def truncated_segments(
     directory: Directory,
     descriptor: RecordingDescriptor,
     bases: list[int],
@@ -508,7 +508,7 @@ def plan_recording(
             directory, descriptor, counted, stop, checksum, buffer, ends_are_whole=ends_are_whole
         )
     assert end is not None, "a recording without an end has got one"
-    for name, length in short_files(directory, descriptor, whole, end, buffer):
+    for name, length in truncated_segments(directory, descriptor, whole, end, buffer):
         yield Repair(
             kind=RepairKind.LENGTH,
             file=name,

@@ -5,11 +5,11 @@ such a request may be forged; then the host with that address gets the answers. 
 answer has a limit:
 
 - `ReplyLimiter`: replies per second, in all and for each asker;
-- `NakBudget` and `NakPatience`: NAKs of one image;
+- `NakBudget` and `NakCredit`: NAKs of one image;
 - `RetransmitBudget`: resends of one publication.
 
 Invariant: a NAK is free of `NakBudget` only if a frame that arrived behind the gap proves that the
-gap exists, and then a few times per gap. `NakPatience` slows down the NAKs for a gap that is not
+gap exists, and then a few times per gap. `NakCredit` slows down the NAKs for a gap that is not
 filled.
 
 Differs: Aeron repeats a NAK every 100 us without end, and believes every heartbeat.
@@ -32,7 +32,7 @@ __all__ = [
     "FREE_NAKS_PER_GAP",
     "HASTY_NAKS",
     "NakBudget",
-    "NakPatience",
+    "NakCredit",
     "ReplyLimiter",
     "RetransmitBudget",
 ]
@@ -180,7 +180,7 @@ class NakBudget:
         return self._is_full_ns + self._interval_ns - self._burst_ns
 
 
-class NakPatience:
+class NakCredit:
     """Slows down the NAKs of one stream for data that does not arrive.
 
     A stranger could start dozens of streams in the name of another host and claim to have sent

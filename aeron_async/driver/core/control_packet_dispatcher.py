@@ -171,7 +171,7 @@ class ControlPacketDispatcher:
         # has them keeps them while it is alive.
         if outbox is not None and sm.is_setup_elicit and not publication.has_receivers:
             if outbox.address is None:
-                publication.hasten_setup()
+                publication.send_setup_soon()
             outbox.on_asked(source, len(datagram))
         if publication.on_status_message(sm, now_ns, source=source):
             if outbox is not None and not sm.is_setup_elicit:

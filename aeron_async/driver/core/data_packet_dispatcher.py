@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.outbox import Address, ReceiveDestination
     from aeron_async.driver.core.publication_image import PublicationImage
     from aeron_async.driver.core.system_counters import SystemCounters
-    from aeron_async.logbuffer.placing import Cuts
+    from aeron_async.logbuffer.placing import SegmentTable
 
 __all__ = [
     "DataPacketDispatcher",
@@ -97,7 +97,7 @@ class DataPacketDispatcher:
         self._group_tag = group_tag
         self._listener = listener
         self._streams: dict[int, StreamInterest] = {}
-        self._lone_cuts = array("i", (0, 0))
+        self._lone_segments = array("i", (0, 0))
         self._elicit_window_start_ns, self._elicit_count = -ELICIT_WINDOW_NS, 0
 
     # Interest.
@@ -158,10 +158,10 @@ class DataPacketDispatcher:
             destination: The destination that received it.
         """
         # Most datagrams hold the next data of an image, and are placed like a run of one.
-        cuts = self._lone_cuts
-        cuts[0] = cuts[1] = length = len(datagram)
+        segments = self._lone_segments
+        segments[0] = segments[1] = length = len(datagram)
         if length <= DATA_HEADER_LENGTH or not self._take_runs(
-            datagram, cuts, 0, 0, source, now_ns, destination
+            datagram, segments, 0, 0, source, now_ns, destination
         ):
             self._take_one(datagram, source, now_ns, destination)
 
@@ -182,7 +182,7 @@ class DataPacketDispatcher:
     def on_runs(
         self,
         data: memoryview,
-        cuts: Cuts,
+        segments: SegmentTable,
         source: Address,
         now_ns: int,
         destination: ReceiveDestination,
@@ -191,7 +191,7 @@ class DataPacketDispatcher:
 
         Args:
             data: The datagrams, one after the other; not kept.
-            cuts: For each run, its end in `data` and the length of its datagrams, in bytes; the
+            segments: For each run, its end in `data` and the length of its datagrams, in bytes; the
                 last datagram of a run may be shorter. A single datagram is a run of one.
             source: The address they came from.
             now_ns: The time now.
@@ -203,21 +203,23 @@ class DataPacketDispatcher:
         """
         index = start = 0
         failures: list[Exception] = []
-        while index < len(cuts):
-            length, taken = min(cuts[index + 1], cuts[index] - start), 0
+        while index < len(segments):
+            length, taken = min(segments[index + 1], segments[index] - start), 0
             # A failure stops no other datagram, as when a transport reads them one by one.
             try:
                 if length >= DATA_HEADER_LENGTH:
-                    taken = self._take_runs(data, cuts, index, start, source, now_ns, destination)
+                    taken = self._take_runs(
+                        data, segments, index, start, source, now_ns, destination
+                    )
                 if not taken:
                     self._take_one(data[start : start + length], source, now_ns, destination)
             except Exception as error:  # noqa: BLE001 - it is raised when all were taken
                 failures.append(error)
             start += taken or length
-            while cuts[index] < start:
+            while segments[index] < start:
                 index += 2
             # Only once: an empty datagram also counts as a run.
-            if cuts[index] == start:
+            if segments[index] == start:
                 index += 2
         if failures:
             raise_failures(failures)
@@ -225,7 +227,7 @@ class DataPacketDispatcher:
     def _take_runs(
         self,
         data: memoryview,
-        cuts: Cuts,
+        segments: SegmentTable,
         index: int,
         start: int,
         source: Address,
@@ -243,7 +245,7 @@ class DataPacketDispatcher:
         connection = image.connections.find(destination, source, now_ns)
         if connection is None or connection.is_new:
             return 0
-        taken = image.on_run(data, cuts, connection, index, start, term_id, term_offset, now_ns)
+        taken = image.on_run(data, segments, connection, index, start, term_id, term_offset, now_ns)
         if taken:
             self._listener.on_image_activity(image)
         return taken

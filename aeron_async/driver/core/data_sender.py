@@ -3,11 +3,12 @@
 Invariant: data is sent only up to the sender limit. One exception: of a padding frame only the
 header is sent, so padding may move the sender position past the limit.
 
-Invariant: a resend begins only at the start of a frame of this publication, which `FrameStarts`
-verifies. A NAK for any other place is refused. `RefusedNaks` warns when the same one is repeated:
-its receiver was sent something that does not belong to this publication, and its stream is stuck.
+Invariant: a resend begins only at the start of a frame of this publication, which
+`FrameBoundaryIndex` verifies. A NAK for any other place is refused. `RefusedNaks` warns when the
+same one is repeated: its receiver was sent something that does not belong to this publication, and
+its stream is stuck.
 
-Source: Aeron `NetworkPublication.send`, `aeron_network_publication.c`. `FrameStarts` and
+Source: Aeron `NetworkPublication.send`, `aeron_network_publication.c`. `FrameBoundaryIndex` and
 `RefusedNaks` have no counterpart: `aeron_network_publication_resend` resends from any place that a
 NAK names, and sends whatever lies there.
 """
@@ -44,12 +45,12 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.driver.core.timestamps import SendTimestamps
     from aeron_async.logbuffer.log_buffers import LogBuffers
-    from aeron_async.logbuffer.placing import Cuts
+    from aeron_async.logbuffer.placing import SegmentTable
     from aeron_async.logs import LogBudget
     from aeron_async.protocol.header import Buffer
 
 __all__ = [
-    "FrameStarts",
+    "FrameBoundaryIndex",
     "RefusedNaks",
     "StreamSender",
     "resend_range",
@@ -60,7 +61,7 @@ __all__ = [
 POSITION_LENGTH: Final = 8
 
 
-class FrameStarts:
+class FrameBoundaryIndex:
     """The start of the first datagram in each block of the stream, for the length of one term.
 
     The log alone cannot tell where frames begin, because payload may look like a header: a peer
@@ -103,16 +104,16 @@ class FrameStarts:
         self._positions[block % self._block_count] = position
         self.next_position: int = (block + 1) << BLOCK_BITS
 
-    def mark_runs(self, position: int, length: int, cuts: Cuts) -> None:
+    def mark_runs(self, position: int, length: int, segments: SegmentTable) -> None:
         """Record, for each block that runs of datagrams reach, its first datagram.
 
         Args:
             position: Of the first datagram.
             length: Length of all datagrams that were sent.
-            cuts: Where the runs are cut; see `scan_runs`.
+            segments: Where the runs are cut; see `scan_runs`.
         """
         self.next_position = mark_starts(
-            self._positions, self.next_position, position, cuts, length
+            self._positions, self.next_position, position, segments, length
         )
 
     def is_start(self, position: int) -> bool:
@@ -330,13 +331,13 @@ class StreamSender:
         self._burst_limit = burst_limit
         self._bits = log.position_bits
         self._mask = log.term_length - 1
-        self._cuts = memoryview(array("i", bytes(8 * RUNS_MAX)))
+        self._segments = memoryview(array("i", bytes(8 * RUNS_MAX)))
         self._is_tracking_limit = False
         self._last_setup_ns = now_ns - SETUP_INTERVAL_NS
         self._last_sent_ns = now_ns - HEARTBEAT_INTERVAL_NS
         self.setup_count = self.first_setup_ns = 0
         self.position = self.limit = producer_position(log)
-        self._frame_starts = FrameStarts(log, self.position)
+        self._frame_starts = FrameBoundaryIndex(log, self.position)
         counters.sender_position.set(self.position)
         counters.sender_limit.set(self.limit)
 
@@ -355,7 +356,7 @@ class StreamSender:
         """Return when the next SETUP may be sent."""
         return self._last_setup_ns + self._setup_interval_ns
 
-    def hasten_setup(self) -> None:
+    def send_setup_soon(self) -> None:
         """Let the next SETUP be sent at once: until now there was no address to send it to."""
         self._last_setup_ns -= self._setup_interval_ns
 
@@ -438,7 +439,7 @@ class StreamSender:
                 term,
                 words,
                 offset,
-                self._cuts,
+                self._segments,
                 limit=window,
                 mtu_length=mtu_length,
                 run_length=RUN_LENGTH_MAX,
@@ -448,11 +449,11 @@ class StreamSender:
             if available == 0:
                 is_blocked = words[offset >> 2] > 0
                 break
-            cuts = self._cuts[: 2 * count]
-            left = self._send_runs(term[offset : offset + available], cuts)
+            segments = self._segments[: 2 * count]
+            left = self._send_runs(term[offset : offset + available], segments)
             cost_left -= cost
             if left:
-                frame_starts.mark_runs(position, left, cuts)
+                frame_starts.mark_runs(position, left, segments)
                 sent_length += left
                 position += left
             if left < available:
@@ -553,15 +554,15 @@ class StreamSender:
         self._short_sends.increment()
         return False
 
-    def _send_runs(self, data: memoryview, cuts: Cuts) -> int:
+    def _send_runs(self, data: memoryview, segments: SegmentTable) -> int:
         """Send runs of datagrams; return the bytes sent, and count the datagram that failed."""
         if self._timestamps is None:
-            left = self._outbox.send_runs(data, cuts)
+            left = self._outbox.send_runs(data, segments)
             if left < len(data):
                 self._short_sends.increment()
             return left
         start = 0
-        for end, segment_length in zip(cuts[::2], cuts[1::2], strict=True):
+        for end, segment_length in zip(segments[::2], segments[1::2], strict=True):
             while start < end:
                 datagram_end = min(start + segment_length, end)
                 if not self.send(data[start:datagram_end]):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aeron_async.driver.core.outbox import Address
-    from aeron_async.driver.core.status_message_sender import ImageFeedback
+    from aeron_async.driver.core.status_message_sender import StatusMessageSender
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.logbuffer.late_frames import Conflict
     from aeron_async.logbuffer.log_buffers import LogBuffers
@@ -205,7 +205,7 @@ class ImageDoubts:
     def __init__(
         self,
         log_buffers: LogBuffers,
-        feedback: ImageFeedback,
+        feedback: StatusMessageSender,
         source: Address,
         system_counters: SystemCounters,
         on_doubt: Callable[[], None],

@@ -3,11 +3,12 @@
 `ImageGaps` sends a NAK for the first gap of a reliable stream, and repeats it until the gap is
 filled; in an unreliable stream it fills the gap with padding.
 
-`GapsAhead` sends NAKs for the gaps behind the first, on unicast only. With one NAK at a time each
-loss would cost the stream a round trip. `GapsAhead` scans the data behind the first gap once, piece
-by piece, and sends a NAK for each gap that has data behind it: a few at a time, and only as far as
-`NakPatience` allows. A gap that remains when it becomes the first is requested again. `GapsAhead`
-remembers only the position up to which it has sent NAKs, and when it sent the last one.
+`LookaheadLossDetector` sends NAKs for the gaps behind the first, on unicast only. With one NAK at a
+time each loss would cost the stream a round trip. `LookaheadLossDetector` scans the data behind the
+first gap once, piece by piece, and sends a NAK for each gap that has data behind it: a few at a
+time, and only as far as `NakCredit` allows. A gap that remains when it becomes the first is
+requested again. `LookaheadLossDetector` remembers only the position up to which it has sent NAKs,
+and when it sent the last one.
 
 Differs: Aeron sends NAKs for the first gap of an image alone.
 
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from aeron_async.driver.core.budgets import NakPatience
+from aeron_async.driver.core.budgets import NakCredit
 from aeron_async.driver.core.feedback_delay import StaticDelay
 from aeron_async.driver.core.loss_detector import NEVER_NS, LossDetector
 from aeron_async.driver.core.system_counters import SystemCounterId
@@ -28,14 +29,14 @@ from aeron_async.logbuffer.rebuilder import fill_gap, scan_for_gap
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.feedback_delay import FeedbackDelay
-    from aeron_async.driver.core.status_message_sender import ImageFeedback
+    from aeron_async.driver.core.status_message_sender import StatusMessageSender
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.logbuffer.log_buffers import LogBuffers
 
 __all__ = [
     "GAPS_AT_ONCE",
-    "GapsAhead",
     "ImageGaps",
+    "LookaheadLossDetector",
 ]
 
 # Gaps behind the first.
@@ -44,7 +45,7 @@ GAPS_AT_ONCE: Final = 15
 """NAKs per poll behind the first gap; with the first, as many as a sender remembers answering."""
 
 
-class GapsAhead:
+class LookaheadLossDetector:
     """The gaps behind the first gap of one image.
 
     Only for streams with a single receiver: in a group each receiver waits for a random time before
@@ -76,9 +77,9 @@ class GapsAhead:
     def __init__(
         self,
         log: LogBuffers,
-        feedback: ImageFeedback,
+        feedback: StatusMessageSender,
         delay: FeedbackDelay,
-        patience: NakPatience,
+        patience: NakCredit,
     ) -> None:
         self.deadline_ns: int = NEVER_NS
         self._log = log
@@ -180,7 +181,7 @@ class ImageGaps:
     def __init__(
         self,
         log: LogBuffers,
-        feedback: ImageFeedback,
+        feedback: StatusMessageSender,
         delay: FeedbackDelay,
         system_counters: SystemCounters,
         *,
@@ -190,10 +191,10 @@ class ImageGaps:
         self._log = log
         self._feedback = feedback
         self._is_reliable = is_reliable
-        self._patience = NakPatience()
-        self._ahead: GapsAhead | None = None
+        self._patience = NakCredit()
+        self._ahead: LookaheadLossDetector | None = None
         if is_reliable and isinstance(delay, StaticDelay):
-            self._ahead = GapsAhead(log, feedback, delay, self._patience)
+            self._ahead = LookaheadLossDetector(log, feedback, delay, self._patience)
         self._fills = system_counters[SystemCounterId.LOSS_GAP_FILLS]
 
     def scan(self, position: int, hwm_position: int, now_ns: int) -> tuple[int, bool]:

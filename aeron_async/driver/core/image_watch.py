@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.image_state import ImageLife
     from aeron_async.driver.core.outbox import Address, ReceiveDestination
     from aeron_async.driver.core.publication_image import ImageIntake
-    from aeron_async.driver.core.status_message_sender import ImageFeedback
+    from aeron_async.driver.core.status_message_sender import StatusMessageSender
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.logbuffer.log_buffers import LogBuffers
 
@@ -333,7 +333,7 @@ class ImageWatch:
     def __init__(
         self,
         log: LogBuffers,
-        feedback: ImageFeedback,
+        feedback: StatusMessageSender,
         source: Address,
         context: DriverContext,
         system_counters: SystemCounters,

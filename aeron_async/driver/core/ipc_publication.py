@@ -244,7 +244,7 @@ class IpcPublication(SubscribablePublication):
         self._update_window()
         return self._advance(now_ns)
 
-    def hasten(self) -> None:
+    def skip_linger(self) -> None:
         """Do nothing: an IPC publication never lingers."""
 
     def _close_to_publishers(self, position: int) -> None:

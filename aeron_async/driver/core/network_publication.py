@@ -45,7 +45,7 @@ from aeron_async.driver.core.publication import (
 from aeron_async.driver.core.publisher_window import PublisherWindow
 from aeron_async.driver.core.receiver_liveness import ReceiverLiveness
 from aeron_async.driver.core.retransmit_handler import RetransmitHandler
-from aeron_async.driver.core.strategies import held
+from aeron_async.driver.core.strategies import defer_exception
 from aeron_async.driver.core.subscriber_position import release_subscribers
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.errors import ErrorCode
@@ -570,7 +570,7 @@ class NetworkPublication(SubscribablePublication):
         )
         self._set_up_answers(context, system_counters)
         self._has_initial_connection = self.has_unicast_eos = False
-        self._is_setup_elicited = self._is_hastened = False
+        self._is_setup_elicited = self._is_linger_skipped = False
 
     def _set_up_answers(self, context: DriverContext, system_counters: SystemCounters) -> None:
         sender = self._sender
@@ -580,7 +580,7 @@ class NetworkPublication(SubscribablePublication):
         )
         rtt_replier = RttReplier(sender.send, context, system_counters)
         self.on_rttm: Callable[[RttMeasurement, int], None] = rtt_replier.on_rttm
-        self.hasten_setup: Callable[[], None] = sender.hasten_setup
+        self.send_setup_soon: Callable[[], None] = sender.send_setup_soon
         self._retransmit_handler = RetransmitHandler.of(
             sender.resend, context, self.params, system_counters, position=sender.position
         )
@@ -637,7 +637,7 @@ class NetworkPublication(SubscribablePublication):
         if not self.is_end_of_stream:
             self._is_setup_elicited = True
 
-    @held
+    @defer_exception
     def on_status_message(
         self, sm: StatusMessage, now_ns: int, *, source: Address | None = None
     ) -> bool:
@@ -682,7 +682,7 @@ class NetworkPublication(SubscribablePublication):
             self._update_window()
         return True
 
-    @held
+    @defer_exception
     def on_nak(self, nak: Nak, now_ns: int, *, source: Address | None = None) -> None:
         """Resend what a NAK asks for; the caller has checked its fields."""
         self.counters.naks_received.increment()
@@ -698,7 +698,7 @@ class NetworkPublication(SubscribablePublication):
         )
         self._sender.refused_naks.tell(source, now_ns)
 
-    @held
+    @defer_exception
     def on_error(
         self,
         error: ErrorFrame,
@@ -775,9 +775,9 @@ class NetworkPublication(SubscribablePublication):
             self.is_end_of_stream = True
             super().revoke(now_ns)
 
-    def hasten(self) -> None:
+    def skip_linger(self) -> None:
         """Skip the linger as soon as there is no receiver to linger for."""
-        self._is_hastened = True
+        self._is_linger_skipped = True
 
     def _close_to_publishers(self, position: int) -> None:
         self._connection.close(position)
@@ -812,9 +812,9 @@ class NetworkPublication(SubscribablePublication):
             self._life.linger(PublicationEvent.DRAINED, self.sender_position, now_ns)
         # Differs: In C any goodbye ever received counts as the last one, and a receiver that joined
         # after it has a second at most to hear of the end. We wait for that one's goodbye too.
-        is_over = (self.has_unicast_eos or self._is_hastened) and not self.has_receivers
+        is_over = (self.has_unicast_eos or self._is_linger_skipped) and not self.has_receivers
         is_over = is_over or self._sender.has_budget
-        if self._is_hastened and self.log.metadata.is_publication_revoked:
+        if self._is_linger_skipped and self.log.metadata.is_publication_revoked:
             # A receiver that had read everything sends no goodbye: time to hear of it is enough.
             is_over = is_over or self._life.has_lingered(now_ns, for_ns=REVOKED_LINGER_NS)
         return self._life.leave(self.sender_position, now_ns, is_over=is_over)

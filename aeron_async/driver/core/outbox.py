@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aeron_async.counters import Counter
-    from aeron_async.logbuffer.placing import Cuts
+    from aeron_async.logbuffer.placing import SegmentTable
     from aeron_async.protocol.header import Buffer
 
 __all__ = [
@@ -45,13 +45,13 @@ class DataOutbox(Protocol):
         """Send to every receiver now, without a copy; return False if that failed."""
         ...
 
-    def send_runs(self, data: memoryview, cuts: Cuts) -> int:
+    def send_runs(self, data: memoryview, segments: SegmentTable) -> int:
         """Send runs of datagrams to every receiver now; return how many bytes were sent.
 
         Args:
             data: The datagrams, one after the other; not kept.
-            cuts: For each run, its end in `data` and the length of its datagrams, in bytes; only
-                the last datagram of a run may be shorter.
+            segments: For each run, its end in `data` and the length of its datagrams, in bytes;
+                only the last datagram of a run may be shorter.
 
         Returns:
             The length of the whole datagrams sent, from the first on; less than the length of
@@ -126,7 +126,7 @@ class ResponseOutbox:
     def __init__(
         self,
         send_to: Callable[[Buffer, Address], bool],
-        send_runs_to: Callable[[memoryview, Cuts, Address], int],
+        send_runs_to: Callable[[memoryview, SegmentTable, Address], int],
         withheld: Counter,
     ) -> None:
         self._send_to = send_to
@@ -161,8 +161,8 @@ class ResponseOutbox:
             return True
         return self._send_to(datagram, self.address)
 
-    def send_runs(self, data: memoryview, cuts: Cuts) -> int:
+    def send_runs(self, data: memoryview, segments: SegmentTable) -> int:
         """Send runs of datagrams to the receiver now; return how many bytes were sent."""
         if self.address is None or self._budget is not None:
             return 0
-        return self._send_runs_to(data, cuts, self.address)
+        return self._send_runs_to(data, segments, self.address)

@@ -26,8 +26,8 @@ from aeron_async.driver.core.image_gaps import ImageGaps
 from aeron_async.driver.core.image_state import OUT_OF_SIGHT, ImageLife, ImageState
 from aeron_async.driver.core.image_watch import ImageWatch
 from aeron_async.driver.core.loss_detector import NEVER_NS
-from aeron_async.driver.core.status_message_sender import ImageFeedback
-from aeron_async.driver.core.strategies import held, held_at
+from aeron_async.driver.core.status_message_sender import StatusMessageSender
+from aeron_async.driver.core.strategies import defer_exception, defer_exception_at
 from aeron_async.driver.core.subscriber_position import SubscriberPositions, UntetheredCheck
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.logbuffer.late_frames import BEYOND_BUDGET
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.logbuffer.late_frames import LateFrames
     from aeron_async.logbuffer.log_buffers import LogBuffers
-    from aeron_async.logbuffer.placing import Cuts
+    from aeron_async.logbuffer.placing import SegmentTable
 
 __all__ = [
     "EOS_FLAGS_OFFSET",
@@ -120,7 +120,7 @@ class ImageIntake:
         late_frames: LateFrames | None,
         doubts: ImageDoubts,
         connections: ImageConnections,
-        feedback: ImageFeedback,
+        feedback: StatusMessageSender,
         *,
         max_window_length: int,
         hwm: Counter,
@@ -279,7 +279,7 @@ class ImageIntake:
     def on_run(
         self,
         data: memoryview,
-        cuts: Cuts,
+        segments: SegmentTable,
         connection: ImageConnection,
         index: int,
         start: int,
@@ -293,9 +293,9 @@ class ImageIntake:
 
         Args:
             data: Datagrams as received, one after the other; not kept.
-            cuts: Where they are to be cut; see `DataPacketDispatcher.on_runs`.
+            segments: Where they are to be cut; see `DataPacketDispatcher.on_runs`.
             connection: The one of `connections` that they came from.
-            index: Index in `cuts` of the first run.
+            index: Index in `segments` of the first run.
             start: Offset in `data` of the first datagram.
             term_id: Term id of the first frame.
             term_offset: Term offset of the first frame, in bytes.
@@ -312,7 +312,7 @@ class ImageIntake:
         limit = feedback.overrun_threshold - position
         late_frames = self._late_frames if position < self.hwm_position else None
         if late_frames is not None:
-            wanted_length = cuts[len(cuts) - 2] - start
+            wanted_length = segments[len(segments) - 2] - start
             room = self._room_at(late_frames, position, wanted_length, now_ns)
             if not room:
                 return 0
@@ -320,7 +320,7 @@ class ImageIntake:
         partition = term_count % PARTITION_COUNT
         placed = place_runs(
             data,
-            cuts,
+            segments,
             index,
             start,
             log.terms[partition],
@@ -483,7 +483,7 @@ class ImageConsumption:
         self,
         log: LogBuffers,
         subscribers: SubscriberPositions,
-        feedback: ImageFeedback,
+        feedback: StatusMessageSender,
         position: int,
     ) -> None:
         self._log = log
@@ -593,7 +593,7 @@ class PublicationImage:
         self._congestion_control = congestion_control
         self._life = ImageLife(log, source, context, now_ns, system_counters.log_budget)
         self.connections: ImageConnections = ImageConnections(destination, source, now_ns=now_ns)
-        self._feedback = ImageFeedback(
+        self._feedback = StatusMessageSender(
             log,
             position=join_position,
             window_length=congestion_control.initial_window_length(),
@@ -644,7 +644,7 @@ class PublicationImage:
 
     # Input.
 
-    @held
+    @defer_exception
     def on_rttm(self, *, rtt_ns: int, now_ns: int) -> None:
         """Take the result of a round-trip measurement."""
         self._congestion_control.on_rttm(rtt_ns=rtt_ns, now_ns=now_ns)
@@ -736,8 +736,8 @@ class PublicationImage:
             self._calm_until_ns = deadline_ns
         return deadline_ns
 
-    @held_at
-    def try_show(self, now_ns: int) -> bool:
+    @defer_exception_at
+    def advance_rebuild_position_fast(self, now_ns: int) -> bool:
         """Show readers what arrived in order; return False where `poll` must do the work."""
         if now_ns >= self._calm_until_ns or self.failure is not None or self.wake_flag.is_set:
             return False
@@ -746,8 +746,8 @@ class PublicationImage:
             self._show(position)
         return position >= 0
 
-    @held_at
-    def try_report(self, now_ns: int) -> bool:
+    @defer_exception_at
+    def report_fast(self, now_ns: int) -> bool:
         """Send a status message for what readers have read, if nothing else is due.
 
         Return False where `poll` must do it: the image ends, the congestion control must be asked,
@@ -768,7 +768,7 @@ class PublicationImage:
         self._congestion_control = StaticWindowCongestionControl(
             window_length=self._feedback.window_length
         )
-        self._feedback.say_goodbye()
+        self._feedback.send_eos_status_messages()
         self._life.fail(now_ns, self.rebuild_position)
 
     def disable_status_messages(self) -> None:
@@ -868,7 +868,7 @@ class PublicationImage:
             if deadline_ns:
                 return min(deadline_ns, untethered_ns)
             if self._watch.broken is None:
-                self._feedback.say_goodbye()
+                self._feedback.send_eos_status_messages()
         return life.leave(
             now_ns,
             has_readers=self.subscribers.has_working,

@@ -4,9 +4,9 @@
 status message that names no stream, which makes the subscription a destination of the sender, and
 keeps it one.
 
-`ImageFeedback` sends the frames of one image. A status message is due when consumption has moved by
-a quarter of the window, when the window has changed, and at the latest after the status message
-timeout. A periodic one repeats the position scheduled last, not what was consumed since.
+`StatusMessageSender` sends the frames of one image. A status message is due when consumption has
+moved by a quarter of the window, when the window has changed, and at the latest after the status
+message timeout. A periodic one repeats the position scheduled last, not what was consumed since.
 
 Source: Aeron `ReceiveChannelEndpoint.sendSetupElicitingStatusMessage`,
 `aeron_driver_receiver_add_pending_setup`, `PublicationImage.sendPendingStatusMessage`,
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from aeron_async.logbuffer.log_buffers import LogBuffers
 
 __all__ = [
-    "ImageFeedback",
     "SetupElicitor",
+    "StatusMessageSender",
     "eliciting_status_message",
 ]
 
@@ -125,7 +125,7 @@ BOUNDARIES_KEPT: Final = 4
 """How many reported positions to keep; they are a quarter of the window apart, or more."""
 
 
-class ImageFeedback:
+class StatusMessageSender:
     """Sends the status messages, NAKs and other control frames of one image.
 
     Args:
@@ -227,7 +227,7 @@ class ImageFeedback:
         """
         return min(window_length // 4, max(0, window_length - self._log.mtu_length))
 
-    def say_goodbye(self) -> None:
+    def send_eos_status_messages(self) -> None:
         """Set the end-of-stream flag in all further status messages; send the first at once.
 
         Differs: C lets the first goodbye wait for the periodic deadline; like Java we do not.

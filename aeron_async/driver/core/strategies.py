@@ -5,7 +5,8 @@ strategy, and its object is the factory. It is loaded when its name is first use
 
 Invariant: a strategy that raises ends its own stream only. A strategy is called while a datagram is
 handled, and an error there would pass through the callback of the socket and end every stream of
-that socket. So `held` and `held_at` store the error, and the next `poll` of the stream raises it.
+that socket. So `defer_exception` and `defer_exception_at` store the error, and the next `poll` of
+the stream raises it.
 
 Invariant: an error that belongs to no stream does not lose the datagrams behind it.
 `raise_failures` raises it when the whole run has been handled.
@@ -29,9 +30,9 @@ __all__ = [
     "NAME_RESOLVER_GROUP",
     "cause_of_failure",
     "check_strategy",
+    "defer_exception",
+    "defer_exception_at",
     "find_registered",
-    "held",
-    "held_at",
     "known_names",
     "name_of_supplier",
     "raise_failures",
@@ -136,8 +137,8 @@ class Stream(Protocol):
 S = TypeVar("S", bound=Stream)
 
 
-def held_at(method: Callable[[S, int], T]) -> Callable[[S, int], T | None]:
-    """Do the same as `held`, for a method that only takes the time and runs for every datagram."""
+def defer_exception_at(method: Callable[[S, int], T]) -> Callable[[S, int], T | None]:
+    """Do what `defer_exception` does, for a hot method that takes only the time."""
 
     @wraps(method)
     def call(self: S, now_ns: int) -> T | None:
@@ -150,7 +151,9 @@ def held_at(method: Callable[[S, int], T]) -> Callable[[S, int], T | None]:
     return call
 
 
-def held(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T | None]:
+def defer_exception(
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[S, P], T | None]:
     """Store what a method raises for the next poll, and return None; keep the first error."""
 
     @wraps(method)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.timestamps import ReceiveTimestamps
     from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.driver.media.transport import BoundedTransport
-    from aeron_async.logbuffer.placing import Cuts
+    from aeron_async.logbuffer.placing import SegmentTable
     from aeron_async.protocol.header import Buffer
 
 __all__ = [
@@ -207,13 +207,13 @@ class ChannelSocket(asyncio.DatagramProtocol):
         finally:
             self._is_sending = False
 
-    def send_runs(self, data: memoryview, cuts: Cuts, address: Address | None) -> int:
+    def send_runs(self, data: memoryview, segments: SegmentTable, address: Address | None) -> int:
         """Send runs of datagrams to `address`, None on a connected socket.
 
         Args:
             data: The datagrams, one after the other; not kept.
-            cuts: For each run, its end in `data` and the length of its datagrams, in bytes; only
-                the last datagram of a run may be shorter.
+            segments: For each run, its end in `data` and the length of its datagrams, in bytes;
+                only the last datagram of a run may be shorter.
             address: As for `send_to`.
 
         Returns:
@@ -223,7 +223,7 @@ class ChannelSocket(asyncio.DatagramProtocol):
             return 0
         self._is_sending = True
         try:
-            return self._transport.send_runs(data, cuts, address)
+            return self._transport.send_runs(data, segments, address)
         finally:
             self._is_sending = False
 
@@ -424,18 +424,20 @@ class SendChannelEndpoint(ChannelEndpoint):
         """Send to one receiver, on a socket that is not connected."""
         return self.data.send_to(datagram, address)
 
-    def send_runs(self, data: memoryview, cuts: Cuts) -> int:
+    def send_runs(self, data: memoryview, segments: SegmentTable) -> int:
         """Send runs of datagrams to every receiver now; return the bytes sent.
 
         Args:
             data: The datagrams, one after the other; not kept.
-            cuts: For each run, its end in `data` and the length of its datagrams, in bytes; only
-                the last datagram of a run may be shorter.
+            segments: For each run, its end in `data` and the length of its datagrams, in bytes;
+                only the last datagram of a run may be shorter.
         """
         if self._destinations is None:
-            return self.data.send_runs(data, cuts, None if self.data.is_connected else self.remote)
+            return self.data.send_runs(
+                data, segments, None if self.data.is_connected else self.remote
+            )
         start = 0
-        for end, segment_length in zip(cuts[::2], cuts[1::2], strict=True):
+        for end, segment_length in zip(segments[::2], segments[1::2], strict=True):
             start += self._send_run(data[start:end], segment_length, self._destinations)
             if start < end:
                 break
@@ -474,9 +476,9 @@ class SendChannelEndpoint(ChannelEndpoint):
                 self._short_sends.increment(-(-(sent_length - left_length) // segment_length))
         return sent_length
 
-    def send_runs_to(self, data: memoryview, cuts: Cuts, address: Address) -> int:
+    def send_runs_to(self, data: memoryview, segments: SegmentTable, address: Address) -> int:
         """Send runs of datagrams to one receiver; return the bytes sent."""
-        return self.data.send_runs(data, cuts, address)
+        return self.data.send_runs(data, segments, address)
 
     def reconnect(self, address: Address) -> None:
         """Send to the new address of a unicast channel's name.
@@ -575,12 +577,14 @@ class ReceiveDestinationTransport(ChannelSocket):
         """Pass datagrams that arrived together to the dispatcher; see `runs_received`."""
         self.runs_received(data, array("i", (len(data), segment_length)), addr)
 
-    def runs_received(self, data: memoryview, cuts: Cuts, addr: tuple[str, int]) -> None:
+    def runs_received(
+        self, data: memoryview, segments: SegmentTable, addr: tuple[str, int]
+    ) -> None:
         """Pass runs of datagrams to the dispatcher, with one time and one count for all.
 
         Args:
             data: The datagrams, one after the other; valid only during the call.
-            cuts: Where they are to be cut; see `DataPacketDispatcher.on_runs`.
+            segments: Where they are to be cut; see `DataPacketDispatcher.on_runs`.
             addr: The address all of them came from.
         """
         now_ns = self._clock.now_ns()
@@ -588,12 +592,12 @@ class ReceiveDestinationTransport(ChannelSocket):
         self._on_received(len(data))
         if self._timestamps is not None:
             start = 0
-            for end, segment_length in zip(cuts[::2], cuts[1::2], strict=True):
+            for end, segment_length in zip(segments[::2], segments[1::2], strict=True):
                 for each in range(start, end, segment_length or 1):
                     # In place: the transport's buffer is writable.
                     self._timestamps.stamp(data[each : min(each + segment_length, end)], None)
                 start = end
-        self._dispatcher.on_runs(data, cuts, addr, now_ns, self)
+        self._dispatcher.on_runs(data, segments, addr, now_ns, self)
 
 
 class ReceiveChannelEndpoint(ChannelEndpoint):

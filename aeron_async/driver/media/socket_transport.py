@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from aeron_async.driver.media.sockets import SocketAddress
     from aeron_async.driver.media.transport import Datagram, Destination
-    from aeron_async.logbuffer.placing import Cuts
+    from aeron_async.logbuffer.placing import SegmentTable
 
 __all__ = [
     "DATAGRAM_LENGTH_MAX",
@@ -89,7 +89,7 @@ LENGTH_PER_COUNT: Final = 8_192
 
 RunSource: TypeAlias = Any
 """A socket, or its replacement in a test: asyncio's and ours have no common class."""
-Group: TypeAlias = "tuple[memoryview, Cuts, SocketAddress]"
+Group: TypeAlias = "tuple[memoryview, SegmentTable, SocketAddress]"
 """Datagrams from one source, one after the other, where to cut them, and the source.
 
 For each run there are two 32-bit words: its end, and the length of its datagrams; a single datagram
@@ -182,8 +182,8 @@ class RunReader:
             count = max(length // (segment_length * DATAGRAMS_PER_COUNT), count)
         else:
             segment_length = length
-        cuts = array("i", (length, segment_length))
-        self.groups = [(self._view[:length], cuts, two_tuple(address))]
+        segments = array("i", (length, segment_length))
+        self.groups = [(self._view[:length], segments, two_tuple(address))]
         return count
 
     def _heed(self, ancillary: list[tuple[int, int, bytes]], flags: int) -> int:
@@ -211,8 +211,8 @@ def make_reader(sock: RunSource) -> Reader:
     # Mapped, so that pages that are never received into are never allocated; and private, so that
     # it is not shared with a forked process.
     memory = memoryview(mmap.mmap(-1, MEMORY_LENGTH, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
-    cuts = memoryview(array("i", bytes(RUNS_MAX * 2 * INT32.size)))
-    return CompiledRunReader(memory, cuts, decode_address)
+    segments = memoryview(array("i", bytes(RUNS_MAX * 2 * INT32.size)))
+    return CompiledRunReader(memory, segments, decode_address)
 
 
 def decode_address(raw: bytes) -> SocketAddress:
@@ -245,12 +245,14 @@ class SocketProtocol(Protocol):
         """Many datagrams arrived together; valid only during the call."""
         ...
 
-    def runs_received(self, data: memoryview, cuts: Cuts, addr: tuple[str, int]) -> None:
+    def runs_received(
+        self, data: memoryview, segments: SegmentTable, addr: tuple[str, int]
+    ) -> None:
         """Several runs arrived one after another; valid only during the call.
 
         Args:
             data: Their datagrams, one after the other.
-            cuts: For each run, its end in `data` and the length of its datagrams, in bytes; the
+            segments: For each run, its end in `data` and the length of its datagrams, in bytes; the
                 last datagram of a run may be shorter. A single datagram is a run of one.
             addr: The address all of them came from.
         """
@@ -325,13 +327,13 @@ class ReadingTransport(BoundedTransport):
             if reader.epoch_ns >= 0:
                 protocol = cast("SocketProtocol", self._protocol)
                 self._tell(protocol.media_timestamp_received, reader.epoch_ns)
-            for data, cuts, address in reader.groups:
-                if cuts[1] >= len(data):
+            for data, segments, address in reader.groups:
+                if segments[1] >= len(data):
                     self._tell(self._protocol.datagram_received, data, address)
-                elif len(cuts) == ONE_RUN:
-                    self._tell(self._deliver_run, data, cuts[1], address)
+                elif len(segments) == ONE_RUN:
+                    self._tell(self._deliver_run, data, segments[1], address)
                 else:
-                    self._tell(self._deliver_runs, data, cuts, address)
+                    self._tell(self._deliver_runs, data, segments, address)
                 if self._is_closing:
                     return
             if reader.error is not None:
@@ -352,14 +354,14 @@ class ReadingTransport(BoundedTransport):
                 if self._is_closing:
                     return
 
-    def _deliver_runs(self, data: memoryview, cuts: Cuts, address: Any) -> None:
+    def _deliver_runs(self, data: memoryview, segments: SegmentTable, address: Any) -> None:
         if self._takes_many_runs:
-            cast("SocketProtocol", self._protocol).runs_received(data, cuts, address)
+            cast("SocketProtocol", self._protocol).runs_received(data, segments, address)
             return
         start = 0
-        for index in range(0, len(cuts), 2):
-            end = cuts[index]
-            self._tell(self._deliver_run, data[start:end], cuts[index + 1], address)
+        for index in range(0, len(segments), 2):
+            end = segments[index]
+            self._tell(self._deliver_run, data[start:end], segments[index + 1], address)
             if self._is_closing:
                 return
             start = end
@@ -494,7 +496,7 @@ class SocketTransport(ReadingTransport):
             left_length += super().send_run(data[left_length:], segment_length, addr)
         return left_length
 
-    def send_runs(self, data: memoryview, cuts: Cuts, addr: Destination = None) -> int:
+    def send_runs(self, data: memoryview, segments: SegmentTable, addr: Destination = None) -> int:
         """Send runs of datagrams; return the bytes sent, or held to be sent first.
 
         The same as in every transport, but with many runs per call where the system can.
@@ -512,13 +514,13 @@ class SocketTransport(ReadingTransport):
             and not self._is_blocked
             and addr is None
             and self._is_connected
-            and index < len(cuts)
+            and index < len(segments)
         ):
             assert send_segmented is not None
-            start, index, number = send_segmented(self._sock, data, cuts, index, start)
-            if index >= len(cuts):
+            start, index, number = send_segmented(self._sock, data, segments, index, start)
+            if index >= len(segments):
                 break
-            run, segment_length = data[start : cuts[index]], cuts[index + 1]
+            run, segment_length = data[start : segments[index]], segments[index + 1]
             if number and not (number in SEGMENTATION_REFUSALS and segment_length < len(run)):
                 error = OSError(number, os.strerror(number))
                 return start + self._hold_or_tell(run[:segment_length], addr, error)
@@ -530,7 +532,7 @@ class SocketTransport(ReadingTransport):
             index += 2
             if left_length < len(run) or self._is_blocked:
                 return start
-        return self._send_runs_from(index, start, data, cuts, addr)
+        return self._send_runs_from(index, start, data, segments, addr)
 
     def get_write_buffer_size(self) -> int:
         """Return the length of the waiting datagram, or 0."""

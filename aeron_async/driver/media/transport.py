@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from aeron_async.driver.media.sockets import SocketAddress
-    from aeron_async.logbuffer.placing import Cuts
+    from aeron_async.logbuffer.placing import SegmentTable
 
 __all__ = ["BoundedTransport", "Datagram", "Destination"]
 
@@ -111,7 +111,7 @@ class BoundedTransport(asyncio.DatagramTransport):
                 break
         return left_length
 
-    def send_runs(self, data: memoryview, cuts: Cuts, addr: Destination = None) -> int:
+    def send_runs(self, data: memoryview, segments: SegmentTable, addr: Destination = None) -> int:
         """Send runs of datagrams, each as `send_run` does; return the bytes sent, or held.
 
         If one run ends early, the following ones are not sent. The data may be reused once this
@@ -119,22 +119,22 @@ class BoundedTransport(asyncio.DatagramTransport):
 
         Args:
             data: The datagrams, one after the other.
-            cuts: For each run, its end in `data` and the length of its datagrams, in bytes; only
-                the last datagram of a run may be shorter.
+            segments: For each run, its end in `data` and the length of its datagrams, in bytes;
+                only the last datagram of a run may be shorter.
             addr: As for `sendto`, numeric.
 
         Raises:
             Exception: As `send_run`.
         """
-        return self._send_runs_from(0, 0, data, cuts, addr)
+        return self._send_runs_from(0, 0, data, segments, addr)
 
     def _send_runs_from(
-        self, index: int, start: int, data: memoryview, cuts: Cuts, addr: Destination
+        self, index: int, start: int, data: memoryview, segments: SegmentTable, addr: Destination
     ) -> int:
         """Send runs one by one, from `index` on; return the end of what was sent, or held."""
-        for each in range(index, len(cuts), 2):
-            end = cuts[each]
-            start += self.send_run(data[start:end], cuts[each + 1], addr)
+        for each in range(index, len(segments), 2):
+            end = segments[each]
+            start += self.send_run(data[start:end], segments[each + 1], addr)
             if start < end or self._is_blocked:
                 break
         return start

@@ -24,7 +24,13 @@ from aeron_async.spark.options import ArchiveOptions
 from aeron_async.spark.pipeline import gold
 from aeron_async.spark.pipeline.gold import RUNS
 from aeron_async.spark.pipeline.lake import forget_batch, hold, write_atomically
-from aeron_async.spark.pipeline.query import Ending, bronze, follow, source_options, start_query
+from aeron_async.spark.pipeline.query import (
+    QueryStopper,
+    bronze,
+    follow,
+    source_options,
+    start_query,
+)
 from aeron_async.spark.pipeline.runs import Run
 from aeron_async.spark.pipeline.silver import decoded, kinds_of, silver, undecodable
 from aeron_async.spark.pipeline.tables import (
@@ -368,7 +374,7 @@ class PipelineJob:
             for table in self._lake.tables():
                 recover(table)
             checkpoint = self._lake.checkpoint
-            ending = Ending(is_stopped)
+            ending = QueryStopper(is_stopped)
             process = ending.guarded(self.process)
             query = start_query(spark, self._archive, checkpoint, self._settings, process)
             follow(query, tell_lag, ending)

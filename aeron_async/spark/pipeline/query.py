@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BRONZE_COLUMNS",
-    "Ending",
     "Lag",
+    "QueryStopper",
     "bronze",
     "follow",
     "lag_of",
@@ -89,7 +89,7 @@ class Lag:
 
 
 @final
-class Ending:
+class QueryStopper:
     """Stops a query after its current batch, without beginning the next one.
 
     Spark begins the next batch at once if there is more data. After a stop was requested, that
@@ -178,7 +178,7 @@ def start_query(
 def follow(
     query: StreamingQuery,
     tell: Callable[[Lag], None],
-    ending: Ending,
+    ending: QueryStopper,
 ) -> None:
     """Watch a query until it ends; if a stop is requested, stop it after its batch.
 

@@ -19,11 +19,11 @@ from aeron_async.archive import (
     RemoteArchive,
 )
 from aeron_async.archive.api import SourceLocation
-from aeron_async.archive.begin_hints import BeginHints
 from aeron_async.archive.control.messages import CODEC, ReplayRequest
 from aeron_async.archive.control.response_channel import unanswered_bound
 from aeron_async.archive.disk_access import InlineDisk
 from aeron_async.archive.signals import SignalHub
+from aeron_async.archive.stalled_recordings import StalledRecordingWarner
 from aeron_async.logs import LogBudget
 from aeron_async.protocol.channel_uri import ChannelUri
 from aeron_async.testing.world import simulate
@@ -296,7 +296,7 @@ def test_recordings_that_do_not_begin_are_logged_within_the_budget() -> None:
     """Clients of a served archive ask for any number of them."""
 
     async def story(world: World) -> None:
-        hints = BeginHints(
+        hints = StalledRecordingWarner(
             SignalHub(),
             hint_ns=1_000_000_000,
             is_elsewhere=True,

@@ -21,7 +21,7 @@ from aeron_async.archive.control.recording_events import RecordingEvents
 from aeron_async.archive.control.server import ControlServer
 from aeron_async.archive.control.settings import ControlSettings
 from aeron_async.archive.signals import SignalHub
-from aeron_async.client.waiters import Signal
+from aeron_async.client.waiters import Notify
 from aeron_async.errors import (
     ArchiveError,
     ClosedError,
@@ -284,7 +284,7 @@ async def test_events_end_quietly_when_their_publication_is_closed_first() -> No
         return len(told)
 
     session = SimpleNamespace(
-        start_position=0, position=64, recording_id=0, is_over=False, progress=Signal()
+        start_position=0, position=64, recording_id=0, is_over=False, progress=Notify()
     )
     archive: Any = SimpleNamespace(
         signals=hub.stream, recording_sessions={0: session}, describe=describe

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aeron_async.spark.pipeline.query import Ending, follow
+from aeron_async.spark.pipeline.query import QueryStopper, follow
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ class Stopped:
 
 
 def test_what_fails_before_the_end_is_told_and_what_fails_behind_it_is_short() -> None:
-    ending = Ending(lambda: False)
+    ending = QueryStopper(lambda: False)
 
     def failing(_frame: object, batch_id: int) -> None:
         raise ValueError(LONG * batch_id)
@@ -47,7 +47,7 @@ def test_the_batch_behind_the_wish_does_nothing_and_is_no_failure(
     spark: SparkSession, tmp_path: Path, end_at: int
 ) -> None:
     done: list[int] = []
-    ending = Ending(lambda: len(done) >= end_at)
+    ending = QueryStopper(lambda: len(done) >= end_at)
     rates = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
     writer = rates.writeStream.foreachBatch(ending.guarded(lambda _, each: done.append(each)))
     query = writer.option("checkpointLocation", str(tmp_path)).start()

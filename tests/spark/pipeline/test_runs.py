@@ -181,11 +181,11 @@ def test_parts_in_any_order_are_stitched_to_what_the_whole_is(
         positions.append(position)
         numbers.append(number)
         position += 64
-    cuts = sorted({0, 40, *(source.randrange(1, 40) for _ in range(pieces))})
+    segments = sorted({0, 40, *(source.randrange(1, 40) for _ in range(pieces))})
     for name, more in (("", {}), ("n", {"number": numbers})):
         whole, gaps = summarised(batch(rows(positions, **more)), name=name)
         found, inner = [], []
-        for start, end in itertools.pairwise(cuts):
+        for start, end in itertools.pairwise(segments):
             part = {key: value[start:end] for key, value in rows(positions, **more).items()}
             runs, missing = summarised(batch(part), name=name)
             found += runs

@@ -10,7 +10,7 @@ import pytest
 from aeron_async.archive.disk.descriptor import RecordingDescriptor
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.offsets import Offsets, RecordingOffset
-from aeron_async.spark.pipeline.query import Ending, Lag, follow, lag_of
+from aeron_async.spark.pipeline.query import Lag, QueryStopper, follow, lag_of
 from aeron_async.spark.pipeline.watermark import (
     Watermark,
     committed_offsets,
@@ -145,6 +145,6 @@ class FakeQuery:
 @pytest.mark.parametrize(("active", "looks"), [(False, 0), (True, 1)])
 def test_a_query_is_stopped_after_the_batch_that_is_under_way(*, active: bool, looks: int) -> None:
     query = FakeQuery(active=active)
-    follow(query, lambda _: None, Ending(lambda: True))  # type: ignore[arg-type] # a fake
+    follow(query, lambda _: None, QueryStopper(lambda: True))  # type: ignore[arg-type] # a fake
     assert not query.isActive
     assert query.looks == looks

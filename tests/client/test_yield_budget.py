@@ -11,7 +11,7 @@ from aeron_async.client.home_loop import (
     LONGEST_STRIDE,
     MOST_MESSAGES,
     SHORT_NS,
-    Turn,
+    YieldBudget,
 )
 from aeron_async.driver.media_driver import MediaDriver
 
@@ -34,7 +34,7 @@ class SetClock:
 
 async def test_a_turn_is_over_after_its_time_or_its_messages() -> None:
     clock = SetClock()
-    turn = Turn(asyncio.get_running_loop(), clock)
+    turn = YieldBudget(asyncio.get_running_loop(), clock)
     assert not turn.is_over(), "nothing is known before the first look"
     count = 0
     while True:
@@ -51,7 +51,7 @@ async def test_a_turn_is_over_after_its_time_or_its_messages() -> None:
 
 async def test_what_others_did_meanwhile_does_not_count() -> None:
     clock = SetClock()
-    turn = Turn(asyncio.get_running_loop(), clock)
+    turn = YieldBudget(asyncio.get_running_loop(), clock)
     for _ in range(10):
         assert not turn.is_over()
         clock.ns += 2 * LONGEST_NS
@@ -64,7 +64,7 @@ async def test_what_others_did_meanwhile_does_not_count() -> None:
 
 async def test_looks_are_rare_where_messages_are_quick_and_frequent_where_they_are_slow() -> None:
     clock = SetClock()
-    turn = Turn(asyncio.get_running_loop(), clock)
+    turn = YieldBudget(asyncio.get_running_loop(), clock)
     for _ in range(20):
         turn.is_over()
     assert turn.stride == LONGEST_STRIDE

@@ -9,7 +9,7 @@ import structlog
 
 from aeron_async.cli.archive_where import client_settings
 from aeron_async.cli.main import main
-from aeron_async.cli.output import worded
+from aeron_async.cli.output import rename_settings_for_cli
 from aeron_async.cli.runner import configure_logs
 from aeron_async.errors import ConfigurationError
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     ],
 )
 def test_names_of_arguments_become_options_and_variables(text: str, said: str) -> None:
-    assert worded(text).startswith(said)
+    assert rename_settings_for_cli(text).startswith(said)
 
 
 def test_errors_of_commands_are_worded(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aeron_async as aa
-from aeron_async.client.waiters import WaitingLine
+from aeron_async.client.waiters import FifoWaiters
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -152,7 +152,7 @@ async def test_an_offer_in_line_keeps_its_timeout_and_leaves_the_line_in_order(
 
 
 async def test_ringing_twice_wakes_once() -> None:
-    line = WaitingLine()
+    line = FifoWaiters()
     line.ring()
     place = line.join()
     line.ring()

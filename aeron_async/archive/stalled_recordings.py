@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aeron_async.logs import LogBudget
     from aeron_async.waits import Why
 
-__all__ = ["BeginHints"]
+__all__ = ["StalledRecordingWarner"]
 
 MOST_REMEMBERED: Final = 256
 REASON: Final = "LOCAL records what the archive's own driver publishes (a spy), and nobody else"
@@ -40,7 +40,7 @@ log: Final = get_logger(__name__)
 
 
 @final
-class BeginHints:
+class StalledRecordingWarner:
     """Waits for requested recordings to start, and logs a warning if one does not.
 
     Args:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from structlog.testing import capture_logs
 
-from aeron_async.archive import begin_hints
+from aeron_async.archive import stalled_recordings
 from aeron_async.archive.api import RecordingSignal, RecordingSignalEvent, SourceLocation
-from aeron_async.archive.begin_hints import BeginHints
 from aeron_async.archive.signals import SignalHub
-from aeron_async.client.waiters import Signal
+from aeron_async.archive.stalled_recordings import StalledRecordingWarner
+from aeron_async.client.waiters import Notify
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import OfferTimeoutError
 from aeron_async.waits import SubscriptionSeen, WaitReason, Why
@@ -72,7 +72,7 @@ def hinted(timers: Timers) -> list[Any]:
 
 
 def test_a_stream_that_nobody_brings_is_remarked_on_once(timers: Timers) -> None:
-    hints = BeginHints(SignalHub(), hint_ns=5 * NS_PER_SECOND, is_elsewhere=True)
+    hints = StalledRecordingWarner(SignalHub(), hint_ns=5 * NS_PER_SECOND, is_elsewhere=True)
     assert hints.expect(7, UDP, 5, SourceLocation.LOCAL) == 7
     (line,) = hinted(timers)
     assert (line["channel"], line["stream_id"], line["seconds"]) == (UDP, 5, 5.0)
@@ -100,9 +100,9 @@ def test_only_likely_slips_are_remarked_on(
     *,
     is_elsewhere: bool,
 ) -> None:
-    BeginHints(SignalHub(), hint_ns=5 * NS_PER_SECOND, is_elsewhere=is_elsewhere).expect(
-        7, channel, 5, location
-    )
+    StalledRecordingWarner(
+        SignalHub(), hint_ns=5 * NS_PER_SECOND, is_elsewhere=is_elsewhere
+    ).expect(7, channel, 5, location)
     found = hinted(timers)
     assert [remedy in each["remedy"] for each in found] == [True] * (remedy is not None)
 
@@ -110,7 +110,7 @@ def test_only_likely_slips_are_remarked_on(
 @pytest.mark.parametrize("how", ["began before", "began", "forgotten", "stream", "closed"])
 def test_nothing_is_said_of_what_has_begun_or_is_not_wanted(how: str, timers: Timers) -> None:
     signals = SignalHub()
-    hints = BeginHints(signals, hint_ns=5 * NS_PER_SECOND, is_elsewhere=True)
+    hints = StalledRecordingWarner(signals, hint_ns=5 * NS_PER_SECOND, is_elsewhere=True)
     if how == "began before":
         signals.tell(BEGAN)
     hints.expect(7, UDP, 5, SourceLocation.LOCAL)
@@ -130,7 +130,7 @@ def test_nothing_is_said_of_what_has_begun_or_is_not_wanted(how: str, timers: Ti
 async def test_a_client_hears_of_a_stream_that_is_none_of_the_archives_own(
     open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch, unused_udp_port: int
 ) -> None:
-    said = Signal()
+    said = Notify()
     lines: list[Any] = []
 
     def warning(event: str, **fields: Any) -> None:
@@ -140,7 +140,9 @@ async def test_a_client_hears_of_a_stream_that_is_none_of_the_archives_own(
     channel = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}"
     async with served(open_archive, waiting_hint_ns=10_000_000) as (_, _, remote):
         monkeypatch.setattr(
-            begin_hints, "log", SimpleNamespace(warning=warning, is_enabled_for=lambda _: True)
+            stalled_recordings,
+            "log",
+            SimpleNamespace(warning=warning, is_enabled_for=lambda _: True),
         )
         subscription_id = await remote.start_recording(channel, 5)
         while len(lines) < 2:
@@ -187,7 +189,7 @@ def test_a_recording_in_this_process_says_what_was_seen(timers: Timers) -> None:
             seen=SubscriptionSeen(),
         )
 
-    hints = BeginHints(SignalHub(), hint_ns=NS_PER_SECOND, is_elsewhere=False)
+    hints = StalledRecordingWarner(SignalHub(), hint_ns=NS_PER_SECOND, is_elsewhere=False)
     hints.expect(7, UDP, 5, SourceLocation.REMOTE, explain=explain)
     hints.expect(8, UDP, 5, SourceLocation.LOCAL, explain=explain)
     theirs, ours = hinted(timers)
@@ -201,6 +203,6 @@ def test_a_recording_in_this_process_says_what_was_seen(timers: Timers) -> None:
 
 
 def test_no_hint_is_given_where_hints_are_off(timers: Timers) -> None:
-    hints = BeginHints(SignalHub(), hint_ns=0, is_elsewhere=True)
+    hints = StalledRecordingWarner(SignalHub(), hint_ns=0, is_elsewhere=True)
     hints.expect(7, UDP, 5, SourceLocation.LOCAL)
     assert hinted(timers) == []
