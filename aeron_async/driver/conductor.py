@@ -33,7 +33,7 @@ from aeron_async.driver.media.channel_resolver import (
     resolve_subscription,
 )
 from aeron_async.driver.name_resolution import NameWatch
-from aeron_async.driver.publication_links import PublicationLinks
+from aeron_async.driver.publication_table import PublicationTable
 from aeron_async.driver.publications import Publications
 from aeron_async.driver.receiver import Receiver
 from aeron_async.driver.responses import Responses
@@ -391,9 +391,11 @@ class Conductor(Agent):
         self.receiver: Receiver = Receiver(
             context, resources.clock, resources.system_counters, self
         )
-        self._subscriptions = Subscriptions(resources, self.receiver, self.sender, self.wake)
+        self._table = PublicationTable(resources, self.sender)
+        self._subscriptions = Subscriptions(
+            resources, self.receiver, self.sender, self._table, self.wake
+        )
         self._subscriptions.responses.is_asked = self._is_asked
-        self._links = PublicationLinks(resources, self.sender)
         session_ids = SessionIds(
             resources.random_int32(),
             reserved_low=context.publication_reserved_session_id_low,
@@ -402,7 +404,7 @@ class Conductor(Agent):
         self._publications = Publications(
             resources,
             self.sender,
-            self._links,
+            self._table,
             self._subscriptions,
             Responses(self._subscriptions, self.receiver),
             session_ids,
@@ -411,10 +413,9 @@ class Conductor(Agent):
         self._ipc_publications = IpcPublications(
             resources,
             self.sender,
-            self._links,
+            self._table,
             self._subscriptions,
             session_ids,
-            self._publications,
             self._check_drained,
         )
         self.destinations: Destinations = Destinations(
@@ -427,12 +428,12 @@ class Conductor(Agent):
     @property
     def network_publications(self) -> tuple[NetworkPublication, ...]:
         """Return all network publications, lingering ones included; for monitoring."""
-        return tuple(self._publications)
+        return self._table.network
 
     @property
     def ipc_publications(self) -> tuple[IpcPublication, ...]:
         """Return all IPC publications, draining ones included; for monitoring."""
-        return tuple(self._ipc_publications)
+        return self._table.ipc
 
     @property
     def publication_images(self) -> tuple[PublicationImage, ...]:
@@ -455,7 +456,7 @@ class Conductor(Agent):
     def remove_client(self, client_id: int) -> None:
         """Remove a client, and release its publications and subscriptions."""
         if self._clients.pop(client_id, None) is not None:
-            self._links.remove_client(client_id)
+            self._table.release_client(client_id)
             self._subscriptions.remove_client(client_id)
 
     async def add_publication(
@@ -499,7 +500,7 @@ class Conductor(Agent):
             )
 
         return await self._queue.submit(
-            client_id, execute, lambda ready: self._links.remove(ready.registration_id)
+            client_id, execute, lambda ready: self._table.release(ready.registration_id)
         )
 
     async def look_up(self, host: str, port: int) -> Address:
@@ -575,11 +576,11 @@ class Conductor(Agent):
 
     def remove_publication(self, registration_id: int) -> None:
         """Release a client's publication; offered data is still sent."""
-        self._links.remove(registration_id)
+        self._table.release(registration_id)
 
     def revoke_publication(self, registration_id: int) -> None:
         """Revoke and release an exclusive publication; undelivered data is lost."""
-        self._links.revoke(registration_id)
+        self._table.revoke(registration_id)
 
     def remove_subscription(self, registration_id: int) -> None:
         """Remove a subscription."""
@@ -621,7 +622,7 @@ class Conductor(Agent):
         self._subscriptions.images.send_eos_status_messages()
         # All subscriptions have been removed by now, so no idle reader can block this.
         self._publications.skip_linger()
-        if self._has_publications:
+        if len(self._table):
             self._drained = asyncio.get_running_loop().create_future()
             await self._drained
 
@@ -649,10 +650,6 @@ class Conductor(Agent):
         """Wait until all tasks have ended; to be called after `close`."""
         await self._names.wait_closed()
 
-    @property
-    def _has_publications(self) -> bool:
-        return bool(len(self._publications) or len(self._ipc_publications))
-
     def _on_publication_done(self, publication: Any) -> None:
         if isinstance(publication, IpcPublication):
             self._ipc_publications.on_publication_done(publication)
@@ -665,10 +662,10 @@ class Conductor(Agent):
             each.params.response_correlation_id == registration_id
             and each.params.is_response_requested
             and each.state is PublicationState.ACTIVE
-            for each in self._publications
+            for each in self._table.network
         )
 
     def _check_drained(self) -> None:
         drained = self._drained
-        if drained is not None and not self._has_publications and not drained.done():
+        if drained is not None and not len(self._table) and not drained.done():
             drained.set_result(None)

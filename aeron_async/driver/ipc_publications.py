@@ -30,12 +30,11 @@ from aeron_async.errors import ErrorCode, RegistrationError
 from aeron_async.protocol.channel_uri import PROTOTYPE_CORRELATION_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
 
     from aeron_async.driver.commands import PublicationListener
-    from aeron_async.driver.core.publication import SubscribablePublication
     from aeron_async.driver.core.stream_params import SessionIds
-    from aeron_async.driver.publication_links import PublicationLinks
+    from aeron_async.driver.publication_table import PublicationTable
     from aeron_async.driver.resources import DriverResources
     from aeron_async.driver.sender import Sender
     from aeron_async.driver.subscriptions import Subscriptions
@@ -58,7 +57,6 @@ class IpcPublications:
         links: Records which client holds which publication.
         subscriptions: The subscriptions that read them.
         session_ids: The source of session ids that no channel gives.
-        others: The network publications, whose sessions a channel may refer to.
         on_done: Called after a publication was freed.
     """
 
@@ -66,26 +64,17 @@ class IpcPublications:
         self,
         resources: DriverResources,
         sender: Sender,
-        links: PublicationLinks,
+        table: PublicationTable,
         subscriptions: Subscriptions,
         session_ids: SessionIds,
-        others: Iterable[SubscribablePublication],
         on_done: Callable[[], None],
     ) -> None:
         self._resources = resources
         self._sender = sender
-        self._links = links
+        self._table = table
         self._subscriptions = subscriptions
         self._session_ids = session_ids
-        self._others = others
         self._on_done = on_done
-        self._publications: dict[int, IpcPublication] = {}
-
-    def __iter__(self) -> Iterator[IpcPublication]:
-        return iter(tuple(self._publications.values()))
-
-    def __len__(self) -> int:
-        return len(self._publications)
 
     def add(
         self,
@@ -103,22 +92,22 @@ class IpcPublications:
                 fits, or there is no memory or counter left.
             ConfigurationError: The channel contradicts the publication it would share.
         """
-        uri = with_tagged_session(asked, (*self, *self._others))
+        uri = with_tagged_session(asked, (*self._table.ipc, *self._table.network))
         params = PublicationParams.of(uri, self._resources.context, is_exclusive=is_exclusive)
         params, request = self._as_response(params)
         publication = None if is_exclusive else self._find_shared(stream_id, params)
         if publication is None:
             publication = self._make(uri, params, stream_id=stream_id, client_id=client_id)
-            self._publications[publication.registration_id] = publication
+            self._table.add(publication, None)
             if request is not None:
                 self._subscriptions.local.on_response_setup(request, publication.session_id)
-            self._subscriptions.local.add_publication(publication, None)
+            self._subscriptions.local.on_accepting_subscriptions(publication)
             self._sender.on_activity(publication)
         else:
             check_can_share(
                 uri, publication.params, session_id=publication.session_id, start=publication.start
             )
-        registration_id = self._links.add(publication, client_id=client_id, listener=listener)
+        registration_id = self._table.hold(publication, client_id=client_id, listener=listener)
         return self._ready(registration_id, asked, publication)
 
     def reject(self, image_id: int, reason: str) -> bool:
@@ -128,7 +117,7 @@ class IpcPublications:
             image_id: The id of its images, which is that of the publication.
             reason: The reason given to its publishers.
         """
-        publication = self._publications.get(image_id)
+        publication = self._find(image_id)
         if publication is None:
             return False
         self._resources.system_counters[SystemCounterId.IMAGES_REJECTED].increment()
@@ -138,16 +127,15 @@ class IpcPublications:
 
     def on_publication_done(self, publication: IpcPublication) -> None:
         """Free what a publication used; called by the sender."""
-        del self._publications[publication.registration_id]
-        self._links.forget(publication)
-        self._subscriptions.local.remove_publication(publication)
+        self._table.remove(publication)
+        self._subscriptions.local.on_publication_done(publication)
         publication.counters.close()
         publication.log.close()
         self._on_done()
 
     def close(self) -> None:
         """Free everything at once, consumed or not."""
-        for publication in self:
+        for publication in self._table.ipc:
             self._sender.remove(publication)
             self.on_publication_done(publication)
 
@@ -155,7 +143,7 @@ class IpcPublications:
 
     def on_image_rejected(self, publication: IpcPublication, reason: str) -> None:
         """Notify every client that holds the publication."""
-        self._links.on_publication_error(
+        self._table.on_publication_error(
             publication,
             PublicationErrorFrame(
                 code=ErrorCode.IMAGE_REJECTED,
@@ -176,8 +164,12 @@ class IpcPublications:
 
     # Look-up and creation.
 
+    def _find(self, registration_id: int) -> IpcPublication | None:
+        found = (each for each in self._table.ipc if each.registration_id == registration_id)
+        return next(found, None)
+
     def _find_shared(self, stream_id: int, params: PublicationParams) -> IpcPublication | None:
-        for publication in self:
+        for publication in self._table.ipc:
             theirs = publication.params
             if (
                 publication.stream_id == stream_id
@@ -202,7 +194,7 @@ class IpcPublications:
             return params, None
         assert correlation_id is not None, "no channel for responses is read without one"
         # In Aeron anything that names a request is its response, whatever the channel says.
-        requests = self._publications.get(correlation_id)
+        requests = self._find(correlation_id)
         if requests is not None and requests.params.is_response_requested:
             subscription_id = requests.params.response_correlation_id
             return attrs.evolve(params, is_response=True), subscription_id
@@ -271,7 +263,7 @@ class IpcPublications:
     def _is_in_use(self, session_id: int, stream_id: int) -> bool:
         return any(
             (each.session_id, each.stream_id) == (session_id, stream_id) and each.state in IN_USE
-            for each in self
+            for each in self._table.ipc
         )
 
     def _ready(

@@ -36,7 +36,7 @@ from aeron_async.driver.log_creation import (
 from aeron_async.errors import ErrorCode, RegistrationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from aeron_async.driver.commands import PublicationListener
     from aeron_async.driver.core.flow_control import FlowControl
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.suppliers import FlowControlSupplier
     from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.driver.media.endpoint import SendChannelEndpoint
-    from aeron_async.driver.publication_links import PublicationLinks
+    from aeron_async.driver.publication_table import PublicationTable
     from aeron_async.driver.resources import DriverResources
     from aeron_async.driver.responses import Responses
     from aeron_async.driver.sender import Sender
@@ -194,12 +194,12 @@ def _check_sndbuf(endpoint: SendChannelEndpoint, params: PublicationParams) -> N
 
 
 class Publications:
-    """Every network publication of one driver, with the endpoints they send from.
+    """The network publications of one driver, with the endpoints they send from.
 
     Args:
         resources: What the driver's parts share.
         sender: Polls the publications.
-        links: Records which client holds which publication.
+        table: The publications of the driver.
         subscriptions: The subscriptions that read the log of a publication, or its responses.
         responses: Records which publication answers which image.
         session_ids: The source of session ids that no channel gives.
@@ -213,7 +213,7 @@ class Publications:
         self,
         resources: DriverResources,
         sender: Sender,
-        links: PublicationLinks,
+        table: PublicationTable,
         subscriptions: Subscriptions,
         responses: Responses,
         session_ids: SessionIds,
@@ -221,7 +221,7 @@ class Publications:
     ) -> None:
         self._resources = resources
         self._sender = sender
-        self._links = links
+        self._table = table
         self._on_done = on_done
         self._subscriptions = subscriptions
         self._responses = responses
@@ -229,13 +229,6 @@ class Publications:
             resources, sender, self._on_response_setup_heard
         )
         self._factory = PublicationFactory(resources, self, subscriptions.readers, session_ids)
-        self._publications: dict[NetworkPublication, SendChannelEndpoint] = {}
-
-    def __iter__(self) -> Iterator[NetworkPublication]:
-        return iter(tuple(self._publications))
-
-    def __len__(self) -> int:
-        return len(self._publications)
 
     async def add(
         self,
@@ -254,7 +247,10 @@ class Publications:
             RegistrationError: The session is taken, or the socket cannot be opened.
             ConfigurationError: The channel contradicts the publication or socket it would share.
         """
-        uri, context = with_tagged_session(channel.uri, self), self._resources.context
+        uri, context = (
+            with_tagged_session(channel.uri, self._table.network),
+            self._resources.context,
+        )
         params = PublicationParams.of(uri, context, is_exclusive=is_exclusive)
         if flow_control is None:
             # Before a socket is opened: an unknown strategy is refused at no cost.
@@ -275,9 +271,9 @@ class Publications:
                 publication = self._factory.make(
                     endpoint, uri, params, stream_id=stream_id, client_id=client_id
                 )
-                self._publications[publication] = endpoint
+                self._table.add(publication, endpoint)
                 self._responses.on_publication_added(publication)
-                self._subscriptions.local.add_publication(publication, endpoint.channel)
+                self._subscriptions.local.on_accepting_subscriptions(publication)
                 self._sender.on_activity(publication)
             else:
                 check_can_share(
@@ -290,7 +286,7 @@ class Publications:
         except BaseException:
             self.endpoints.close_if_unused(endpoint)
             raise
-        registration_id = self._links.add(publication, client_id=client_id, listener=listener)
+        registration_id = self._table.hold(publication, client_id=client_id, listener=listener)
         return self._ready(registration_id, publication, channel, endpoint)
 
     def add_destination(
@@ -301,7 +297,7 @@ class Publications:
         Raises:
             RegistrationError: UNKNOWN_PUBLICATION, or its channel takes no more destinations.
         """
-        endpoint = self._publications[self._network_publication(registration_id)]
+        endpoint = self._table.endpoint(self._network_publication(registration_id))
         destination_id = self._resources.next_id()
         self.endpoints.add_destination(endpoint, uri, address, destination_id)
         return destination_id
@@ -326,7 +322,7 @@ class Publications:
 
     def undo_destination(self, registration_id: int, destination_id: int) -> None:
         """Remove a destination whose caller no longer waits for it."""
-        publication = self._links.find(registration_id)
+        publication = self._table.find(registration_id)
         if isinstance(publication, NetworkPublication):
             self._remove_destination(publication, destination_id, None)
 
@@ -337,7 +333,7 @@ class Publications:
         address: Address | None,
     ) -> bool:
         return self.endpoints.remove_destination(
-            self._publications[publication],
+            self._table.endpoint(publication),
             uri=None if isinstance(destination, int) else destination,
             address=address,
             registration_id=destination if isinstance(destination, int) else 0,
@@ -345,15 +341,15 @@ class Publications:
 
     def skip_linger(self) -> None:
         """Skip the linger for receivers that are gone: the driver is closing."""
-        for publication in list(self._publications):
+        for publication in self._table.network:
             publication.skip_linger()
             self._sender.on_activity(publication)
 
     def on_publication_done(self, publication: NetworkPublication) -> None:
         """Free what a publication used; called by the sender."""
-        endpoint = self._publications.pop(publication)
-        self._links.forget(publication)
-        self._subscriptions.local.remove_publication(publication)
+        endpoint = self._table.endpoint(publication)
+        self._table.remove(publication)
+        self._subscriptions.local.on_publication_done(publication)
         self._responses.on_publication_done(publication)
         endpoint.dispatcher.remove(publication)
         publication.counters.close()
@@ -363,7 +359,7 @@ class Publications:
 
     def close(self) -> None:
         """Free everything at once, sent or not."""
-        for publication in list(self._publications):
+        for publication in self._table.network:
             self._sender.remove(publication)
             self.on_publication_done(publication)
 
@@ -377,7 +373,7 @@ class Publications:
         destination_id: int | None,
     ) -> None:
         """Notify every client that holds the publication."""
-        self._links.on_publication_error(
+        self._table.on_publication_error(
             publication,
             PublicationErrorFrame(
                 code=error.error_code,
@@ -393,7 +389,7 @@ class Publications:
         )
 
     def _network_publication(self, registration_id: int) -> NetworkPublication:
-        publication = self._links.get(registration_id)
+        publication = self._table.get(registration_id)
         if not isinstance(publication, NetworkPublication):
             message = (
                 f"destinations of {publication.channel} cannot be added or removed: a publication "

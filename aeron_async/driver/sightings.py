@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.receiver_liveness import ReceiverLiveness
     from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.driver.media.endpoint import ReceiveChannelEndpoint, SendChannelEndpoint
+    from aeron_async.driver.publication_table import PublicationTable
     from aeron_async.driver.resources import DriverResources
     from aeron_async.driver.subscribers import SubscriptionLink
     from aeron_async.driver.subscriptions import Subscriptions
@@ -56,12 +57,19 @@ class Sightings:
     Args:
         resources: What the driver's parts share.
         subscriptions: The subscriptions of the driver.
+        publications: The publications of the driver.
     """
 
-    def __init__(self, resources: DriverResources, subscriptions: Subscriptions) -> None:
+    def __init__(
+        self,
+        resources: DriverResources,
+        subscriptions: Subscriptions,
+        publications: PublicationTable,
+    ) -> None:
         self._clock = resources.clock
         self._unblock_timeout_ns = resources.context.publication_unblock_timeout_ns
         self._subscriptions = subscriptions
+        self._publications = publications
 
     # Publications.
 
@@ -216,7 +224,7 @@ class Sightings:
         """Return the images that a subscription reads, and how many it was left behind by."""
         found: list[ImageSeen] = []
         resting_count = 0
-        sources = (*self._subscriptions.images, *self._subscriptions.local.publications)
+        sources = (*self._subscriptions.images, *self._publications)
         for source in sources:
             for each in source.subscribers:
                 if each.subscription_id != link.registration_id:
@@ -238,7 +246,7 @@ class Sightings:
 
     def _nearly_published(self, link: SubscriptionLink) -> Iterator[StreamSeen]:
         """Yield the publications of this driver that differ from a subscription in one respect."""
-        for publication in self._subscriptions.local.publications:
+        for publication in self._publications:
             if publication.subscribers.has(link.registration_id):
                 continue
             found = StreamSeen(

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.subscriber_position import Subscribable
     from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.driver.media.endpoint import ReceiveChannelEndpoint
+    from aeron_async.driver.publication_table import PublicationTable
     from aeron_async.driver.receiver import Receiver
     from aeron_async.driver.resources import DriverResources
     from aeron_async.driver.sender import Sender
@@ -261,20 +262,22 @@ class LocalStreams:
         resources: What the driver's parts share.
         readers: Joins subscriptions to streams, and notifies their clients.
         sender: Polls the publications.
+        publications: The publications of the driver.
     """
 
-    def __init__(self, resources: DriverResources, readers: Subscribers, sender: Sender) -> None:
+    def __init__(
+        self,
+        resources: DriverResources,
+        readers: Subscribers,
+        sender: Sender,
+        publications: PublicationTable,
+    ) -> None:
         self._resources = resources
         self._readers = readers
         self._sender = sender
-        self._publications: dict[SubscribablePublication, UdpChannel | None] = {}
+        self._publications = publications
         # By subscription id; subscriptions that only receive from the network have no entry.
         self._interests: dict[int, list[LocalInterest]] = {}
-
-    @property
-    def publications(self) -> tuple[SubscribablePublication, ...]:
-        """Return the publications of this driver; for explanations."""
-        return tuple(self._publications)
 
     def is_response_pending(self, link: SubscriptionLink) -> bool:
         """Return whether a subscription waits for a server to announce its session."""
@@ -282,21 +285,8 @@ class LocalStreams:
 
     # Events from publications.
 
-    def add_publication(
-        self, publication: SubscribablePublication, channel: UdpChannel | None
-    ) -> None:
-        """Join all matching subscriptions to a new publication.
-
-        Args:
-            publication: The new publication.
-            channel: The channel it sends to; None for IPC.
-        """
-        self._publications[publication] = channel
-        self.on_accepting_subscriptions(publication)
-
-    def remove_publication(self, publication: SubscribablePublication) -> None:
+    def on_publication_done(self, publication: SubscribablePublication) -> None:
         """Remove all readers of a publication that is done, without notifying them."""
-        del self._publications[publication]
         for subscriber in publication.subscribers:
             subscriber.position.close()
         publication.subscribers.clear()
@@ -320,14 +310,14 @@ class LocalStreams:
             RegistrationError: The counter table is full.
         """
         self._interests.setdefault(interest.link.registration_id, []).append(interest)
-        for publication in list(self._publications):
+        for publication in self._publications:
             self._join(publication, interest)
 
     def remove(self, link: SubscriptionLink) -> None:
         """Remove a subscription from every publication that it reads."""
         if self._interests.pop(link.registration_id, None) is None:
             return
-        for publication in list(self._publications):
+        for publication in self._publications:
             if self._readers.part(publication, link) is not None:
                 self._sender.on_activity(publication)
 
@@ -359,7 +349,7 @@ class LocalStreams:
     def _join(self, publication: SubscribablePublication, interest: LocalInterest) -> None:
         link = interest.link
         if (
-            interest.matches(publication, self._publications[publication])
+            interest.matches(publication, self._publications.channel(publication))
             and publication.is_accepting_subscriptions
             and not publication.subscribers.has(link.registration_id)
         ):
@@ -367,7 +357,8 @@ class LocalStreams:
             self._sender.on_activity(publication)
 
     def _part_from_unwanted(self, link: SubscriptionLink, interests: list[LocalInterest]) -> None:
-        for publication, channel in list(self._publications.items()):
+        for publication in self._publications:
+            channel = self._publications.channel(publication)
             if any(interest.matches(publication, channel) for interest in interests):
                 continue
             subscriber = self._readers.part(publication, link)

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.suppliers import CongestionControlSupplier
     from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.driver.media.endpoint import ReceiveChannelEndpoint
+    from aeron_async.driver.publication_table import PublicationTable
     from aeron_async.driver.receiver import Receiver
     from aeron_async.driver.resources import DriverResources
     from aeron_async.driver.sender import Sender
@@ -260,6 +261,7 @@ class Subscriptions:
         resources: What the driver's parts share.
         receiver: Polls the images.
         sender: Polls the publications of this driver that subscriptions read.
+        publications: The publications of the driver.
         wake: Called when the conductor must call `responses.poll` sooner than planned.
 
     Attributes:
@@ -276,13 +278,14 @@ class Subscriptions:
         resources: DriverResources,
         receiver: Receiver,
         sender: Sender,
+        publications: PublicationTable,
         wake: Callable[[], None],
     ) -> None:
         self._resources = resources
         self._receiver = receiver
         self._links: dict[int, SubscriptionLink] = {}
         self.readers: Subscribers = Subscribers(resources, receiver, sender, self._links)
-        self.local: LocalStreams = LocalStreams(resources, self.readers, sender)
+        self.local: LocalStreams = LocalStreams(resources, self.readers, sender, publications)
         self.images: Images = Images(
             resources, receiver, self.readers, self._links, self._close_if_unused
         )
@@ -290,7 +293,7 @@ class Subscriptions:
         self.responses: ResponseSubscriptions = ResponseSubscriptions(
             resources, self._links, self.images, self.endpoints, wake
         )
-        self.sightings: Sightings = Sightings(resources, self)
+        self.sightings: Sightings = Sightings(resources, self, publications)
 
     async def add(
         self,

@@ -199,7 +199,7 @@ async def test_a_log_says_of_its_channel_what_official_logs_say(
     await aeron.add_publication(CHANNEL + keys, STREAM_ID)
     conductor = driver._conductor
     assert conductor is not None
-    (publication,) = conductor._publications._publications
+    (publication,) = conductor.network_publications
     assert settings_of(publication.log) == settings
     await aeron.add_subscription(CHANNEL + keys, STREAM_ID)
     network.transports[1].protocol.datagram_received(SETUP.encode(), SOURCE)

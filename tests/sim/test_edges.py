@@ -87,7 +87,7 @@ def test_a_sender_beyond_the_bound_of_its_receiver_is_repaired_by_naks() -> None
             subscription = await receiving.add_subscription(CHANNEL, STREAM_ID)
             publication = await sending.add_publication(CHANNEL, STREAM_ID)
             await publication.wait_connected(5)
-            (core,) = sending.driver.conductor._publications
+            (core,) = sending.driver.conductor.network_publications
             # A sender that ignores the window of 8 KiB, and the half of a term beyond it as well.
             core._sender.set_limit(60 * 1_024)
             messages = [bytes([number]) * 1_000 for number in range(50)]

@@ -81,7 +81,7 @@ def connect_request(channel: str, stream_id: int = 20) -> AuthConnectRequest:
 
 def mapped(driver: Any) -> int:
     """Return how many bytes the logs of a driver's publications take."""
-    publications = driver.conductor._publications
+    publications = driver.conductor.network_publications
     return sum(3 * each.log.term_length + PAGE for each in publications)
 
 

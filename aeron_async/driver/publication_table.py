@@ -1,0 +1,188 @@
+"""Every publication of one driver, of any kind, and which client holds which.
+
+A publication that several clients share is released when the last of them closes it. It stays in
+the table until it has drained and its log is freed.
+
+Invariant: besides this table, only the sender's schedule holds a publication, and, for a network
+publication, the dispatcher of its endpoint.
+
+Source: Aeron `PublicationLink`, `DriverConductor.onRemovePublication`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from aeron_async.driver.core.ipc_publication import IpcPublication
+from aeron_async.driver.core.network_publication import NetworkPublication
+from aeron_async.errors import ErrorCode, PublicationError, RegistrationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aeron_async.driver.commands import PublicationErrorFrame, PublicationListener
+    from aeron_async.driver.core.publication import SubscribablePublication
+    from aeron_async.driver.core.udp_channel import UdpChannel
+    from aeron_async.driver.media.endpoint import SendChannelEndpoint
+    from aeron_async.driver.resources import DriverResources
+    from aeron_async.driver.sender import Sender
+
+__all__ = ["PublicationLink", "PublicationTable"]
+
+
+@attrs.define(kw_only=True, eq=False)
+class PublicationLink:
+    """One client's hold on one publication."""
+
+    registration_id: int
+    client_id: int
+    publication: SubscribablePublication
+    listener: PublicationListener
+
+
+@attrs.frozen(eq=False)
+class PublicationEntry:
+    """Where one publication sends from, None for IPC, and the clients that hold it."""
+
+    endpoint: SendChannelEndpoint | None
+    links: list[PublicationLink] = attrs.field(factory=list)
+
+
+class PublicationTable:
+    """The publications of one driver, in the order in which they were added.
+
+    Args:
+        resources: What the driver's parts share.
+        sender: Polls the publications.
+    """
+
+    def __init__(self, resources: DriverResources, sender: Sender) -> None:
+        self._resources = resources
+        self._sender = sender
+        self._entries: dict[SubscribablePublication, PublicationEntry] = {}
+        self._links: dict[int, PublicationLink] = {}
+
+    def __iter__(self) -> Iterator[SubscribablePublication]:
+        return iter(tuple(self._entries))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def network(self) -> tuple[NetworkPublication, ...]:
+        """Return the network publications, lingering ones included."""
+        return tuple(each for each in self._entries if isinstance(each, NetworkPublication))
+
+    @property
+    def ipc(self) -> tuple[IpcPublication, ...]:
+        """Return the IPC publications, draining ones included."""
+        return tuple(each for each in self._entries if isinstance(each, IpcPublication))
+
+    def add(
+        self, publication: SubscribablePublication, endpoint: SendChannelEndpoint | None
+    ) -> None:
+        """Add a new publication, which no client holds yet; `endpoint` is None for IPC."""
+        self._entries[publication] = PublicationEntry(endpoint)
+
+    def endpoint(self, publication: NetworkPublication) -> SendChannelEndpoint:
+        """Return the endpoint that a network publication sends from."""
+        endpoint = self._entries[publication].endpoint
+        assert endpoint is not None, "only an IPC publication has none"
+        return endpoint
+
+    def channel(self, publication: SubscribablePublication) -> UdpChannel | None:
+        """Return the channel that a publication sends to; None for IPC."""
+        endpoint = self._entries[publication].endpoint
+        return None if endpoint is None else endpoint.channel
+
+    def remove(self, publication: SubscribablePublication) -> None:
+        """Remove a publication that is done; if it failed, notify the clients that hold it."""
+        links = self._entries.pop(publication).links
+        publication.window_listeners.clear()
+        for link in links:
+            self._links.pop(link.registration_id, None)
+        failure = publication.failure
+        if failure is not None:
+            message = (
+                f"publication on {publication.channel} stream {publication.stream_id} failed in "
+                f"its driver, {publication.cause_of_failure(failure)}"
+            )
+            error = PublicationError(message)
+            error.__cause__ = failure
+            for link in links:
+                link.listener.on_publication_failed(error)
+
+    # Holds of clients.
+
+    def hold(
+        self,
+        publication: SubscribablePublication,
+        *,
+        client_id: int,
+        listener: PublicationListener,
+    ) -> int:
+        """Let a client hold a publication; return the registration id of that hold."""
+        link = PublicationLink(
+            registration_id=self._resources.next_id(),
+            client_id=client_id,
+            publication=publication,
+            listener=listener,
+        )
+        self._links[link.registration_id] = link
+        self._entries[publication].links.append(link)
+        publication.window_listeners.append(listener)
+        return link.registration_id
+
+    def find(self, registration_id: int) -> SubscribablePublication | None:
+        """Return the publication that is held under an id, or None."""
+        link = self._links.get(registration_id)
+        return None if link is None else link.publication
+
+    def get(self, registration_id: int) -> SubscribablePublication:
+        """Return the publication that is held under an id.
+
+        Raises:
+            RegistrationError: UNKNOWN_PUBLICATION; no client holds it any more.
+        """
+        publication = self.find(registration_id)
+        if publication is None:
+            message = f"publication {registration_id} is not there: it was closed"
+            raise RegistrationError(message, code=ErrorCode.UNKNOWN_PUBLICATION)
+        return publication
+
+    def release(self, registration_id: int) -> None:
+        """Remove one client's hold; after the last one the publication drains."""
+        link = self._links.pop(registration_id, None)
+        if link is None:
+            return
+        publication = link.publication
+        links = self._entries[publication].links
+        links.remove(link)
+        publication.window_listeners.remove(link.listener)
+        if not links:
+            publication.release(self._resources.clock.now_ns())
+            self._sender.on_activity(publication)
+
+    def revoke(self, registration_id: int) -> None:
+        """Revoke an exclusive publication, and remove the client's hold."""
+        publication = self.find(registration_id)
+        if publication is not None and publication.params.is_exclusive:
+            publication.revoke(self._resources.clock.now_ns())
+        self.release(registration_id)
+
+    def release_client(self, client_id: int) -> None:
+        """Remove all holds of a client."""
+        for link in list(self._links.values()):
+            if link.client_id == client_id:
+                self.release(link.registration_id)
+
+    def on_publication_error(
+        self, publication: SubscribablePublication, error: PublicationErrorFrame
+    ) -> None:
+        """Notify every client that holds the publication, each with its own registration id."""
+        for link in tuple(self._entries[publication].links):
+            link.listener.on_publication_error(
+                attrs.evolve(error, registration_id=link.registration_id)
+            )
