@@ -407,12 +407,12 @@ cdef class Offering:
     cdef Cell limit
     cdef Step spare
     cdef public WakeFlag _wake_flag
-    cdef public int64_t _offers_until_check
+    cdef public int64_t _calls_until_check
     cdef public bint _is_closed
     cdef public HomeLoop _home
 
     def __cinit__(self):
-        self._offers_until_check = 0
+        self._calls_until_check = 0
 
     def _attach(self, FrameWriter writer, Cell limit, WakeFlag wake_flag):
         self.writer = writer
@@ -443,7 +443,7 @@ cdef class Offering:
         cdef int64_t position
         cdef int64_t reserved = 0
         cdef FrameWriter writer
-        if self._offers_until_check <= 0 or self._home is None:
+        if self._calls_until_check <= 0 or self._home is None:
             return -1
         # This may run Python code, which may change anything: check all that is used after it.
         if not self._home.is_running_here():
@@ -464,7 +464,7 @@ cdef class Offering:
         position = writer.write_object(data, load_acquire(self.limit.place), reserved)
         if position < 0:
             return -1
-        self._offers_until_check -= 1
+        self._calls_until_check -= 1
         self._wake_flag.set()
         return position
 
@@ -504,7 +504,7 @@ cdef class Reading:
     cdef Step spare
     cdef public Batch _batch
     cdef public Message _taken
-    cdef public int64_t _offers_until_check
+    cdef public int64_t _calls_until_check
     cdef public bint _is_closed
     cdef public HomeLoop _home
 
@@ -531,7 +531,7 @@ cdef class Reading:
             return None
         if self._batch is None or self._batch.left <= 0:
             return None
-        if self._offers_until_check <= 0 or self._is_closed:
+        if self._calls_until_check <= 0 or self._is_closed:
             return None
         if taken is not None:
             if not isinstance(taken.image, Taking):
@@ -548,7 +548,7 @@ cdef class Reading:
                 source._take(position)
                 if position > source._trigger:
                     # The driver has work to do, and can do it only when the loop runs other tasks.
-                    self._offers_until_check = 0
+                    self._calls_until_check = 0
         # Taking may have set the wake flag, and what the driver then did may have closed the
         # subscription.
         if self._batch is None or self._is_closed:
@@ -557,7 +557,7 @@ cdef class Reading:
         message = batch.hand_out()
         if message is None:
             return None
-        self._offers_until_check -= 1
+        self._calls_until_check -= 1
         self._taken = message
         return message
 

@@ -8,7 +8,7 @@ shares the threads of all other disk work, and takes one block at a time. It is 
 extension is missing, if the files are not files of the operating system, or if frames get
 checksums.
 
-Invariant: the memory of a block belongs to the log of the image, and a lane reads it until the
+Invariant: the memory of a block belongs to the log of the image, and a queue reads it until the
 block has been collected.
 
 Invariant: the position of the image moves when everything before it has been written, and not
@@ -53,11 +53,11 @@ __all__ = [
     "PoolWriter",
     "RecordingSession",
     "ThreadWriter",
-    "open_lane",
     "open_session",
+    "open_write_queue",
 ]
 
-# Lanes.
+# Queues.
 
 SMALLEST_WRITE: Final = 1 << 16
 LARGEST_WRITE: Final = 1 << 22
@@ -118,44 +118,44 @@ class BlockWriteQueue(Protocol):
         ...
 
 
-def open_lane(
+def open_write_queue(
     writer: RecordingWriter,
     disk: Disk,
     *,
     term_length: int,
-    ring: Callable[[], object],
+    wake: Callable[[], object],
     longest: int = LARGEST_WRITE,
 ) -> BlockWriteQueue:
-    """Return a thread lane if possible, else a pool lane.
+    """Return a `ThreadWriter` if possible, else a `PoolWriter`.
 
     Args:
-        writer: Writer at the position where the recording begins; the lane closes it.
+        writer: Writer at the position where the recording begins; the queue closes it.
         disk: Runs all other disk work.
         term_length: Term length of the stream, in bytes.
-        ring: Called in the loop when there may be something to collect.
+        wake: Called in the loop when there may be something to collect.
         longest: Longest block, in bytes; at least the longest frame.
     """
     part = min(max(term_length // PARTS_OF_A_TERM, SMALLEST_WRITE), longest)
     if BlockWriter is not None and disk.is_apart and writer.file_number is not None:
-        # If the loop watches no descriptors, or none are left, the pool lane does the same work.
+        # If the loop watches no descriptors, or none are left, a `PoolWriter` does the same work.
         with suppress(NotImplementedError, OSError):
-            return ThreadWriter(writer, disk, BlockWriter, part=part, ring=ring)
-    return PoolWriter(writer, disk, part=part, ring=ring)
+            return ThreadWriter(writer, disk, BlockWriter, part=part, wake=wake)
+    return PoolWriter(writer, disk, part=part, wake=wake)
 
 
 @final
 class PoolWriter:
-    """Lane that writes one block at a time in the disk's threads; see `BlockWriteQueue`."""
+    """Writes one block at a time in the disk's threads; see `BlockWriteQueue`."""
 
     def __init__(
-        self, writer: RecordingWriter, disk: Disk, *, part: int, ring: Callable[[], object]
+        self, writer: RecordingWriter, disk: Disk, *, part: int, wake: Callable[[], object]
     ) -> None:
         self.begun: int = writer.position
         self.failure: StorageError | None = None
         self._writer = writer
         self._disk = disk
         self._length = min(part, LARGEST_WRITE)
-        self._ring = ring
+        self._wake = wake
         self._writing: asyncio.Future[int] | None = None
 
     @property
@@ -171,10 +171,10 @@ class PoolWriter:
         """Begin writing a block; see `BlockWriteQueue.begin`."""
         self.begun += len(block) + padding
         self._writing = self._disk.begin(self._writer.write, [(block, padding)])
-        self._writing.add_done_callback(lambda _: self._ring())
+        self._writing.add_done_callback(lambda _: self._wake())
 
     def collect(self) -> int:
-        """Return how far the lane has written; see `BlockWriteQueue.collect`."""
+        """Return how far the queue has written; see `BlockWriteQueue.collect`."""
         if self._writing is not None and self._writing.done():
             writing, self._writing = self._writing, None
             writing.result()
@@ -191,14 +191,14 @@ class PoolWriter:
 
 @final
 class ThreadWriter:
-    """Lane that writes several blocks at once in its own native thread; see `BlockWriteQueue`.
+    """Writes several blocks at once in a native thread of its own; see `BlockWriteQueue`.
 
     Args:
         writer: Writer whose file has a descriptor.
         disk: Opens the next segment file.
         blocks: The compiled writer.
         part: Longest block, in bytes, that leaves the publisher room in its window.
-        ring: See `open_lane`.
+        wake: See `open_write_queue`.
 
     Raises:
         NotImplementedError: The loop watches no descriptors.
@@ -212,13 +212,13 @@ class ThreadWriter:
         blocks: type[BlockWriterType],
         *,
         part: int,
-        ring: Callable[[], object],
+        wake: Callable[[], object],
     ) -> None:
         self.begun: int = writer.position
         self.failure: StorageError | None = None
         self._writer = writer
         self._disk = disk
-        self._ring = ring
+        self._wake = wake
         # If each block waits for the disk, few long blocks are better than many.
         self._length = min(part, LARGEST_WRITE if writer.sync_level else LARGEST_OF_MANY)
         self._most = 1 if writer.sync_level else MOST_AT_ONCE
@@ -253,13 +253,13 @@ class ThreadWriter:
         """Begin writing a block; see `BlockWriteQueue.begin`."""
         writer = self._writer
         file = writer.file_number
-        assert file is not None, "a lane of its own has a file of the system"
+        assert file is not None, "a queue of its own has a file of the system"
         self._blocks.begin(file, block, writer.offset_of(self.begun), writer.sync_level)
         self._lengths.append(len(block) + padding)
         self.begun += len(block) + padding
 
     def collect(self) -> int:
-        """Return how far the lane has written; see `BlockWriteQueue.collect`."""
+        """Return how far the queue has written; see `BlockWriteQueue.collect`."""
         writer = self._writer
         failure = self._failure()
         if failure is not None:
@@ -271,7 +271,7 @@ class ThreadWriter:
             # Open the next segment now and not with the next block: the official archive also
             # leaves an empty file at the end.
             self._rolling = self._disk.begin(writer.roll)
-            self._rolling.add_done_callback(lambda _: self._ring())
+            self._rolling.add_done_callback(lambda _: self._wake())
         return writer.position
 
     async def aclose(self) -> None:
@@ -317,7 +317,7 @@ class ThreadWriter:
     def _on_bell(self) -> None:
         with suppress(BlockingIOError):
             os.read(self._bell, BELL_LENGTH)
-        self._ring()
+        self._wake()
 
     def _close_bell(self) -> None:
         try:
@@ -420,11 +420,11 @@ class RecordingSession:
         self._writer = writer
         self._counter = counter
         self._disk = disk
-        self._lane = open_lane(
+        self._queue = open_write_queue(
             writer,
             disk,
             term_length=image.term_length,
-            ring=subscription._progress.ring,
+            wake=subscription._progress.notify,
             longest=longest_write,
         )
         self._failures: list[StorageError] = []
@@ -434,12 +434,12 @@ class RecordingSession:
     def stop(self) -> None:
         """Record the data that has arrived by now, then end."""
         self._is_stopping = True
-        self.subscription._progress.ring()
+        self.subscription._progress.notify()
 
     def mark_stopped(self) -> None:
         """Close the counter after the catalog holds the stop position."""
         self._counter.close()
-        self.progress.ring()
+        self.progress.notify()
 
     async def run(self) -> None:
         """Record until the end; raise nothing but cancellation."""
@@ -450,9 +450,9 @@ class RecordingSession:
             self._failures.append(error)
         finally:
             try:
-                await self._lane.aclose()
+                await self._queue.aclose()
             except StorageError:
-                # The error of a block in progress; the lane keeps it in `failure`, also when
+                # The error of a block in progress; the queue keeps it in `failure`, also when
                 # cancelled.
                 pass
             except OSError as error:
@@ -471,8 +471,8 @@ class RecordingSession:
         the copy.
         """
         writer = self._writer
-        if self._lane.failure is not None:
-            self._failures.append(self._lane.failure)
+        if self._queue.failure is not None:
+            self._failures.append(self._queue.failure)
         try:
             if writer.position > self.position and self.image.is_let_go:
                 log.warning(
@@ -489,21 +489,21 @@ class RecordingSession:
             self.position = writer.position
             self._report()
             self.is_over = True
-            self.progress.ring()
+            self.progress.notify()
 
     async def _record(self) -> None:
-        image, lane = self.image, self._lane
+        image, queue = self.image, self._queue
         progress = self.subscription._progress
         end: int | None = None
         while end is None or self.position < end:
             was_stopping, was_closed = self._is_stopping, image.is_closed
-            if lane.begun > self.position and image.is_let_go:
+            if queue.begun > self.position and image.is_let_go:
                 # The stream has continued without this image: a block in progress may have been
-                # overwritten before the lane read it.
+                # overwritten before the queue read it.
                 return
             self._collect()
             self._begin()
-            if lane.is_idle and (was_stopping or was_closed or image.is_end_of_stream):
+            if queue.is_idle and (was_stopping or was_closed or image.is_end_of_stream):
                 return
             if was_stopping and end is None:
                 # A publisher that keeps publishing must not keep the session open: end one term
@@ -512,26 +512,26 @@ class RecordingSession:
             await progress.wait()
 
     def _begin(self) -> None:
-        """Begin writing the available blocks, as many as the lane takes."""
-        lane = self._lane
-        while room := lane.room():
-            block, padding = self.image._peek_block(lane.begun, room)
+        """Begin writing the available blocks, as many as the queue takes."""
+        queue = self._queue
+        while room := queue.room():
+            block, padding = self.image._peek_block(queue.begun, room)
             if not len(block):
                 return
-            if not lane.is_idle and len(block) < room // 2 and not padding:
+            if not queue.is_idle and len(block) < room // 2 and not padding:
                 # The block will grow while others are written, and a short block costs as much as a
                 # long one.
                 return
-            lane.begin(block, padding)
+            queue.begin(block, padding)
 
     def _collect(self) -> None:
         """Advance the position past the written blocks, for replays and for the publisher."""
-        position = self._lane.collect()
+        position = self._queue.collect()
         if position != self.position:
             self.position = position
             self._counter.set(position)
             self.image._take(position)
-            self.progress.ring()
+            self.progress.notify()
 
     def _report(self) -> None:
         """Log the failures, with the position where the recording has ended."""

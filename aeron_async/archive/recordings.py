@@ -433,7 +433,7 @@ class Recordings:
     def on_changed(self) -> None:
         """Wake the replays that follow a recording."""
         self.generation += 1
-        self._resources.changed.ring()
+        self._resources.changed.notify()
 
     # Starting a recording.
 
@@ -592,7 +592,7 @@ class Recordings:
         for session in self._sessions_of(request):
             session.stop()
         if request.subscription is not None:
-            request.subscription._progress.ring()
+            request.subscription._progress.notify()
         if request.tasks:
             await asyncio.wait(request.tasks)
         self._close_subscription(request)

@@ -177,10 +177,10 @@ class ReplayRange:
     def end(self) -> None:
         """End the replay, and wake the waiting task."""
         self._is_over = True
-        self._resources.changed.ring()
+        self._resources.changed.notify()
         session = self._recordings.sessions.get(self.recording_id)
         if session is not None:
-            session.progress.ring()
+            session.progress.notify()
 
     async def aclose(self) -> None:
         """Close the reader; a second call does nothing."""
@@ -381,7 +381,7 @@ class LocalReplay(Reading, Replay):
         self._home = HomeLoop(asyncio.get_running_loop())
         self._extent = extent
         self._yield_budget = YieldBudget(self._home.loop, resources.aeron.clock)
-        self._offers_until_check = self._yield_budget.stride
+        self._calls_until_check = self._yield_budget.stride
         self._is_closed = self._is_waiting = self._is_begun = False
         self._closed_because: ClosedError | None = None
         self._source: MessageSource
@@ -429,11 +429,11 @@ class LocalReplay(Reading, Replay):
                 if self._closed_because is not None:
                     raise self._closed_because
                 raise StopAsyncIteration
-            if self._offers_until_check <= 0:
+            if self._calls_until_check <= 0:
                 await self._look()
             message: Message | None = self._batch.following()
             if message is not None:
-                self._offers_until_check -= 1
+                self._calls_until_check -= 1
                 self._taken = message
                 return message
             await self._next_batch()
@@ -441,9 +441,9 @@ class LocalReplay(Reading, Replay):
     async def _look(self) -> None:
         """Yield to the event loop if this task has run for long enough."""
         turn = self._yield_budget
-        is_due = self._offers_until_check < 0
+        is_due = self._calls_until_check < 0
         is_over = turn.is_over()
-        self._offers_until_check = turn.stride
+        self._calls_until_check = turn.stride
         if is_due or is_over:
             await asyncio.sleep(0)
             turn.begin()

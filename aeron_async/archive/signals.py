@@ -33,7 +33,7 @@ class SignalStream(SignalReader):
     def __init__(self, hub: SignalHub) -> None:
         self._hub = hub
         self._events: deque[RecordingSignalEvent] = deque()
-        self._bell = Notify()
+        self._signalled = Notify()
         self._has_lost = False
         self._end: AeronError | None = None
 
@@ -43,12 +43,12 @@ class SignalStream(SignalReader):
             self._events.append(event)
         else:
             self._has_lost = True
-        self._bell.ring()
+        self._signalled.notify()
 
     def end(self, error: AeronError) -> None:
         """End the iteration after the unread events; raise, unless `error` is a `ClosedError`."""
         self._end = error
-        self._bell.ring()
+        self._signalled.notify()
 
     async def __anext__(self) -> RecordingSignalEvent:
         """Return the next event; the iteration ends when the archive or this stream is closed.
@@ -70,7 +70,7 @@ class SignalStream(SignalReader):
                 raise StopAsyncIteration
             if self._end is not None:
                 raise ArchiveError(str(self._end))
-            await self._bell.wait()
+            await self._signalled.wait()
         return self._events.popleft()
 
     async def aclose(self) -> None:

@@ -521,7 +521,7 @@ class ImageEvents:
         self._listeners = listeners
         self._subscription = subscription
         self._queue: deque[ImageEvent] = deque()
-        self._signal = Notify()
+        self._arrived = Notify()
         self._is_closed = False
         self.missed_count: int = 0
         listeners.add(self)
@@ -532,13 +532,13 @@ class ImageEvents:
             self._queue.popleft()
             self.missed_count += 1
         self._queue.append(event)
-        self._signal.ring()
+        self._arrived.notify()
 
     def close(self) -> None:
         """End the iteration after the events that wait already."""
         self._is_closed = True
         self._listeners.discard(self)
-        self._signal.ring()
+        self._arrived.notify()
 
     async def aclose(self) -> None:
         """End the iteration now, and drop the events that wait."""
@@ -570,7 +570,7 @@ class ImageEvents:
             waits.begin(wait)
         try:
             while not self._queue and not self._is_closed:
-                await self._signal.wait()
+                await self._arrived.wait()
         finally:
             waits.end(wait)
 

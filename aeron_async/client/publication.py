@@ -4,7 +4,7 @@ An offer that can be appended at once waits for nothing. Otherwise it joins a li
 first in line tries again, each time the window has changed; so offers are served in the order in
 which they came. A claim reserves space in the log, into which the caller writes without a copy.
 
-Invariant: while any offer waits in line, `_offers_until_check` is 0; so `offer` checks the line
+Invariant: while any offer waits in line, `_calls_until_check` is 0; so `offer` checks the line
 only then.
 
 Source: Aeron `Publication`, `BufferClaim`.
@@ -87,13 +87,13 @@ class Offering:
     """The part of a publication that is compiled: `offer`, and what it needs.
 
     Attributes:
-        _offers_until_check: Offers that may be made before the turn is checked again; see
+        _calls_until_check: Offers that may be made before the turn is checked again; see
             `YieldBudget`.
         _is_closed: Whether the publication is closed.
         _home: The only event loop that may offer.
     """
 
-    _offers_until_check: int = 0
+    _calls_until_check: int = 0
     _is_closed: bool
     _home: HomeLoop
 
@@ -140,8 +140,8 @@ class Offering:
         """
         if timeout is not None:
             timeout = check_timeout(timeout)
-        if self._offers_until_check > 0:
-            self._offers_until_check -= 1
+        if self._calls_until_check > 0:
+            self._calls_until_check -= 1
             position = self._offer(data, reserved_value)
             if position >= 0:
                 return position
@@ -307,7 +307,7 @@ class PublicationBase(Offering, ABC):
         self._offer_wait = Wait(self, "offer", self._line.since_ns)
         self._news = (-1, 0)
         self._yield_budget = YieldBudget(conductor.home.loop, conductor.clock)
-        self._offers_until_check = self._yield_budget.stride
+        self._calls_until_check = self._yield_budget.stride
         self._home = conductor.home
         self._closed_because: Exception | None = None
         self._is_started = False
@@ -493,8 +493,8 @@ class PublicationBase(Offering, ABC):
             news = self._look_around()
             if news != self._news:
                 self._news = news
-                self._line.ring()
-        self._changed.ring()
+                self._line.wake_first()
+        self._changed.notify()
 
     def _look_around(self) -> tuple[int, int]:
         """Return what decides, apart from other offers, whether an offer finds space."""
@@ -543,7 +543,7 @@ class PublicationBase(Offering, ABC):
         if self.logs_waits and not self._offer_wait.is_watched:
             self._waits.begin(self._offer_wait)
         # Without a budget `offer` checks the line; see the invariant of this module.
-        self._offers_until_check = 0
+        self._calls_until_check = 0
         try:
             if timeout is None:
                 return await self._attempt_in_line(attempt, result, place)
@@ -555,7 +555,7 @@ class PublicationBase(Offering, ABC):
         finally:
             self._line.leave(place)
             if not self._line:
-                self._offers_until_check = self._yield_budget.stride
+                self._calls_until_check = self._yield_budget.stride
             elif self.logs_waits and not self._offer_wait.is_watched:
                 # The next in line may have begun to wait after the log line was written.
                 self._waits.begin(self._offer_wait)
@@ -589,8 +589,8 @@ class PublicationBase(Offering, ABC):
             self._appender.detach()
         self._detach()
         self._closed_because = because
-        self._line.ring_all()
-        self._changed.ring()
+        self._line.wake_all()
+        self._changed.notify()
 
     def _check_open(self) -> None:
         """Raise `ClosedError` if the publication is closed."""
@@ -664,11 +664,11 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
             check: Raises for arguments that the attempt would refuse, before the task waits.
         """
         timeout = check_timeout(timeout)
-        if self._offers_until_check <= 0 and await self._is_behind_others():
+        if self._calls_until_check <= 0 and await self._is_behind_others():
             check()
             position = BEHIND_OTHERS
         else:
-            self._offers_until_check -= 1
+            self._calls_until_check -= 1
             position = attempt()
         if position < 0:
             position = await self._wait_for_room(attempt, position, timeout)
@@ -831,7 +831,7 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
         if not self._line:
             turn = self._yield_budget
             is_over = turn.is_over()
-            self._offers_until_check = turn.stride
+            self._calls_until_check = turn.stride
             if is_over:
                 await asyncio.sleep(0)
                 turn.begin()

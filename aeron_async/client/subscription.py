@@ -79,14 +79,14 @@ class Reading:
     Attributes:
         _batch: Messages that were read, of which some may not be delivered yet.
         _taken: The message delivered last; it is taken when the next one is asked for.
-        _offers_until_check: Messages that may be delivered before the turn is checked again;
+        _calls_until_check: Messages that may be delivered before the turn is checked again;
             negative if the loop must run other tasks now.
         _is_closed: Whether the subscription is closed.
     """
 
     _batch: Batch[Any] = NOTHING
     _taken: Message | None = None
-    _offers_until_check: int = 0
+    _calls_until_check: int = 0
     _is_closed: bool
 
     def _anext_waiting(self) -> Coroutine[Any, Any, Message]:
@@ -101,7 +101,7 @@ class Reading:
             ClosedError: The driver failed.
             WrongLoopError: The subscription belongs to another event loop.
         """
-        if not self._batch.left or self._offers_until_check <= 0 or self._is_closed:
+        if not self._batch.left or self._calls_until_check <= 0 or self._is_closed:
             return await self._anext_waiting()
         taken = self._taken
         if taken is not None:
@@ -109,12 +109,12 @@ class Reading:
             image._take(position)
             if position > image._trigger:  # noqa: SLF001 - twins of one module
                 # The driver has work to do, and can do it only when the loop runs other tasks.
-                self._offers_until_check = 0
+                self._calls_until_check = 0
         message: Message | None = self._batch.following()
         if message is None:
             # Taking set the wake flag, and what the driver then did closed the subscription.
             return await self._anext_waiting()
-        self._offers_until_check -= 1
+        self._calls_until_check -= 1
         self._taken = message
         return message
 
@@ -184,7 +184,7 @@ class SubscriptionBase(Reading, ABC):
         self._events: WeakSet[ImageEvents] = WeakSet()
         self._is_for_responses = uri.control_mode is ControlMode.RESPONSE
         self._listener = SubscriptionEvents(
-            self._add_image, self._progress.ring, self._remove_image, self._on_unanswered
+            self._add_image, self._progress.notify, self._remove_image, self._on_unanswered
         )
         self._last_image: Image | None = None
         self.last_error: str | None = None
@@ -363,7 +363,7 @@ class SubscriptionBase(Reading, ABC):
             if image in self._turn:
                 self._turn.remove(image)
             self._retire(image, end)
-            self._progress.ring()
+            self._progress.notify()
 
     def _on_unanswered(self, reason: str | None) -> None:
         """Store why no server answers, and add an event; the reason is None once one answers."""
@@ -387,7 +387,7 @@ class SubscriptionBase(Reading, ABC):
         if image.is_closed:
             return
         self._turn.append(image)
-        self._progress.ring()
+        self._progress.notify()
 
     def _retire(self, image: Image, end: ImageEnd | None = None) -> None:
         """Close an announced image; call `on_unavailable_image` in the loop's next turn."""
@@ -428,7 +428,7 @@ class SubscriptionBase(Reading, ABC):
         self._turn.clear()
         for events in list(self._events):
             events.close()
-        self._progress.ring()
+        self._progress.notify()
 
     def _check_open(self) -> None:
         """Raise `ClosedError` if the subscription is closed."""
@@ -546,7 +546,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
 
     async def _anext_waiting(self) -> Message:
         """Return the next message in all other cases; see `__anext__`."""
-        if self._batch.left and self._offers_until_check <= 0 and not self._is_closed:
+        if self._batch.left and self._calls_until_check <= 0 and not self._is_closed:
             await self._look()
         return await self._deliver(MESSAGES_PER_BATCH)
 
@@ -561,16 +561,16 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
                 self._taken.image._take(self._taken.position)
             message: Message | None = batch.following()
             if message is not None:
-                self._offers_until_check -= 1
+                self._calls_until_check -= 1
                 self._taken = message
                 return message
 
     async def _look(self) -> None:
         """Yield to the loop if the turn is over, or if the driver needs the loop."""
         turn = self._yield_budget
-        is_due = self._offers_until_check < 0
+        is_due = self._calls_until_check < 0
         is_over = turn.is_over()
-        self._offers_until_check = turn.stride
+        self._calls_until_check = turn.stride
         if is_due or is_over:
             was_waiting, self._is_waiting = self._is_waiting, True
             try:
@@ -638,7 +638,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             messages = self._batch.rest()
             if not messages:
                 continue
-            self._offers_until_check -= len(messages)
+            self._calls_until_check -= len(messages)
             last = self._lent = messages[-1]
             yield messages
             # Another task may have read since, and has then put the list back.
@@ -725,7 +725,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         self._begin_poll()
         self._is_waiting = True
         try:
-            if self._offers_until_check <= 0:
+            if self._calls_until_check <= 0:
                 await self._look()
             self._rotate()
             while not self._is_over(only):

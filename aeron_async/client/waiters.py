@@ -9,7 +9,7 @@ behind it sleep on; and no wake-up is lost with a cancelled task. However many t
 that helps none of them costs one attempt.
 
 Invariant: the first task of a `FifoWaiters` either has been woken, or its attempt has failed since
-the last ring.
+the last notification.
 
 `WaitWatch` sets a timer when a wait begins and no timer is set. It does not set the timer again if
 no wait is left to be logged. So a wait that ends in time costs at most a dictionary look-up, and
@@ -61,7 +61,7 @@ class Notify:
     def __init__(self) -> None:
         self._waiters: set[asyncio.Future[None]] = set()
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Wake every task that waits now."""
         if not self._waiters:
             return
@@ -70,7 +70,7 @@ class Notify:
                 waiter.set_result(None)
 
     async def wait(self) -> None:
-        """Wait until the next ring."""
+        """Wait until the next `notify`."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.add(waiter)
         try:
@@ -128,14 +128,14 @@ class FifoWaiters:
         is_first = next(iter(self._waiters)) is place
         del self._waiters[place]
         if is_first:
-            self.ring()
+            self.wake_first()
 
-    def ring(self) -> None:
+    def wake_first(self) -> None:
         """Wake the first in line."""
         if self._waiters:
             self._wake(next(iter(self._waiters.values())))
 
-    def ring_all(self) -> None:
+    def wake_all(self) -> None:
         """Wake all tasks, because there is nothing left to wait for."""
         for waiter in self._waiters.values():
             self._wake(waiter)
@@ -375,7 +375,7 @@ async def watched_wait(
     Args:
         waiter: The publication or subscription.
         changed: Rings when the condition may have become true, and when the waiter is closed.
-        condition: Checked before the wait, and after each ring.
+        condition: Checked before the wait, and after each notification.
         operation: The method the caller called.
         timeout: Most seconds to wait; None sets no limit.
 

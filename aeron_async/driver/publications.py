@@ -247,10 +247,8 @@ class Publications:
             RegistrationError: The session is taken, or the socket cannot be opened.
             ConfigurationError: The channel contradicts the publication or socket it would share.
         """
-        uri, context = (
-            with_tagged_session(channel.uri, self._table.network),
-            self._resources.context,
-        )
+        context = self._resources.context
+        uri = with_tagged_session(channel.uri, self._table.network)
         params = PublicationParams.of(uri, context, is_exclusive=is_exclusive)
         if flow_control is None:
             # Before a socket is opened: an unknown strategy is refused at no cost.

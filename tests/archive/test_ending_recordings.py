@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from aeron_async.archive import ArchiveContext, LocalArchive
 from aeron_async.archive.disk.recording_writer import RecordingWriter
-from aeron_async.archive.recording_session import open_lane
+from aeron_async.archive.recording_session import open_write_queue
 from aeron_async.errors import ArchiveError, ClosedError, RegistrationError, StorageError
 from tests.archive.test_record_and_replay import IPC, STREAM, messages, record
 
@@ -24,33 +24,33 @@ if TYPE_CHECKING:
     from tests.archive.conftest import OpenArchive
 
 
-class HeldLane:
-    """A lane that closes when it may."""
+class HeldQueue:
+    """A queue that closes when it may."""
 
-    def __init__(self, lane: BlockWriteQueue) -> None:
-        self._lane = lane
+    def __init__(self, queue: BlockWriteQueue) -> None:
+        self._queue = queue
         self.is_closing = asyncio.Event()
         self.may_close = asyncio.Event()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._lane, name)
+        return getattr(self._queue, name)
 
     async def aclose(self) -> None:
         self.is_closing.set()
         await self.may_close.wait()
-        await self._lane.aclose()
+        await self._queue.aclose()
 
 
 async def test_a_recording_is_over_when_nothing_is_left_to_be_written(
     open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lanes: list[HeldLane] = []
+    queues: list[HeldQueue] = []
 
-    def held(*arguments: Any, **keywords: Any) -> HeldLane:
-        lanes.append(HeldLane(open_lane(*arguments, **keywords)))
-        return lanes[-1]
+    def held(*arguments: Any, **keywords: Any) -> HeldQueue:
+        queues.append(HeldQueue(open_write_queue(*arguments, **keywords)))
+        return queues[-1]
 
-    monkeypatch.setattr("aeron_async.archive.recording_session.open_lane", held)
+    monkeypatch.setattr("aeron_async.archive.recording_session.open_write_queue", held)
     async with open_archive() as (aeron, archive):
         await archive.start_recording(IPC, STREAM)
         async with await aeron.add_exclusive_publication(IPC, STREAM) as publication:
@@ -58,13 +58,13 @@ async def test_a_recording_is_over_when_nothing_is_left_to_be_written(
                 await publication.offer(each)
             stopping = asyncio.ensure_future(archive.stop_recording(IPC, STREAM))
             async with asyncio.timeout(10):
-                while not lanes:
+                while not queues:
                     await asyncio.sleep(0)
-                await lanes[0].is_closing.wait()
+                await queues[0].is_closing.wait()
             session = archive.recording_sessions[0]
             # Who replays and finds nothing more waits for what is still under way.
             found = [session.is_over]
-            lanes[0].may_close.set()
+            queues[0].may_close.set()
             await stopping
             assert [*found, session.is_over] == [False, True]
             assert session.position == publication.position == await archive.stop_position(0)
@@ -228,7 +228,7 @@ async def test_a_recording_whose_beginning_is_cancelled_leaves_no_file_open(
             assert await archive.stop_position(0) == 0
 
 
-class FailingLane(HeldLane):
+class FailingQueue(HeldQueue):
     """Writes everything, says so only when it is closed, and has failed then."""
 
     failure: StorageError | None = None
@@ -240,7 +240,7 @@ class FailingLane(HeldLane):
         try:
             await super().aclose()
         finally:
-            await self._lane.aclose()
+            await self._queue.aclose()
             self.failure = StorageError("the disk is full")
 
 
@@ -248,13 +248,13 @@ async def test_what_failed_while_a_recording_was_cancelled_is_told_with_where_it
     open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error was dropped, or told with a position before that of the catalog."""
-    lanes: list[FailingLane] = []
+    queues: list[FailingQueue] = []
 
-    def failing(*arguments: Any, **keywords: Any) -> FailingLane:
-        lanes.append(FailingLane(open_lane(*arguments, **keywords)))
-        return lanes[-1]
+    def failing(*arguments: Any, **keywords: Any) -> FailingQueue:
+        queues.append(FailingQueue(open_write_queue(*arguments, **keywords)))
+        return queues[-1]
 
-    monkeypatch.setattr("aeron_async.archive.recording_session.open_lane", failing)
+    monkeypatch.setattr("aeron_async.archive.recording_session.open_write_queue", failing)
     failures: list[Exception] = []
     with capture_logs() as lines:
         async with open_archive() as (aeron, archive):
@@ -262,12 +262,12 @@ async def test_what_failed_while_a_recording_was_cancelled_is_told_with_where_it
             async with await aeron.add_exclusive_publication(IPC, STREAM) as publication:
                 await publication.offer(messages(1)[0])
                 async with asyncio.timeout(10):
-                    while not lanes or lanes[0].begun < publication.position:
+                    while not queues or queues[0].begun < publication.position:
                         await asyncio.sleep(0)
                 name = "aeron-archive-recording-"
                 (task,) = [each for each in asyncio.all_tasks() if each.get_name().startswith(name)]
                 task.cancel()
-                await lanes[0].is_closing.wait()
+                await queues[0].is_closing.wait()
                 task.cancel()
                 await asyncio.wait((task,))
                 stop = publication.position

@@ -45,7 +45,7 @@ NEEDS_COMPILED = pytest.mark.skipif(BlockWriter is None, reason=NOT_BUILT)
 
 @pytest.fixture(params=["pool", pytest.param("thread", marks=NEEDS_COMPILED)])
 def refuse(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Refuse]:
-    """Return what lets writes to a file fail as on a full disk, in either lane."""
+    """Return what lets writes to a file fail as on a full disk, in either queue."""
 
     def begin(is_full: Callable[[str], bool]) -> None:
         write, number = OsFile.write, OsFile.number

@@ -135,7 +135,7 @@ async def test_a_client_hears_of_a_stream_that_is_none_of_the_archives_own(
 
     def warning(event: str, **fields: Any) -> None:
         lines.append((event, fields))
-        said.ring()
+        said.notify()
 
     channel = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}"
     async with served(open_archive, waiting_hint_ns=10_000_000) as (_, _, remote):

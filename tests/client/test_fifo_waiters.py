@@ -153,14 +153,14 @@ async def test_an_offer_in_line_keeps_its_timeout_and_leaves_the_line_in_order(
 
 async def test_ringing_twice_wakes_once() -> None:
     line = FifoWaiters()
-    line.ring()
+    line.wake_first()
     place = line.join()
-    line.ring()
-    line.ring_all()
+    line.wake_first()
+    line.wake_all()
     waiting = asyncio.create_task(line.wait(place))
     await asyncio.sleep(0)
-    line.ring()
-    line.ring()
+    line.wake_first()
+    line.wake_first()
     await waiting
     line.leave(place)
     assert len(line) == 0

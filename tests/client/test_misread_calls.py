@@ -151,14 +151,14 @@ async def test_what_cannot_be_offered_does_not_stand_in_line(aeron: aa.Aeron) ->
     while not publication._line:
         await asyncio.sleep(0)
     wrong: Any = "5"
-    publication._offers_until_check = 0
+    publication._calls_until_check = 0
     async with asyncio.timeout(5):
         await refuses(lambda: publication.offer(wrong), "encode it", TypeError)
-        publication._offers_until_check = 0
+        publication._calls_until_check = 0
         await refuses(lambda: publication.claim(wrong), "length='5'", aa.ConfigurationError)
-        publication._offers_until_check = 0
+        publication._calls_until_check = 0
         await refuses(lambda: publication.append_padding(wrong), "'5'", aa.ConfigurationError)
-        publication._offers_until_check = 0
+        publication._calls_until_check = 0
         await refuses(lambda: publication.offer_block(wrong), "encode it", TypeError)
     waiting.cancel()
 

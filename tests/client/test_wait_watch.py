@@ -136,7 +136,7 @@ def test_iterating_without_an_image_is_logged_once_however_often_it_is_woken() -
         waiting = asyncio.ensure_future(anext(subscription))
         for _ in range(100):
             await world.sleep(0.1)
-            subscription._progress.ring()
+            subscription._progress.notify()
         waiting.cancel()
 
     assert lines_of(story) == [("anext", 2.0, "nothing_heard")]

@@ -72,7 +72,7 @@ def make_publication(kernel: Any) -> Any:
             # One that keeps where it is in the log, where the compiled offer finds it.
             self.appender = SharedAppender(self.log)
             self._is_closed = False
-            self._offers_until_check = 2**60
+            self._calls_until_check = 2**60
             # Of all that a compiled offer uses, this is looked at first.
             self._home = kernel.HomeLoop(SimpleNamespace(is_running=self.room.look))
             if kernel.FrameWriter is not None:
@@ -123,7 +123,7 @@ def make_subscription(kernel: Any) -> Any:
 
         def __init__(self) -> None:
             self._is_closed = False
-            self._offers_until_check = 2**60
+            self._calls_until_check = 2**60
             self._home = kernel.HomeLoop(SimpleNamespace(is_running=lambda: True))
             messages = [kernel.Message(b"%d" % n, 64 * n, 0, source) for n in (1, 2, 3)]
             self.ahead = kernel.Batch(messages, source)

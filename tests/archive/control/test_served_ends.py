@@ -301,7 +301,7 @@ async def test_events_end_quietly_when_their_publication_is_closed_first() -> No
         while len(told) < 2:
             await asyncio.sleep(0)
     session.position = 128
-    session.progress.ring()
+    session.progress.notify()
     is_closed = True
     running.cancel()
     await asyncio.wait((running,))

@@ -15,7 +15,7 @@ from aeron_async.archive.disk.mark_file import MarkFile, MarkIdentity
 from aeron_async.archive.disk.recording_writer import RecordingWriter
 from aeron_async.archive.disk.recovery import recover
 from aeron_async.archive.disk_access import DiskThreads
-from aeron_async.archive.recording_session import open_lane
+from aeron_async.archive.recording_session import open_write_queue
 from tests.archive.disk.streams import FrameSource, described
 
 
@@ -23,26 +23,26 @@ def say(*words: object) -> None:
     os.write(1, (" ".join(map(str, words)) + "\n").encode())
 
 
-async def write_by_lane(writer: RecordingWriter, source: FrameSource, count: int) -> None:
+async def write_by_queue(writer: RecordingWriter, source: FrameSource, count: int) -> None:
     """Write as a recording does, several blocks at once where that can be."""
-    rung = asyncio.Event()
+    woken = asyncio.Event()
     disk = DiskThreads()
     descriptor = source.descriptor
-    lane = open_lane(writer, disk, term_length=descriptor.term_length, ring=rung.set)
+    queue = open_write_queue(writer, disk, term_length=descriptor.term_length, wake=woken.set)
     said = position = writer.position
     left = count
-    while left or not lane.is_idle:
-        while left and lane.room():
-            lane.begin(*source.block())
+    while left or not queue.is_idle:
+        while left and queue.room():
+            queue.begin(*source.block())
             left -= 1
-        rung.clear()
-        position = lane.collect()
+        woken.clear()
+        position = queue.collect()
         if position != said:
             said = position
             say("wrote", descriptor.recording_id, position)
-        if not lane.is_idle and not (left and lane.room()):
-            await rung.wait()
-    await lane.aclose()
+        if not queue.is_idle and not (left and queue.room()):
+            await woken.wait()
+    await queue.aclose()
     await disk.aclose()
 
 
@@ -73,7 +73,7 @@ def main(path: str, sync_level: int, seed: int) -> None:
         source = FrameSource(descriptor, number, position)
         count = draw.randrange(60)
         if draw.random() < 1 / 2:
-            asyncio.run(write_by_lane(writer, source, count))
+            asyncio.run(write_by_queue(writer, source, count))
         else:
             for _ in range(count):
                 writer.write([source.block()])

@@ -1,4 +1,4 @@
-"""Both lanes write what a recording's writer would have written, and end as it does."""
+"""Both kinds of queue write what a recording's writer would have written, and end as it does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aeron_async.archive.recording_session import (
     BlockWriteQueue,
     PoolWriter,
     ThreadWriter,
-    open_lane,
+    open_write_queue,
 )
 from aeron_async.errors import StorageError
 from tests.archive.disk.streams import FrameSource, described, read_all
@@ -44,19 +44,21 @@ async def disk() -> AsyncIterator[DiskThreads]:
     await found.aclose()
 
 
-async def feed(lane: BlockWriteQueue, rung: asyncio.Event, source: FrameSource, count: int) -> int:
+async def feed(
+    queue: BlockWriteQueue, woken: asyncio.Event, source: FrameSource, count: int
+) -> int:
     """Write so many blocks, and return the position behind them."""
     left = count
     async with asyncio.timeout(20):
-        while left or not lane.is_idle:
-            while left and lane.room():
-                lane.begin(*source.block())
+        while left or not queue.is_idle:
+            while left and queue.room():
+                queue.begin(*source.block())
                 left -= 1
-            rung.clear()
-            lane.collect()
-            if not lane.is_idle and not (left and lane.room()):
-                await rung.wait()
-    return lane.collect()
+            woken.clear()
+            queue.collect()
+            if not queue.is_idle and not (left and queue.room()):
+                await woken.wait()
+    return queue.collect()
 
 
 @needs_compiled
@@ -68,13 +70,13 @@ async def test_both_lanes_write_the_same_files(
     disks: dict[str, Disk] = {"thread": disk, "inline": InlineDisk()}
     for name, each in disks.items():
         directory = OsDirectory(tmp_path / name)
-        rung = asyncio.Event()
+        woken = asyncio.Event()
         writer = RecordingWriter(directory, described(), position=0, sync_level=sync_level)
-        lane = open_lane(writer, each, term_length=TERM, ring=rung.set)
-        assert type(lane) is (ThreadWriter if name == "thread" else PoolWriter)
-        position = await feed(lane, rung, FrameSource(described(), 1), 60)
-        await lane.aclose()
-        assert position == writer.position == lane.begun > 3 * TERM
+        queue = open_write_queue(writer, each, term_length=TERM, wake=woken.set)
+        assert type(queue) is (ThreadWriter if name == "thread" else PoolWriter)
+        position = await feed(queue, woken, FrameSource(described(), 1), 60)
+        await queue.aclose()
+        assert position == writer.position == queue.begun > 3 * TERM
         found[name] = read_all(directory, described(), 0, position)
         assert len(directory.names()) == position // (2 * TERM) + 1
     assert found["thread"] == found["inline"]
@@ -85,7 +87,7 @@ async def test_what_a_thread_apart_cannot_do_the_others_do(
     tmp_path: Path, disk: DiskThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lane_of(writer: RecordingWriter) -> type[BlockWriteQueue]:
-        return type(open_lane(writer, disk, term_length=TERM, ring=int))
+        return type(open_write_queue(writer, disk, term_length=TERM, wake=int))
 
     in_memory = RecordingWriter(FaultyDirectory(), described(), position=0)
     assert lane_of(in_memory) is PoolWriter
@@ -120,11 +122,13 @@ async def test_a_next_file_that_cannot_be_had_ends_it_where_the_last_one_does(
     directory = OsDirectory(tmp_path)
     writer = RecordingWriter(directory, described(), position=0)
     directory.open(f"0-{2 * TERM}.rec", create=True).close()
-    rung = asyncio.Event()
-    lane = open_lane(writer, disk if is_apart else InlineDisk(), term_length=TERM, ring=rung.set)
+    woken = asyncio.Event()
+    queue = open_write_queue(
+        writer, disk if is_apart else InlineDisk(), term_length=TERM, wake=woken.set
+    )
     with pytest.raises(StorageError, match="stopped at position 131072"):
-        await feed(lane, rung, FrameSource(described(), 2), 60)
-    await lane.aclose()
+        await feed(queue, woken, FrameSource(described(), 2), 60)
+    await queue.aclose()
     assert writer.position == 2 * TERM
 
 
@@ -133,13 +137,13 @@ async def test_what_was_begun_is_written_though_it_is_closed(
     tmp_path: Path, disk: DiskThreads, *, is_apart: bool
 ) -> None:
     writer = RecordingWriter(OsDirectory(tmp_path), described(), position=0)
-    lane = open_lane(writer, disk if is_apart else InlineDisk(), term_length=TERM, ring=int)
-    lane.begin(*FrameSource(described(), 3).block())
-    closing = asyncio.ensure_future(lane.aclose())
+    queue = open_write_queue(writer, disk if is_apart else InlineDisk(), term_length=TERM, wake=int)
+    queue.begin(*FrameSource(described(), 3).block())
+    closing = asyncio.ensure_future(queue.aclose())
     await asyncio.sleep(0)
     closing.cancel()
     await asyncio.wait((closing,))
-    assert writer.position == lane.begun > 0
+    assert writer.position == queue.begun > 0
 
 
 @pytest.mark.parametrize("is_apart", [False, True])
@@ -149,14 +153,14 @@ async def test_what_the_disk_refuses_while_it_is_closed_is_told(
     """The error of a block that was under way was dropped."""
     directory = OsDirectory(tmp_path)
     writer = RecordingWriter(directory, described(), position=0)
-    lane = open_lane(writer, disk if is_apart else InlineDisk(), term_length=TERM, ring=int)
+    queue = open_write_queue(writer, disk if is_apart else InlineDisk(), term_length=TERM, wake=int)
     # Nothing can be written by this number any more.
     assert writer.file_number is not None
     with (tmp_path / "0-0.rec").open("rb") as unwritable:
         os.dup2(unwritable.fileno(), writer.file_number)
-        lane.begin(*FrameSource(described(), 3).block())
+        queue.begin(*FrameSource(described(), 3).block())
         with pytest.raises(StorageError, match="stopped at position 0"):
-            await lane.aclose()
+            await queue.aclose()
     assert writer.position == 0
     assert writer.file_number is None, "and the file is closed"
 
@@ -168,17 +172,17 @@ async def test_what_the_disk_refuses_is_kept_where_the_closing_is_cancelled(
     """Cancellation is passed on, and the error was dropped."""
     writer = RecordingWriter(OsDirectory(tmp_path), described(), position=0)
     held = HeldDisk()
-    lane = (
-        open_lane(writer, disk, term_length=TERM, ring=int)
+    queue = (
+        open_write_queue(writer, disk, term_length=TERM, wake=int)
         if is_apart
-        else PoolWriter(writer, held, part=TERM, ring=int)
+        else PoolWriter(writer, held, part=TERM, wake=int)
     )
     assert writer.file_number is not None
     with (tmp_path / "0-0.rec").open("rb") as unwritable:
         os.dup2(unwritable.fileno(), writer.file_number)
         held.hold("write")
-        lane.begin(*FrameSource(described(), 3).block())
-        closing = asyncio.ensure_future(lane.aclose())
+        queue.begin(*FrameSource(described(), 3).block())
+        closing = asyncio.ensure_future(queue.aclose())
         await asyncio.sleep(0)
         closing.cancel()
         await asyncio.sleep(0)
@@ -186,8 +190,8 @@ async def test_what_the_disk_refuses_is_kept_where_the_closing_is_cancelled(
         await asyncio.wait((closing,))
     await held.aclose()
     assert closing.cancelled()
-    assert lane.failure is not None
-    assert "stopped at position 0" in str(lane.failure)
+    assert queue.failure is not None
+    assert "stopped at position 0" in str(queue.failure)
     assert writer.file_number is None, "and the file is closed"
 
 
@@ -196,14 +200,16 @@ async def test_what_the_disk_refused_is_told_once(
     tmp_path: Path, disk: DiskThreads, *, is_apart: bool
 ) -> None:
     writer = RecordingWriter(OsDirectory(tmp_path), described(), position=0)
-    rung = asyncio.Event()
-    lane = open_lane(writer, disk if is_apart else InlineDisk(), term_length=TERM, ring=rung.set)
+    woken = asyncio.Event()
+    queue = open_write_queue(
+        writer, disk if is_apart else InlineDisk(), term_length=TERM, wake=woken.set
+    )
     assert writer.file_number is not None
     with (tmp_path / "0-0.rec").open("rb") as unwritable:
         os.dup2(unwritable.fileno(), writer.file_number)
         with pytest.raises(StorageError, match="stopped at position 0"):
-            await feed(lane, rung, FrameSource(described(), 3), 1)
-        await lane.aclose()
+            await feed(queue, woken, FrameSource(described(), 3), 1)
+        await queue.aclose()
     assert writer.file_number is None
 
 
@@ -214,18 +220,18 @@ async def test_a_next_file_that_cannot_be_had_while_it_is_closed_is_told(
     directory = OsDirectory(tmp_path)
     writer = RecordingWriter(directory, described(), position=0)
     directory.open(f"0-{2 * TERM}.rec", create=True).close()
-    lane = open_lane(writer, disk if is_apart else InlineDisk(), term_length=TERM, ring=int)
+    queue = open_write_queue(writer, disk if is_apart else InlineDisk(), term_length=TERM, wake=int)
     source = FrameSource(described(), 2)
     async with asyncio.timeout(20):
-        while lane.begun < 2 * TERM:
-            while not lane.room():
-                lane.collect()
+        while queue.begun < 2 * TERM:
+            while not queue.room():
+                queue.collect()
                 await asyncio.sleep(0)
-            lane.begin(*source.block())
-        while isinstance(lane, ThreadWriter) and lane.collect() < 2 * TERM:
+            queue.begin(*source.block())
+        while isinstance(queue, ThreadWriter) and queue.collect() < 2 * TERM:
             await asyncio.sleep(0)
     with pytest.raises(StorageError, match="stopped at position 131072"):
-        await lane.aclose()
+        await queue.aclose()
 
 
 @pytest.mark.parametrize("is_apart", [False, True])
@@ -236,12 +242,12 @@ async def test_no_block_is_longer_than_the_settings_say(
         (1 << 16, 1 << 16),
         (1 << 30, 1 << 18 if is_apart and BlockWriter else 1 << 22),
     ):
-        lane = open_lane(
+        queue = open_write_queue(
             RecordingWriter(OsDirectory(tmp_path), described(), position=0),
             disk if is_apart else InlineDisk(),
             term_length=1 << 30,
-            ring=int,
+            wake=int,
             longest=longest,
         )
-        assert lane.room() == wanted
-        await lane.aclose()
+        assert queue.room() == wanted
+        await queue.aclose()
