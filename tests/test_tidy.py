@@ -18,15 +18,15 @@ FILE_LIMIT = 900
 FUNCTION_LIMIT = 60
 SMALL = 80
 
-# What each floor may import of the package; `errors`, `logs`, `text` and
-# `_speedups` are open to all. The
-# longest prefix decides.
+# What each floor may import of the package; `OPEN_TO_ALL` lists what all may import. The longest
+# prefix decides.
 FLOORS: dict[str, tuple[str, ...]] = {
     "_speedups": ("_speedups",),
     "errors": (),
     "clock": (),
     "counters": (),
     "logs": (),
+    "tasks": (),
     "text": (),
     "unused_variables": (),
     "waits": (),
@@ -102,7 +102,7 @@ TOP_LEVEL = {
     "pyproject.toml",
     "tests",
 }
-OPEN_TO_ALL = {"_speedups", "errors", "logs", "text", "waits"}
+OPEN_TO_ALL = {"_speedups", "errors", "logs", "tasks", "text", "waits"}
 DOORS = ("cli", "spark", "testing")
 
 
@@ -236,6 +236,21 @@ def test_the_world_is_touched_by_one_floor_only() -> None:
             if owner is not None and not is_within(name, owner) and floor_of(name) not in DOORS:
                 forbidden.append(f"{name} must not import {imported}")
     assert forbidden == []
+
+
+def test_every_task_has_an_owner() -> None:
+    """A task belongs to a task group or to a `TaskOwner`; `testing` has loops of its own."""
+    bare = [
+        f"{path}:{node.lineno}"
+        for path in modules()
+        if module_name(path) != "tasks" and floor_of(module_name(path)) != "testing"
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in {"create_task", "ensure_future"}
+        and not (isinstance(node.func.value, ast.Name) and node.func.value.id == "group")
+    ]
+    assert bare == []
 
 
 def test_the_floors_stand_in_order() -> None:

@@ -35,13 +35,14 @@ from aeron_async.archive.recording_channels import extending_channel
 from aeron_async.archive.recordings import Recordings
 from aeron_async.archive.replay import LocalReplay, ReplayRange
 from aeron_async.archive.replay_session import Replays
-from aeron_async.archive.resources import ArchiveResources, Tasks
+from aeron_async.archive.resources import ArchiveResources, log_failed_task
 from aeron_async.archive.signals import SignalHub
 from aeron_async.client.arguments import check_callable, check_stream_id, publication_uri
 from aeron_async.client.opening import Opening
 from aeron_async.client.waiters import Notify
 from aeron_async.errors import ArchiveError, ClosedError, StorageError
 from aeron_async.logs import get_logger
+from aeron_async.tasks import TaskOwner
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -321,6 +322,7 @@ class LocalArchive(LocalListing, Archive):
         self._room = RecordingMaintenance(resources, self._recordings, self._replayed)
         self._iterators: WeakSet[LocalReplay] = WeakSet()
         resources.tasks.start(self._stay_alive(), "aeron-archive-mark-file")
+        self._closer = TaskOwner()
         self._closing: asyncio.Future[None] | None = None
 
     @classmethod
@@ -380,7 +382,7 @@ class LocalArchive(LocalListing, Archive):
             desk=AsyncCatalog(files.catalog, disk, path=files.directory.path),
             disk=disk,
             signals=SignalHub(),
-            tasks=Tasks(),
+            tasks=TaskOwner(log_failed_task),
             changed=Notify(),
         )
         return cls(resources, files, is_disk_owned=is_disk_owned)
@@ -560,7 +562,7 @@ class LocalArchive(LocalListing, Archive):
         A second caller waits for the first.
         """
         if self._closing is None:
-            self._closing = asyncio.create_task(self._close(), name="aeron-archive-close")
+            self._closing = self._closer.start(self._close(), "aeron-archive-close")
         await finished(self._closing)
 
     async def _close(self) -> None:

@@ -30,6 +30,7 @@ from aeron_async.client.waiters import watched_wait
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import AeronError, ClosedError, ConfigurationError, RecordingGapError
 from aeron_async.logs import get_logger
+from aeron_async.tasks import TaskOwner
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -76,10 +77,10 @@ class LiveStream:
         self.first: Message | None = None
         self._is_first_taken = False
         self.is_lost: bool = False
-        self._task = asyncio.create_task(self._join(), name="aeron-persistent-subscription")
-        # `check` raises the task's error. If the client closes first, nothing retrieves it: mark it
-        # as retrieved, so that asyncio does not log it.
-        self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        # `check` raises the task's error. If the client closes first, nothing raises it: the owner
+        # has looked at it, so asyncio does not log it.
+        self._tasks = TaskOwner(on_failed=lambda _: None)
+        self._task = self._tasks.start(self._join(), "aeron-persistent-subscription")
 
     async def _join(self) -> None:
         subscription = self._subscription = await self._aeron.add_subscription(
@@ -126,10 +127,8 @@ class LiveStream:
 
     async def aclose(self) -> None:
         """Leave the live stream."""
-        self._task.cancel()
         try:
-            # Awaiting the task itself could not tell its cancellation from that of the caller.
-            await asyncio.wait((self._task,))
+            await self._tasks.aclose()
         finally:
             if self._subscription is not None:
                 self._subscription.close()
@@ -287,7 +286,7 @@ class PersistentSubscription:
         self._finished: Replay | None = None
         self.gaps: deque[RecordingGap] = deque(maxlen=MOST_GAPS)
         self._on_gap = on_gap
-        self._watching: asyncio.Task[None] | None = None
+        self._watching = TaskOwner()
         self._is_looking = False
         self._end_position: int | None = None
         self._failure: AeronError | None = None
@@ -335,10 +334,7 @@ class PersistentSubscription:
     async def aclose(self) -> None:
         """Stop reading; a second call does nothing."""
         self._is_closed = True
-        watching, self._watching = self._watching, None
-        if watching is not None:
-            watching.cancel()
-            await asyncio.wait((watching,))
+        await self._watching.aclose()
         replay, self._replay = self._replay, None
         live, self._live = self._live, None
         finished, self._finished = self._finished, None
@@ -364,9 +360,7 @@ class PersistentSubscription:
                 return None
             self._replay = self._archive.replay(self.recording_id, self._from_position, follow=True)
             self._next_look_ns = 0
-            self._watching = asyncio.create_task(
-                self._watch(self._replay), name="aeron-persistent-subscription-watch"
-            )
+            self._watching.start(self._watch(self._replay), "aeron-persistent-subscription-watch")
         now_ns = self._aeron.clock.now_ns()
         if now_ns >= self._next_look_ns:
             self._next_look_ns = now_ns + LOOK_INTERVAL_NS
@@ -457,8 +451,7 @@ class PersistentSubscription:
         # cancellation.
         self._replay, self._finished = None, replay
         self.join_count += 1
-        if self._watching is not None:
-            self._watching.cancel()
+        self._watching.cancel()
 
     # Recordings that have stopped.
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    import asyncio
 
     from aeron_async.archive.context import ArchiveContext
     from aeron_async.archive.disk.files import Directory
@@ -18,41 +17,19 @@ if TYPE_CHECKING:
     from aeron_async.archive.signals import SignalHub
     from aeron_async.client.aeron import Aeron
     from aeron_async.client.waiters import Notify
+    from aeron_async.tasks import TaskOwner
 
 __all__ = [
     "ArchiveResources",
-    "Tasks",
+    "log_failed_task",
 ]
 
 log: Final = get_logger(__name__)
 
 
-@final
-class Tasks:
-    """Background tasks that run until they end, or until all are cancelled."""
-
-    def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[Any]] = set()
-
-    def start(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Start a task; an exception of it is logged."""
-        task = asyncio.get_running_loop().create_task(coroutine, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._on_done)
-        return task
-
-    async def aclose(self) -> None:
-        """Cancel all tasks, and wait until they have ended."""
-        while tasks := [each for each in self._tasks if not each.done()]:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-
-    def _on_done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            log.error("archive_task_failed", task=task.get_name(), exc_info=error)
+def log_failed_task(task: asyncio.Task[Any]) -> None:
+    """Log the error of a background task of an archive."""
+    log.error("archive_task_failed", task=task.get_name(), exc_info=task.exception())
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -71,5 +48,5 @@ class ArchiveResources:
     desk: AsyncCatalog
     disk: Disk
     signals: SignalHub
-    tasks: Tasks
+    tasks: TaskOwner
     changed: Notify

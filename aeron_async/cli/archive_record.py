@@ -29,6 +29,7 @@ from aeron_async.cli.runner import ExitCode, run
 from aeron_async.client.aeron import Aeron
 from aeron_async.errors import AeronError, ArchiveError, ConfigurationError
 from aeron_async.protocol.channel_uri import ChannelUri, Media
+from aeron_async.tasks import TaskOwner
 
 if TYPE_CHECKING:
     from aeron_async.archive.api import Archive, RecordingSignalEvent, SignalReader
@@ -132,37 +133,49 @@ async def _record(
         )
         remark(f"recording {channel}, stream {stream}, into {where}; Ctrl-C stops it")
         going_on: set[int] = set()
-        showing = asyncio.ensure_future(show(archive, going_on))
-        hearing = asyncio.ensure_future(hear(signals, subscription_id, told))
-        noticing = asyncio.ensure_future(notice_stop(archive, subscription_id, told))
-        failure: ArchiveError | None = None
-        try:
-            while (event := await told.get()) is not None:
-                if isinstance(event, ArchiveError):
-                    if failure is not None:
-                        remark(str(failure))
-                    failure = event
-                elif event.signal in ENDS:
-                    going_on.discard(event.recording_id)
-                    if failure is None:
-                        tell(event, is_json=is_json)
-                else:
-                    going_on.add(event.recording_id)
-                    tell(event, is_json=is_json)
-                if failure is not None and not going_on:
-                    raise failure
-                if auto_stop and getattr(event, "signal", None) is RecordingSignal.STOP:
-                    break
-            if failure is not None:
-                raise failure
-        finally:
-            showing.cancel()
-            noticing.cancel()
+        async with TaskOwner() as hearing:
+            hearing.start(hear(signals, subscription_id, told), "signals")
             try:
-                await stop_and_tell(archive, subscription_id, told, going_on, is_json=is_json)
+                async with TaskOwner() as others:
+                    others.start(show(archive, going_on), "progress")
+                    others.start(notice_stop(archive, subscription_id, told), "end")
+                    await report(told, going_on, auto_stop=auto_stop, is_json=is_json)
             finally:
-                hearing.cancel()
+                await stop_and_tell(archive, subscription_id, told, going_on, is_json=is_json)
     return ExitCode.SUCCESS
+
+
+async def report(
+    told: asyncio.Queue[RecordingSignalEvent | ArchiveError | None],
+    going_on: set[int],
+    *,
+    auto_stop: bool,
+    is_json: bool,
+) -> None:
+    """Print each event until the last one, and note which recordings are running.
+
+    Raises:
+        ArchiveError: A recording has failed, and no other is running.
+    """
+    failure: ArchiveError | None = None
+    while (event := await told.get()) is not None:
+        if isinstance(event, ArchiveError):
+            if failure is not None:
+                remark(str(failure))
+            failure = event
+        elif event.signal in ENDS:
+            going_on.discard(event.recording_id)
+            if failure is None:
+                tell(event, is_json=is_json)
+        else:
+            going_on.add(event.recording_id)
+            tell(event, is_json=is_json)
+        if failure is not None and not going_on:
+            raise failure
+        if auto_stop and getattr(event, "signal", None) is RecordingSignal.STOP:
+            break
+    if failure is not None:
+        raise failure
 
 
 async def stop_and_tell(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.cli.archive_where import is_elsewhere, opened, progress_bar
@@ -13,9 +13,10 @@ from aeron_async.cli.runner import ExitCode, run
 from aeron_async.cli.stdio import BlockingCalls, write_all
 from aeron_async.cli.sub import Format, Printer
 from aeron_async.errors import AeronError
+from aeron_async.tasks import TaskOwner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable
 
     from aeron_async.archive.api import Archive, Replay
 
@@ -111,11 +112,8 @@ async def _print(
             stop = await archive.max_recorded_position(recording_id) if end is None else end
             total = max(0, stop - start)
         try:
-            with (
-                progress_bar("replaying", total) as advance,
-                remarks(archive, messages, printer, is_wanted=is_followed),
-            ):
-                async with messages:
+            with progress_bar("replaying", total) as advance:
+                async with messages, remarks(archive, messages, printer, is_wanted=is_followed):
                     # A follower wants to see each message at once, and not in batches.
                     most = 1 if is_followed else MOST_BUFFERED
                     await _write(
@@ -131,19 +129,17 @@ async def _print(
     return ExitCode.SUCCESS
 
 
-@contextmanager
-def remarks(
+@asynccontextmanager
+async def remarks(
     archive: Archive, messages: Replay, printer: Printer, *, is_wanted: bool
-) -> Iterator[None]:
+) -> AsyncIterator[None]:
     """Remark on what the replay waits for while the block runs, if that is wanted."""
     if not is_wanted:
         yield
         return
-    saying = asyncio.ensure_future(say_what_is_waited_for(archive, messages, printer))
-    try:
+    async with TaskOwner() as tasks:
+        tasks.start(say_what_is_waited_for(archive, messages, printer), "remarks")
         yield
-    finally:
-        saying.cancel()
 
 
 async def say_what_is_waited_for(archive: Archive, messages: Replay, printer: Printer) -> None:

@@ -16,6 +16,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import anyio
 import attrs
 
 from aeron_async.driver.agent import Agent
@@ -96,7 +97,7 @@ class CommandQueue:
         self._clients = clients
         self._commands: deque[Command] = deque()
         # A dictionary instead of a set, for its order: closing must be deterministic.
-        self._lookups: dict[asyncio.Future[Any], None] = {}
+        self._lookups: dict[anyio.CancelScope, None] = {}
         self._is_closed = False
         self._error: Exception | None = None
 
@@ -117,7 +118,7 @@ class CommandQueue:
 
     def close(self) -> None:
         """Cancel the name look-ups, and fail every command that was not executed."""
-        for lookup in self._lookups:
+        for lookup in tuple(self._lookups):
             lookup.cancel()
         while self._commands:
             command = self._commands.popleft()
@@ -133,19 +134,14 @@ class CommandQueue:
 
     async def look_up(self, resolving: Coroutine[Any, Any, T]) -> T:
         """Resolve names, which may take long; closing the driver ends it."""
-        # In a task of its own, so that closing the driver can cancel it without the caller.
-        lookup = asyncio.ensure_future(resolving)
-        self._lookups[lookup] = None
-        try:
-            return await lookup
-        except asyncio.CancelledError:
-            caller = asyncio.current_task()
-            if self._is_closed and caller is not None and not caller.cancelling():
-                message = "the media driver was closed while a name was looked up"
-                raise ClosedError(message) from self._error
-            raise
-        finally:
-            self._lookups.pop(lookup, None)
+        with anyio.CancelScope() as lookup:
+            self._lookups[lookup] = None
+            try:
+                return await resolving
+            finally:
+                del self._lookups[lookup]
+        message = "the media driver was closed while a name was looked up"
+        raise ClosedError(message) from self._error
 
     async def submit(
         self, client_id: int, execute: Callable[[], Awaitable[T]], undo: Callable[[T], None]

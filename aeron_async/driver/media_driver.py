@@ -29,6 +29,7 @@ from aeron_async.driver.resources import DriverResources
 from aeron_async.driver.stall_clock import StallClock, StallLog
 from aeron_async.errors import ClosedError, DriverError, WrongLoopError
 from aeron_async.logs import LogBudget, get_logger
+from aeron_async.tasks import TaskOwner
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -65,7 +66,7 @@ class MediaDriver:
         self._random = random_source
         self._conductor: Conductor | None = None
         self._counters: CountersManager | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = TaskOwner()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()
         self._is_closing = False
@@ -185,9 +186,8 @@ class MediaDriver:
             stall_log.watch_callbacks()
         conductor = self._conductor = Conductor(resources)
         for agent in (conductor.sender, conductor.receiver, conductor):
-            task = self._loop.create_task(agent.run(), name=f"aeron-{agent.role_name}")
+            task = self._tasks.start(agent.run(), f"aeron-{agent.role_name}")
             task.add_done_callback(self._on_agent_done)
-            self._tasks.append(task)
 
     async def aclose(self) -> None:
         """Close in order: first the clients, then send what is left, then close the sockets.
@@ -245,8 +245,7 @@ class MediaDriver:
         if self._is_aborted or self._conductor is None:
             return
         self._is_aborted = self._is_closing = True
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
         for step in (partial(self._conductor.release_clients, self._error), self._conductor.close):
             try:
                 step()
@@ -262,7 +261,7 @@ class MediaDriver:
             self._error.__cause__ = error
         is_unclosed = task.cancelled() and not self._is_closing
         self._abort()
-        if all(each.done() for each in self._tasks):
+        if not len(self._tasks):
             self._closed.set()
         if is_unclosed:
             # asyncio warns of transports in the same way: all is freed, but unsent data is lost.

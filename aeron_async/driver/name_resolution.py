@@ -11,7 +11,6 @@ Source: Aeron `TimeTrackingNameResolver`, counters 32 and 33,
 
 from __future__ import annotations
 
-import asyncio
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeGuard
 
@@ -25,8 +24,10 @@ from aeron_async.driver.media.channel_resolver import resolve_address
 from aeron_async.driver.media.sockets import literal
 from aeron_async.errors import AeronError, ErrorCode, RegistrationError
 from aeron_async.logs import get_logger
+from aeron_async.tasks import TaskOwner
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Iterable, Iterator
 
     from aeron_async.clock import Clock
@@ -178,7 +179,8 @@ class NameWatch:
         # The peers whose failed look-up was logged: once is enough.
         self._unfollowed: set[object] = set()
         self._checked_ns: dict[object, int] = {}
-        self._lookups: dict[object, asyncio.Task[None]] = {}
+        self._tasks = TaskOwner()
+        self._lookups: set[object] = set()
 
     def poll(self, now_ns: int) -> int:
         """Start the look-ups that are due, and return the next deadline."""
@@ -205,9 +207,8 @@ class NameWatch:
         due.sort(key=itemgetter(0))
         for _, silence in due[: MAX_LOOKUPS - len(self._lookups)]:
             self._checked_ns[silence.place] = now_ns
-            self._lookups[silence.place] = asyncio.create_task(
-                self._look_up(silence), name=f"aeron-look-up {silence.written}"
-            )
+            self._lookups.add(silence.place)
+            self._tasks.start(self._look_up(silence), f"aeron-look-up {silence.written}")
         self._unfollowed &= self._checked_ns.keys()
         if due:
             return self._next_poll_ns
@@ -216,12 +217,11 @@ class NameWatch:
     def close(self) -> None:
         """Cancel all look-ups, and start no more."""
         self._is_closed = True
-        for lookup in self._lookups.values():
-            lookup.cancel()
+        self._tasks.cancel()
 
     async def wait_closed(self) -> None:
         """Wait until all look-ups have ended; to be called after `close`."""
-        await asyncio.gather(*self._lookups.values(), return_exceptions=True)
+        await self._tasks.wait()
 
     async def _look_up(self, silence: Silence) -> None:
         written = silence.written
@@ -243,7 +243,7 @@ class NameWatch:
                 self._unfollowed.add(silence.place)
                 log.warning("name_not_followed", name=str(written), reason=str(error))
         finally:
-            self._lookups.pop(silence.place, None)
+            self._lookups.discard(silence.place)
             self._wake()
 
     def _silences(self) -> Iterator[Silence]:

@@ -13,8 +13,9 @@ from aeron_async.archive import disk_access
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.files import OsFile
 from aeron_async.archive.recordings import RecordingEnds
-from aeron_async.archive.resources import Tasks
+from aeron_async.archive.resources import log_failed_task
 from aeron_async.errors import StorageError
+from aeron_async.tasks import TaskOwner
 from tests.archive.test_record_and_replay import IPC, STREAM, messages, record
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ async def test_an_end_that_is_tried_again_does_not_hide_one_that_came_after_it(
             function(*arguments)
 
     monkeypatch.setattr("aeron_async.archive.recordings.TRY_AGAIN_SECONDS", 0)
-    desk, tasks = Desk(), Tasks()
+    desk, tasks = Desk(), TaskOwner(log_failed_task)
     clock = SimpleNamespace(clock=SimpleNamespace(epoch_ms=lambda: 1))
     resources: Any = SimpleNamespace(aeron=clock, desk=desk, tasks=tasks)
     ends = RecordingEnds(resources, int)

@@ -47,6 +47,7 @@ from aeron_async.errors import (
 from aeron_async.logs import get_logger, within
 from aeron_async.protocol.arguments import check_function
 from aeron_async.protocol.channel_uri import ChannelUri, ControlMode
+from aeron_async.tasks import TaskOwner
 from aeron_async.text import printable
 from aeron_async.waits import PublicationSeen, WaitReason, Why
 
@@ -292,7 +293,8 @@ class ControlConnection:
         self._left: Pending | None = None
         self._image: Image | None = None
         self._lost: AeronError | None = None
-        self._reading = asyncio.create_task(self._read(), name="aeron-archive-responses")
+        self._tasks = TaskOwner()
+        self._tasks.start(self._read(), "aeron-archive-responses")
 
     # Opening.
 
@@ -537,8 +539,7 @@ class ControlConnection:
         # Close before the first await: a cancelled caller leaves nothing open.
         self.publication.close()
         self._subscription.close()
-        self._reading.cancel()
-        await asyncio.wait((self._reading,))
+        await self._tasks.aclose()
 
 
 def remedy(request: Message, subscription: Subscription) -> str:

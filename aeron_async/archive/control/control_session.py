@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from aeron_async.client.exclusive_publication import ExclusivePublication
     from aeron_async.client.image import Image
     from aeron_async.protocol.channel_uri import ChannelUri
+    from aeron_async.tasks import TaskOwner
 
 __all__ = [
     "ControlSession",
@@ -134,14 +135,11 @@ class ControlSession:
 
     # Calls from the server.
 
-    def start(self) -> asyncio.Task[None]:
+    def start(self, tasks: TaskOwner) -> None:
         """Start the task of the session."""
-        self._task = asyncio.create_task(
-            self.run(), name=f"aeron-archive-control-session-{self.session_id}"
-        )
+        self._task = tasks.start(self.run(), f"aeron-archive-control-session-{self.session_id}")
         # A task cancelled before its first step runs nothing of `run`, not even `finally`.
         self._task.add_done_callback(lambda _: self._server.forget(self))
-        return self._task
 
     def put(self, request: Request) -> None:
         """Queue a request. A client that is not admitted may only answer a challenge."""

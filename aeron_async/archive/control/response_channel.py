@@ -19,6 +19,7 @@ Source: Aeron `ArchiveConductor.newControlSession`.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Any, Final
@@ -30,6 +31,7 @@ from aeron_async.archive.recording_channels import with_only
 from aeron_async.errors import ChannelUriError, ClosedError, ErrorCode, RegistrationError
 from aeron_async.protocol.address import Address, InterfaceSpec
 from aeron_async.protocol.channel_uri import ChannelUri, ControlMode, Media
+from aeron_async.tasks import TaskOwner
 from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
@@ -164,6 +166,7 @@ class LookUps:
         self._look_up = look_up
         # Each belongs to a session that is not admitted yet, and the number of those is bounded.
         self._waiting: list[LookUp] = []
+        self._tasks = TaskOwner()
         self._under_way: dict[asyncio.Task[tuple[str, int]], LookUp] = {}
         # When each suspicion ends, in seconds of the loop; ordered by the last suspicion.
         self._suspects: dict[str, float] = {}
@@ -204,13 +207,13 @@ class LookUps:
         for look_up in self._waiting:
             look_up.answered.cancel()
         self._waiting.clear()
-        for task in self._under_way:
-            task.cancel()
+        self._tasks.cancel()
 
     async def wait_closed(self) -> None:
         """Wait until the look-ups in progress have ended, for a second at most."""
-        if self._under_way:
-            await asyncio.wait(list(self._under_way), timeout=CLOSE_TIMEOUT_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await self._tasks.wait()
 
     async def _take_turn(
         self, source: str, host: str, port: int, deadline: float
@@ -232,9 +235,7 @@ class LookUps:
         """Begin look-ups while there is room."""
         while (look_up := self._next()) is not None:
             self._waiting.remove(look_up)
-            task = asyncio.create_task(
-                self._run(look_up.host, look_up.port), name="aeron-archive-look-up"
-            )
+            task = self._tasks.start(self._run(look_up.host, look_up.port), "aeron-archive-look-up")
             self._under_way[task] = look_up
             # The timer outlives a caller that has left: the look-up still occupies a place.
             late = asyncio.get_running_loop().call_at(

@@ -48,6 +48,7 @@ from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import ArchiveError, ChannelUriError, ProtocolError
 from aeron_async.logs import LogBudget, get_logger
 from aeron_async.protocol.channel_uri import ChannelUri
+from aeron_async.tasks import TaskOwner
 from aeron_async.text import printable
 
 if TYPE_CHECKING:
@@ -447,7 +448,7 @@ class ControlServer:
         self._log_budget = LogBudget(aeron.clock.now_ns)
         self._sessions: dict[int, ControlSession] = {}
         self._subscriptions: list[Subscription] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskOwner(self._on_failed)
 
     @property
     def refused_sessions(self) -> int:
@@ -475,13 +476,13 @@ class ControlServer:
         settings = self.settings
         # Shared with the driver: the same remote hosts cause the lines of both.
         self._log_budget = self.aeron.driver.conductor.log_budget
-        self._keep(asyncio.create_task(self._route(), name="aeron-archive-signals"))
+        self._tasks.start(self._route(), "aeron-archive-signals")
         if settings.recording_events_channel is not None:
             self._events_publication = await self.aeron.add_exclusive_publication(
                 settings.recording_events_channel, settings.recording_events_stream_id
             )
             self.events = RecordingEvents(self.archive, self._events_publication, self._log_budget)
-            self._keep(asyncio.create_task(self.events.run(), name="aeron-archive-events"))
+            self._tasks.start(self.events.run(), "aeron-archive-events")
         for channel, stream_id in (
             (settings.control_channel, settings.control_stream_id),
             (settings.local_control_channel, settings.local_control_stream_id),
@@ -494,7 +495,7 @@ class ControlServer:
             # An archive without requests is healthy: its subscription logs no waiting.
             subscription.logs_waits = False
             self._subscriptions.append(subscription)
-            self._keep(asyncio.create_task(self._hear(subscription), name="aeron-archive-control"))
+            self._tasks.start(self._hear(subscription), "aeron-archive-control")
 
     async def aclose(self) -> None:
         """End all sessions and stop receiving; a second call does nothing."""
@@ -505,10 +506,7 @@ class ControlServer:
             subscription.close()
         if self._events_publication is not None:
             self._events_publication.close()
-        while tasks := [each for each in self._tasks if not each.done()]:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+        await self._tasks.aclose()
         await self.look_ups.wait_closed()
 
     def forget(self, session: ControlSession) -> None:
@@ -546,15 +544,8 @@ class ControlServer:
         ):
             LOG.info("archive_control_session_ended", session_id=session.session_id, reason=reason)
 
-    def _keep(self, task: asyncio.Task[None]) -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._on_done)
-
-    def _on_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            LOG.error("archive_control_task_failed", task=task.get_name(), exc_info=error)
+    def _on_failed(self, task: asyncio.Task[None]) -> None:
+        LOG.error("archive_control_task_failed", task=task.get_name(), exc_info=task.exception())
 
     async def _route(self) -> None:
         """Pass the signals of recordings to the router."""
@@ -643,7 +634,7 @@ class ControlServer:
             handshake_length=SENT_PER_BYTE * length,
         )
         self._sessions[session_id] = session
-        self._keep(session.start())
+        session.start(self._tasks)
         return session
 
     def _new_session_id(self) -> int:

@@ -1,0 +1,84 @@
+"""The owner of background tasks, for objects that one task opens and another one closes.
+
+A task group must be left by the task that entered it. That fits a function which waits for its
+tasks, and no object that `await` opens and `aclose` closes: a `TaskOwner` holds the tasks of those.
+
+Invariant: every task of the package belongs to a task group or to a `TaskOwner`, so it ends with
+its owner, and its error has somewhere to go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Self, TypeVar, final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from types import TracebackType
+
+__all__ = ["TaskOwner"]
+
+T = TypeVar("T")
+
+
+@final
+class TaskOwner:
+    """The background tasks of one object.
+
+    `async with` cancels the tasks that have not ended when the block ends.
+
+    Args:
+        on_failed: Called with a task that has raised. None if the object looks at its tasks itself;
+            asyncio logs an error that it has not looked at.
+    """
+
+    __slots__ = ("_on_failed", "_tasks")
+
+    def __init__(self, on_failed: Callable[[asyncio.Task[Any]], object] | None = None) -> None:
+        # A dictionary instead of a set, for its order: closing must be deterministic. The loop
+        # itself holds a task only weakly.
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._on_failed = on_failed
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def start(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        """Start a task, which the owner holds until it has ended."""
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        self._tasks[task] = None
+        task.add_done_callback(self._on_done)
+        return task
+
+    def cancel(self) -> None:
+        """Cancel all tasks, without waiting for them."""
+        for task in tuple(self._tasks):
+            task.cancel()
+
+    async def wait(self) -> None:
+        """Wait until all tasks have ended, also those that start in the meantime."""
+        while self._tasks:
+            await asyncio.wait(tuple(self._tasks))
+
+    async def aclose(self) -> None:
+        """Cancel all tasks, and wait until they have ended."""
+        while self._tasks:
+            self.cancel()
+            await asyncio.wait(tuple(self._tasks))
+
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
+        del self._tasks[task]
+        on_failed = self._on_failed
+        if on_failed is not None and not task.cancelled() and task.exception() is not None:
+            on_failed(task)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()

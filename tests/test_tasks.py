@@ -1,0 +1,105 @@
+"""The owner of background tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aeron_async.tasks import TaskOwner
+
+
+async def forever(log: list[str], name: str) -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        log.append(name)
+
+
+async def test_an_owner_holds_a_task_until_it_has_ended() -> None:
+    owner, may_end = TaskOwner(), asyncio.Event()
+    task = owner.start(may_end.wait(), "waits")
+    assert task.get_name() == "waits"
+    assert len(owner) == 1
+    may_end.set()
+    assert await task is True
+    await owner.wait()
+    assert len(owner) == 0
+
+
+async def test_closing_cancels_in_the_order_of_the_starts_and_waits() -> None:
+    log: list[str] = []
+    owner = TaskOwner()
+    tasks = [owner.start(forever(log, name), name) for name in "abc"]
+    await asyncio.sleep(0)
+    await owner.aclose()
+    assert log == ["a", "b", "c"]
+    assert all(task.cancelled() for task in tasks)
+
+
+async def test_closing_waits_for_a_task_that_starts_another_while_it_ends() -> None:
+    log: list[str] = []
+    owner = TaskOwner()
+
+    async def heir() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            owner.start(forever(log, "heir"), "heir")
+
+    owner.start(heir(), "first")
+    await asyncio.sleep(0)
+    await owner.aclose()
+    assert len(owner) == 0
+
+
+async def test_a_task_that_puts_off_its_cancellation_is_waited_for() -> None:
+    done: list[bool] = []
+    may_end = asyncio.Event()
+
+    async def stubborn() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            may_end.set()
+            await asyncio.sleep(0)
+            done.append(True)
+
+    owner = TaskOwner()
+    owner.start(stubborn(), "stubborn")
+    await asyncio.sleep(0)
+    await owner.aclose()
+    assert may_end.is_set()
+    assert done == [True]
+
+
+async def test_an_error_goes_to_the_owner() -> None:
+    failed: list[asyncio.Task[Any]] = []
+    owner = TaskOwner(failed.append)
+
+    async def fail() -> None:
+        message = "lost"
+        raise ValueError(message)
+
+    task = owner.start(fail(), "fails")
+    cancelled = owner.start(forever([], "x"), "cancelled")
+    await owner.start(asyncio.sleep(0), "ends")
+    cancelled.cancel()
+    await owner.wait()
+    assert failed == [task]
+
+
+async def test_a_block_ends_with_its_tasks_whatever_ends_it() -> None:
+    log: list[str] = []
+
+    async def block() -> None:
+        async with TaskOwner() as tasks:
+            tasks.start(forever(log, "inner"), "inner")
+            await asyncio.sleep(0)
+            message = "body"
+            raise ValueError(message)
+
+    with pytest.raises(ValueError, match="body"):
+        await block()
+    assert log == ["inner"]
