@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final, Literal, Self, final, get_args
 
 import attrs
@@ -334,13 +335,13 @@ class PersistentSubscription:
     async def aclose(self) -> None:
         """Stop reading; a second call does nothing."""
         self._is_closed = True
-        await self._watching.aclose()
-        replay, self._replay = self._replay, None
-        live, self._live = self._live, None
-        finished, self._finished = self._finished, None
-        for each in (replay, finished, live):
-            if each is not None:
-                await each.aclose()
+        # The stack closes all of them, also if the caller is cancelled while one of them closes.
+        async with AsyncExitStack() as stack:
+            for each in (self._live, self._finished, self._replay):
+                if each is not None:
+                    stack.push_async_callback(each.aclose)
+            self._live = self._finished = self._replay = None
+            stack.push_async_callback(self._watching.aclose)
 
     async def __aenter__(self) -> Self:
         return self

@@ -11,12 +11,14 @@ Source: Aeron `FragmentAssembler`, `ReplayMerge`, `AeronArchive.replay`. Aeron h
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 
 from aeron_async.archive.api import Replay
 from aeron_async.archive.disk.checksums import checksum_named
 from aeron_async.archive.disk.recording_reader import RecordingReader, check_position
 from aeron_async.archive.disk.segment_scan import ScanBuffer
+from aeron_async.archive.disk_access import finished
 from aeron_async.client.home_loop import HomeLoop, YieldBudget
 from aeron_async.client.image import Taking
 from aeron_async.client.subscription import NOTHING, Reading, inheriting
@@ -564,8 +566,11 @@ class LocalReplay(Reading, Replay):
         self._batch = NOTHING
         self._block = None
         ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            await asyncio.wait((ahead,))
-            ahead.exception()
-        self._spare.clear()
-        await self._extent.aclose()
+        try:
+            if ahead is not None:
+                # To its end, even if the caller is cancelled: the file must be open until then.
+                with suppress(Exception):
+                    await finished(ahead)
+        finally:
+            self._spare.clear()
+            await self._extent.aclose()

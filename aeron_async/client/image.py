@@ -278,6 +278,10 @@ class Image(Taking):
         if type(fragment_limit) is not int or fragment_limit < 1:
             fragment_limit = check_limit(fragment_limit, "fragment_limit")
         check_function(handler, "handler")
+        return self._poll(handler, fragment_limit)
+
+    def _poll(self, handler: FragmentHandler, fragment_limit: int) -> int:
+        """Do what `poll` does, with arguments that were checked."""
         if self._is_closed:
             return 0
         self.subscription._begin_poll()

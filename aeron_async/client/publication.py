@@ -532,7 +532,7 @@ class PublicationBase(Offering, ABC):
     # Waiting.
 
     async def _wait_for_room(
-        self, attempt: Callable[[], int], result: int, timeout: float | None
+        self, attempt: Callable[[], int], result: int, timeout: float | None, operation: str
     ) -> int:
         """Wait in line and try whenever this task is woken, until success or the timeout."""
         started_ns = self._conductor.clock.now_ns()
@@ -551,7 +551,7 @@ class PublicationBase(Offering, ABC):
                 return await self._attempt_in_line(attempt, result, place)
         except TimeoutError:
             waited_ns = self._conductor.clock.now_ns() - started_ns
-            raise offer_timeout(self._explain(), waited_ns) from None
+            raise offer_timeout(self._explain(), operation, waited_ns) from None
         finally:
             self._line.leave(place)
             if not self._line:
@@ -654,7 +654,11 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
         )
 
     async def _append(
-        self, attempt: Callable[[], int], timeout: float | None, check: Callable[[], object]
+        self,
+        attempt: Callable[[], int],
+        timeout: float | None,
+        check: Callable[[], object],
+        operation: str = "offer",
     ) -> int:
         """Append now, or after waiting in line for space; return the position.
 
@@ -662,6 +666,7 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
             attempt: Appends; returns the position, or a negative `AppendResult`.
             timeout: Most seconds to wait.
             check: Raises for arguments that the attempt would refuse, before the task waits.
+            operation: What the caller called, for the error of a timeout.
         """
         timeout = check_timeout(timeout)
         if self._calls_until_check <= 0 and await self._is_behind_others():
@@ -671,7 +676,7 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
             self._calls_until_check -= 1
             position = attempt()
         if position < 0:
-            position = await self._wait_for_room(attempt, position, timeout)
+            position = await self._wait_for_room(attempt, position, timeout, operation)
         return position
 
     async def offer_many(
@@ -776,7 +781,6 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
             MessageTooLongError: The length exceeds one frame.
             MaxPositionExceededError: The stream is at its last position.
         """
-        timeout = check_timeout(timeout)
         claimed: list[BufferClaim] = []
 
         def attempt() -> int:
@@ -786,14 +790,9 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
                 return result.position
             return result
 
-        self._check_usable()
-        if self._line:
-            self._appender.check_claim(length)
-            position = BEHIND_OTHERS
-        else:
-            position = attempt()
-        if position < 0:
-            await self._wait_for_room(attempt, position, timeout)
+        await self._append(
+            attempt, timeout, lambda: self._appender.check_claim(length), operation="claim"
+        )
         return claimed[0]
 
     def _offer(self, data: Offered, reserved_value: int) -> int:

@@ -529,15 +529,14 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         self._check_open()
         if type(fragment_limit) is not int or fragment_limit < 1:
             fragment_limit = check_limit(fragment_limit, "fragment_limit")
+        check_function(handler, "handler")
         self._begin_poll()
         self._rotate()
         count = 0
         for image in list(self._turn):
             if count >= fragment_limit:
                 break
-            count += image.poll(handler, fragment_limit - count)
-        if not self._turn:
-            check_function(handler, "handler")
+            count += image._poll(handler, fragment_limit - count)
         return count
 
     def __aiter__(self) -> Self:

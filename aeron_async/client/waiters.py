@@ -331,12 +331,12 @@ class WaitWatch:
 # Timeouts.
 
 
-def offer_timeout(why: Why, waited_ns: int) -> OfferTimeoutError:
-    """Return the error of an offer whose timeout has passed."""
+def offer_timeout(why: Why, operation: str, waited_ns: int) -> OfferTimeoutError:
+    """Return the error of an offer, or of a claim, whose timeout has passed."""
     seen = why.seen
     assert isinstance(seen, PublicationSeen), "a publication was asked"
     return OfferTimeoutError(
-        f"offer waited {waited_ns / NS_PER_SECOND:.3f} s: {why}",
+        f"{operation} waited {waited_ns / NS_PER_SECOND:.3f} s: {why}",
         position=seen.position,
         position_limit=seen.position_limit,
         waited_ns=waited_ns,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
 
-__all__ = ["LagListener", "QueryLag", "bytes_behind"]
+__all__ = ["LagListener", "QueryLag", "bytes_behind", "offsets_of"]
 
 log: Final = get_logger(__name__)
 
@@ -107,10 +108,10 @@ def bytes_behind(end: Offsets, latest: Offsets) -> dict[int, int]:
     return found
 
 
-def offsets_of(text: str | None) -> Offsets | None:
-    """Parse an offset that Spark reports; return None if it belongs to another source."""
+def offsets_of(reported: str | Mapping[str, Any] | None) -> Offsets | None:
+    """Return an offset from a progress report, text or JSON; None if it is of another source."""
     try:
-        given: Any = json.loads(text or "null")
-        return Offsets.from_json(given) if isinstance(given, dict) else None
+        given = json.loads(reported or "null") if isinstance(reported, str) else reported
+        return Offsets.from_json(given) if isinstance(given, Mapping) else None
     except (ValueError, ConfigurationError):
         return None

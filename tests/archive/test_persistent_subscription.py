@@ -247,6 +247,23 @@ async def test_a_replay_is_closed_although_the_task_that_closed_it_was_cancelled
         assert held.calls == 2
 
 
+async def test_a_cancelled_closing_closes_everything(open_archive: OpenArchive) -> None:
+    async with open_archive() as (aeron, archive):
+        await recorded(aeron, archive)
+        messages = subscribe(archive, aeron, 0, CHANNEL, STREAM)
+        parts: list[Any] = [Held(), Held(), Held()]
+        messages._replay, messages._finished, messages._live = parts
+        closing = asyncio.ensure_future(messages.aclose())
+        while not parts[0].calls:
+            await asyncio.sleep(0)
+        for part in parts[1:]:
+            part.may_end.set()
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert [part.calls for part in parts] == [1, 1, 1]
+
+
 async def test_a_live_stream_that_never_came_is_not_waited_for_when_another_extends(
     open_archive: OpenArchive,
 ) -> None:

@@ -134,6 +134,39 @@ async def test_a_claim_is_filled_in_place(
     assert second.data == b"two"
 
 
+async def test_a_task_that_only_claims_gives_others_their_turn(
+    publication: aa.Publication, subscription: aa.Subscription
+) -> None:
+    others: list[int] = []
+
+    async def other() -> None:
+        while True:
+            others.append(publication.position)
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    await publication.wait_connected(5)
+    others.clear()
+    count = 0
+    while not others:
+        claim = await publication.claim(1, timeout=5)
+        claim.commit()
+        subscription.poll(lambda *_: None)
+        count += 1
+        assert count <= 2_048, "more than a turn of the loop"
+    task.cancel()
+
+
+async def test_the_error_of_a_claim_that_waited_in_vain_names_the_claim(
+    aeron: aa.Aeron,
+) -> None:
+    unheard = await aeron.add_publication("aeron:ipc", 77)
+    with pytest.raises(aa.OfferTimeoutError, match=r"^claim waited 0\.0"):
+        await unheard.claim(1_000, timeout=0.01)
+    with pytest.raises(aa.OfferTimeoutError, match=r"^offer waited 0\.0"):
+        await unheard.offer(bytes(1_000), timeout=0.01)
+
+
 async def test_a_claim_longer_than_a_frame_is_refused(publication: aa.Publication) -> None:
     with pytest.raises(aa.MessageTooLongError):
         publication.try_claim(publication.max_payload_length + 1)

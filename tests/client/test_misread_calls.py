@@ -163,6 +163,20 @@ async def test_what_cannot_be_offered_does_not_stand_in_line(aeron: aa.Aeron) ->
     waiting.cancel()
 
 
+async def test_a_poll_that_is_refused_takes_no_message_that_was_delivered(
+    aeron: aa.Aeron, channel: str, subscription: aa.Subscription
+) -> None:
+    publication = await aeron.add_publication(channel, STREAM_ID)
+    await publication.offer(b"delivered")
+    image = (await anext(subscription)).image
+    not_a_handler: Any = 5
+    with pytest.raises(aa.ConfigurationError, match=r"handler=5 .*to call"):
+        subscription.poll(not_a_handler)
+    assert image.position == image.join_position
+    assert subscription.poll(print) == 0
+    assert image.position == publication.position
+
+
 async def test_a_poll_says_what_it_is_called_with(
     aeron: aa.Aeron, channel: str, subscription: aa.Subscription
 ) -> None:

@@ -11,6 +11,8 @@ import aeron_async as aa
 from aeron_async.testing.world import simulate
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from aeron_async.testing.world import World
 
 STREAM_ID = 7
@@ -20,12 +22,13 @@ IPC = "aeron:ipc?term-length=64k"
 
 def driver_frames() -> list[str]:
     """Return the frames of the driver that are on the stack."""
-    frame, found = sys._getframe(1), []
+    frame: FrameType | None = sys._getframe(1)
+    found = []
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
         if name.startswith("aeron_async.driver"):
             found.append(f"{name}.{frame.f_code.co_name}")
-        frame = frame.f_back  # type: ignore[assignment]  # typeshed lets none be the last
+        frame = frame.f_back
     return found
 
 
@@ -89,7 +92,7 @@ def test_handlers_run_when_the_driver_is_done(
                 await publication.aclose()
             while subscription.is_connected:
                 # An image leaves once it was read to its end.
-                subscription.poll(lambda _: None)
+                subscription.poll(lambda *_: None)
                 await world.sleep(0.1)
             await world.sleep(0.1)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
-from aeron_async.spark.offsets import Offsets
+from aeron_async.spark.lag import bytes_behind, offsets_of
 from aeron_async.spark.pipeline.session import in_one_line
 from aeron_async.spark.source import register
 
@@ -224,16 +223,4 @@ def lag_of(progress: Any) -> Lag | None:
     end, latest = offsets_of(source["endOffset"]), offsets_of(source["latestOffset"])
     if end is None or latest is None:
         return None
-    behind = {}
-    for recording_id, each in latest.recordings.items():
-        read = end.recordings.get(recording_id)
-        behind[recording_id] = max(
-            each.position - (each.first if read is None else read.position), 0
-        )
-    return Lag(progress["batchId"], behind)
-
-
-def offsets_of(given: Any) -> Offsets | None:
-    """Parse an offset in a progress report, which is text or already parsed JSON."""
-    found = json.loads(given) if isinstance(given, str) else given
-    return Offsets.from_json(found) if isinstance(found, dict) and "recs" in found else None
+    return Lag(progress["batchId"], bytes_behind(end, latest))

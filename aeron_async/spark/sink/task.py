@@ -176,8 +176,7 @@ def write_once(
         raise
     for end in ends:
         if end.known is not None:
-            known.pop(next(iter(known)) if len(known) >= MOST_KNOWN else key, None)
-            known[key] = end.known
+            keep(known, key, end.known)
     return TaskEnd(
         query=task.query,
         batch=task.batch,
@@ -185,6 +184,14 @@ def write_once(
         row_count=writing.row_count,
         streams=tuple(ends),
     )
+
+
+def keep(known: dict[tuple[str, int], KnownEnd], key: tuple[str, int], end: KnownEnd) -> None:
+    """Keep the end of a partition for the next batch, in place of the one kept for longest."""
+    known.pop(key, None)
+    if len(known) >= MOST_KNOWN:
+        del known[next(iter(known))]
+    known[key] = end
 
 
 def close_written(options: SinkOptions, ends: Sequence[TaskEnd]) -> None:

@@ -116,6 +116,8 @@ def test_a_lag_is_what_was_reported_less_what_was_read() -> None:
         {"sources": []},
         {"batchId": 1, "sources": [{"endOffset": None, "latestOffset": None}]},
         {"batchId": 1, "sources": [{"endOffset": "{}", "latestOffset": "null"}]},
+        {"batchId": 1, "sources": [{"endOffset": "no json", "latestOffset": "[1]"}]},
+        {"batchId": 1, "sources": [{"endOffset": {"recs": 7}, "latestOffset": {"v": 99}}]},
     ],
 )
 def test_where_spark_says_nothing_there_is_no_lag(progress: object) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from structlog.testing import capture_logs
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.sink.options import SinkOptions
-from aeron_async.spark.sink.task import Task
+from aeron_async.spark.sink.task import MOST_KNOWN, Task, keep
 
 CHANNEL = "aeron:udp?endpoint=127.0.0.1:20121"
 GIVEN = {"channel": CHANNEL, "streamId": "7", "delivery": "effectively-once"}
@@ -57,3 +59,19 @@ def test_speculation_is_refused_with_once() -> None:
     assert Task.of(SinkOptions(), 0, speculating.get).batch == 12
     with pytest.raises(ConfigurationError, match="set it to false"):
         Task.of(ONCE, 0, speculating.get)
+
+
+def test_the_end_kept_for_longest_makes_way_for_a_new_partition_only() -> None:
+    end: Any = object()
+    known: dict[tuple[str, int], Any] = {}
+    for partition in range(MOST_KNOWN):
+        keep(known, ("query", partition), end)
+    newer: Any = object()
+    keep(known, ("query", 5), newer)
+    assert len(known) == MOST_KNOWN
+    assert known["query", 5] is newer
+    assert ("query", 0) in known
+    keep(known, ("query", MOST_KNOWN), end)
+    assert len(known) == MOST_KNOWN
+    assert ("query", 0) not in known
+    assert ("query", 5) in known
