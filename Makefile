@@ -12,8 +12,8 @@ DOCS_STAMP := $(VENV)/.installed-docs
 BENCH ?=
 RUNS ?= 100000
 PYTHONS ?= python3.13 python3.14
-# What the compiled kernel stands behind, once more on the one in Python: both kernels, the logs,
-# what a client does for each message, and how datagrams come and go.
+# Tests of everything that has compiled code, once more in pure Python: the twins, the logs, what a
+# client does for each message, and how datagrams are sent and received.
 PURE_TESTS := tests/speedups tests/logbuffer tests/driver/test_data_packet_runs.py \
 	$(foreach name,closing consumer ending_while_read exclusive flow image_handlers ipc messages \
 		misread_calls receive_timestamps steps term_end unreliable wait_watch yield_budget \
@@ -43,7 +43,7 @@ help:
 
 # Bytecode is made of what is imported, when it is: that of every lexer takes longer than the demo.
 $(CLI_STAMP): pyproject.toml $(wildcard aeron_async/_speedups/*.pyx aeron_async/_speedups/*.pxd)
-	@echo "Preparing $(VENV): the package, its kernel compiled here, and what the command line needs;"
+	@echo "Preparing $(VENV): the package with its compiled code, and what the command line needs;"
 	@echo "half a minute, and twice that where the processors are busy."
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --no-compile --editable '.[cli]'

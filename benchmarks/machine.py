@@ -24,7 +24,7 @@ def machine() -> dict[str, object]:
         "Python": platform.python_version(),
         "uvloop": installed("uvloop"),
         "pyzmq": installed("pyzmq"),
-        "kernel": "compiled" if WHY_PURE is None else f"in Python: {WHY_PURE}",
+        "compiled code": "in use" if WHY_PURE is None else f"not in use: {WHY_PURE}",
         "rmem_max": sysctl("rmem_max"),
     }
 

@@ -125,7 +125,7 @@ def main(arguments: list[str]) -> int:
         for path in sorted(folder.iterdir()):
             print(f"== {path.name}, by cProfile", top(path, options.top), sep="\n")
     if shutil.which("perf") is None:
-        print("perf is not on PATH: what the compiled kernel and the system take is not shown")
+        print("perf is not on PATH: the time in compiled code and in the system is not shown")
         return 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -127,7 +127,7 @@ def _others(settings: Settings) -> list[Scenario]:
 
 
 def both(measure: Callable[..., Awaitable[dict[str, float]]]) -> tuple[Contender, ...]:
-    """Return ours with the compiled kernel, and with the one in Python."""
+    """Return ours with compiled code, and ours in pure Python."""
     return (
         Contender(name="ours", measure=measure),
         Contender(name="ours, pure Python", measure=partial(measure, PURE)),

@@ -17,7 +17,7 @@ from typing import Final
 
 __all__ = ["NOT_BUILT", "joins_group", "runs_java", "sends_to_group"]
 
-NOT_BUILT: Final = "the compiled kernel is not built: install with a C compiler"
+NOT_BUILT: Final = "the compiled code is not built: install with a C compiler"
 
 LOOPBACK: Final = {4: "127.0.0.1", 6: "::1"}
 VERSION: Final = re.compile(r'version "(\d+)')

@@ -95,7 +95,7 @@ async def _bench(
         found[name] = await measure(patience)
     if is_json:
         about = {"size": size, "rate": rate, "mtu": mtu_length, "seconds": plan["seconds"]}
-        machine = {"python": platform.python_version(), "kernel": WHY_PURE or "compiled"}
+        machine = {"python": platform.python_version(), "compiled_code": WHY_PURE or "in use"}
         print_json({**about, **machine, **found})
     else:
         _print(found, size=size, rate=rate, mtu_length=mtu_length)
@@ -172,9 +172,9 @@ def _print(
 ) -> None:
     from rich.table import Table  # noqa: PLC0415 - only this branch draws a table
 
-    kernel = "compiled kernel" if WHY_PURE is None else f"kernel in Python: {WHY_PURE}"
+    code = "compiled code" if WHY_PURE is None else f"pure Python: {WHY_PURE}"
     caption = (
-        f"MTU {mtu_length}, {kernel}. Floor: bare datagrams, without order, repair or flow control"
+        f"MTU {mtu_length}, {code}. Floor: bare datagrams, without order, repair or flow control"
     )
     table = Table(caption=caption, caption_justify="left")
     table.add_column("what")

@@ -122,7 +122,7 @@ class Facts:
         multicast_error: Why a group cannot be joined or sent to; empty if it can.
         has_gso: Whether the system splits a segment batch into datagrams (`UDP_SEGMENT`).
         has_gro: Whether the system delivers datagrams as a segment batch (`UDP_GRO`).
-        why_pure: Why the kernel is the one in Python; None if it is compiled.
+        why_pure: Why pure Python is used; None if compiled code is.
         loop_name: Event loop that commands run on.
         shared_free_length: Bytes free in /dev/shm; None if there is no such folder.
         loop_lag_median_ns: Median delay of timers of the event loop.
@@ -255,12 +255,12 @@ def _multicast(facts: Facts) -> Finding:
 
 def _batching(facts: Facts) -> Iterator[Finding]:
     is_wanted = facts.context.socket_batching and facts.context.transport != "loop"
-    for what, option, kernel, has in (
+    for what, option, release, has in (
         ("batches sent (GSO)", "UDP_SEGMENT", "4.18", facts.has_gso),
         ("batches received (GRO)", "UDP_GRO", "5.0", facts.has_gro),
     ):
         offered = f"{option} is {'offered' if has else 'not offered'}"
-        system = f"use Linux {kernel} or later" if not has else ""
+        system = f"use Linux {release} or later" if not has else ""
         setting = "unset AERON_ASYNC_SOCKET_BATCHING and AERON_ASYNC_TRANSPORT"
         yield judge(
             what,
@@ -283,7 +283,7 @@ def findings(facts: Facts) -> tuple[Finding, ...]:
     """Return all findings, good or bad."""
     return (
         *network_findings(facts),
-        _kernel(facts),
+        _compiled_code(facts),
         _loop(facts),
         _lag(facts),
         _clock_step(facts),
@@ -298,13 +298,13 @@ def worst(found: Iterable[Finding]) -> Verdict:
     return max(verdicts, key=list(Verdict).index, default=Verdict.GOOD)
 
 
-def _kernel(facts: Facts) -> Finding:
+def _compiled_code(facts: Facts) -> Finding:
     why = facts.why_pure
     is_chosen = why is not None and PURE_VARIABLE in why
     return judge(
-        "kernel",
-        seen="compiled" if why is None else f"in Python: {why}",
-        wanted="compiled",
+        "compiled code",
+        seen="in use" if why is None else f"not in use: {why}",
+        wanted="in use",
         remedy=(
             f"unset {PURE_VARIABLE}"
             if is_chosen

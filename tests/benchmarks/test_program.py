@@ -130,7 +130,7 @@ def test_the_other_programs_are_started_by_their_names(monkeypatch: pytest.Monke
 
 
 def test_the_machine_is_named() -> None:
-    assert {"processor", "cores", "kernel", "load before"} <= machine().keys()
+    assert {"processor", "cores", "compiled code", "load before"} <= machine().keys()
     assert processor_of("a : b\nmodel name\t: Fast 9000\n") == "Fast 9000"
     assert processor_of("")
     assert installed("no-such-package") == "not installed"

@@ -155,8 +155,8 @@ def test_batches_that_a_setting_forbids_are_slow(context: DriverContext) -> None
     ("why", "remedy"),
     [("AERON_ASYNC_PURE is set", "unset AERON_ASYNC_PURE"), ("it was not built", "C compiler")],
 )
-def test_a_kernel_in_python_says_why_and_what_to_do(why: str, remedy: str) -> None:
-    found = of("kernel", why_pure=why)
+def test_pure_python_says_why_and_what_to_do(why: str, remedy: str) -> None:
+    found = of("compiled code", why_pure=why)
     assert why in found.seen
     assert remedy in found.remedy
     assert found.verdict is Verdict.SLOW
@@ -188,7 +188,7 @@ def test_shared_memory_may_be_short_or_absent(free: int | None, seen: str) -> No
 
 def test_the_worst_of_nothing_is_good() -> None:
     assert worst([]) is Verdict.GOOD
-    assert worst([of("loopback", cards=()), of("kernel")]) is Verdict.BROKEN
+    assert worst([of("loopback", cards=()), of("compiled code")]) is Verdict.BROKEN
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_people_get_a_table_and_what_to_change(capsys: pytest.CaptureFixture[str
     assert "This machine suits Aeron." in capsys.readouterr().out
     print_findings(findings(attrs.evolve(WELL, why_pure="it was not built")))
     out = capsys.readouterr().out
-    assert "What to change\n  kernel: install" in out
+    assert "What to change\n  compiled code: install" in out
 
 
 def test_this_machine_is_examined_as_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -214,7 +214,7 @@ def test_this_machine_is_examined_as_json(capsys: pytest.CaptureFixture[str]) ->
     assert {tuple(each) for each in report["findings"]} == {
         ("what", "seen", "wanted", "remedy", "verdict")
     }
-    assert {"receive buffer", "multicast", "kernel", "shared memory"} <= {
+    assert {"receive buffer", "multicast", "compiled code", "shared memory"} <= {
         each["what"] for each in report["findings"]
     }
 
