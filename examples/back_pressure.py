@@ -31,7 +31,7 @@ async def main() -> None:
             while True:
                 await publication.offer(bytes(1000), timeout=0.1)
         except aa.OfferTimeoutError as error:
-            print(f"nobody reads: stopped at position {error.position}")
+            print(f"without a reader: stopped at position {error.position}")
         print(f"try_offer says {publication.try_offer(bytes(1000))}")
 
         reading = asyncio.create_task(read_slowly(subscription))
@@ -39,7 +39,7 @@ async def main() -> None:
         for _ in range(200):
             await publication.offer(bytes(1000))
             ahead = max(ahead, publication.position - image.position)
-        print(f"somebody reads: 200 offers took {time.monotonic() - started:.1f} s")
+        print(f"with a reader: 200 offers took {time.monotonic() - started:.1f} s")
         print(f"the publisher was never more than {ahead} bytes ahead")
         publication.close()
         print(f"{await reading} messages arrived")

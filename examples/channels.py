@@ -21,7 +21,7 @@ print(aa.Channel.mdc_publisher(mode="manual"))
 # Several places to receive at.
 print(aa.Channel.mds())
 
-# Answers to whoever asked.
+# Responses to the client that sent the request.
 print(aa.Channel.response("10.0.0.7:20122", endpoint="10.0.0.5:0"))
 print(aa.Channel.udp("10.0.0.7:20121", response_correlation_id=7))
 print(aa.Channel.response("10.0.0.7:20122", correlation_id=9))

@@ -30,7 +30,7 @@ async def send_to_several(aeron: aa.Aeron) -> None:
     await publication.add_destination(third)
     await publication.offer(b"too early for the third")
     print(counted(aeron))
-    while "3 of them" not in counted(aeron):  # noqa: ASYNC110 - a counter wakes nobody
+    while "3 of them" not in counted(aeron):  # noqa: ASYNC110 - a counter wakes no task
         await asyncio.sleep(0.01)
     await publication.offer(b"for three")
     print(*[(await anext(each)).data.decode() for each in receivers], sep=", ")

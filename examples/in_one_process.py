@@ -16,7 +16,7 @@ async def main() -> None:
     async with aa.Aeron.connect() as aeron:
         prices = await aeron.add_subscription("aeron:ipc", stream_id=1001)
         source = await aeron.add_publication("aeron:ipc", stream_id=1001)
-        # Nobody receives what is sent here: the spy alone counts as a subscriber.
+        # No receiver gets what is sent here: the spy alone counts as a subscriber.
         orders = await aeron.add_publication(f"{CHANNEL}|ssc=true", stream_id=1002)
         spy = await aeron.add_subscription(f"aeron-spy:{CHANNEL}", stream_id=1002)
 

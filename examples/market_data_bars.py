@@ -1,4 +1,4 @@
-"""A feed is recorded, Spark makes one-second bars of it and publishes them; somebody listens."""
+"""A feed is recorded, Spark makes one-second bars of it and publishes them to a subscriber."""
 
 from __future__ import annotations
 

@@ -43,14 +43,14 @@ async def main() -> None:
             while True:
                 await publication.send(bytes(992))
                 count += 1
-        print(f"nobody reads the far end: stopped after {count} KiB, two windows of 64 KiB")
+        print(f"no reader at the far end: stopped after {count} KiB, two windows of 64 KiB")
 
         async with anyio.create_task_group() as reading:
             reading.start_soon(read_slowly, far, count + 300)
             started = time.monotonic()
             for _ in range(300):
                 await publication.send(bytes(992))
-            print(f"somebody does: 300 more took {time.monotonic() - started:.1f} s")
+            print(f"with a reader: 300 more took {time.monotonic() - started:.1f} s")
         near.close()
 
 

@@ -1,4 +1,4 @@
-"""Record a stream, and let somebody who comes late hear it from the beginning."""
+"""Record a stream, and let a late subscriber read it from the beginning."""
 
 from __future__ import annotations
 

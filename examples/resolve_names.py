@@ -32,7 +32,7 @@ async def talk(context: aa.DriverContext) -> None:
 
 
 async def main() -> None:
-    """Give a resolver, then what makes one for each driver, then ask for a name nobody knows."""
+    """Pass a resolver, then a factory for one per driver, then use an unknown name."""
     await talk(aa.DriverContext(name_resolver_supplier=Registry()))
     context = aa.DriverContext(name_resolver_supplier=Registry)
     await talk(context)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def say(lag: QueryLag) -> None:
-    """Tell whoever watches."""
+    """Print an alert."""
     print(f"batch {lag.batch_id}: {lag.total} bytes behind", flush=True)
 
 
@@ -36,7 +36,7 @@ def follow(spark: SparkSession, archive: str, lake: str) -> StreamingQuery:
         messages.writeStream.format("parquet")
         .option("path", f"{lake}/messages")
         .option("checkpointLocation", f"{lake}/checkpoint")
-        # Up to what is there now; `processingTime="1 minute"` goes on for ever.
+        # Up to what is there now; `processingTime="1 minute"` runs without end.
         .trigger(availableNow=True)
         .start()
     )

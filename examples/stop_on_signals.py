@@ -13,7 +13,7 @@ CHANNEL = os.environ.get("CHANNEL", "aeron:udp?endpoint=127.0.0.1:20121")
 
 
 async def main() -> None:
-    """Print messages until somebody asks for an end."""
+    """Print messages until a signal asks for an end."""
     # SIGTERM ends Python without closing anything; this way it does what Ctrl-C does.
     task = asyncio.current_task()
     assert task is not None

@@ -48,6 +48,6 @@ async def test_a_message_arrives(
 
 
 async def test_a_publication_without_subscriber_says_so(aeron: aa.Aeron) -> None:
-    """Take port 9 (discard), where nobody is."""
+    """Use port 9 (discard), where no program listens."""
     publication = await aeron.add_publication("aeron:udp?endpoint=127.0.0.1:9", stream_id=1001)
     assert publication.try_offer(b"x") is aa.OfferOutcome.NOT_CONNECTED

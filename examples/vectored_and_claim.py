@@ -34,7 +34,7 @@ async def main() -> None:
         message = await anext(subscription)
         print(*QUOTE.unpack(message.data))
         message = await anext(subscription)
-        print(message.data.decode(), "came next: nobody sees the aborted claim")
+        print(message.data.decode(), "came next: no subscriber gets the aborted claim")
 
 
 asyncio.run(main())

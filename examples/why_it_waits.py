@@ -1,4 +1,4 @@
-"""Nobody reads, or only a spy does: the publication says what it waits for."""
+"""No subscriber reads, or only a spy does: the publication says what it waits for."""
 
 from __future__ import annotations
 

@@ -37,9 +37,9 @@ PRINTED = {
         *(f"heard {64 * (number + 1)} message {number}" for number in range(3)),
     ],
     "back_pressure": [
-        "nobody reads: stopped at position 65536",
+        "without a reader: stopped at position 65536",
         r"try_offer says OfferOutcome\.BACK_PRESSURED",
-        r"somebody reads: 200 offers took \d+\.\d s",
+        r"with a reader: 200 offers took \d+\.\d s",
         "the publisher was never more than 65536 bytes ahead",
         "262 messages arrived",
     ],
@@ -54,7 +54,7 @@ PRINTED = {
     "vectored_and_claim": [
         "header and body 42",
         r"7 99\.5",
-        "last came next: nobody sees the aborted claim",
+        "last came next: no subscriber gets the aborted claim",
     ],
     "image_events": [
         "available at position 0",
@@ -89,8 +89,8 @@ PRINTED = {
         r"the gateway had \d\d of 400 events, and is still run over",
     ],
     "pump": [
-        "nobody reads the far end: stopped after 1[23]\\d KiB, two windows of 64 KiB",
-        r"somebody does: 300 more took \d+\.\d s",
+        "no reader at the far end: stopped after 1[23]\\d KiB, two windows of 64 KiB",
+        r"with a reader: 300 more took \d+\.\d s",
     ],
     "in_one_process": ["buy at 101.5", "buy at 101.75", "buy at 99"],
     "request_response": [
