@@ -2,7 +2,7 @@
 
     AeronError
     ├── ConfigurationError            (ValueError)  a URI, context or argument; before any I/O
-    │   └── ChannelUriError                         a channel URI that cannot be meant
+    │   └── ChannelUriError                         an invalid channel URI
     ├── RegistrationError                           the conductor refused; carries a code
     ├── ProtocolError                               a peer broke the wire contract
     ├── ClosedError                                 we closed it, or its owner was closed
@@ -318,9 +318,9 @@ class RecordingGapError(ArchiveError):
 
     def __init__(self, *, recording_id: int, recorded_position: int, live_position: int) -> None:
         super().__init__(
-            f"recording {recording_id} ends at {recorded_position}, and its stream goes on at "
-            f'{live_position}: on_gap="report" goes on there, and a new recording misses nothing '
-            "from now on"
+            f"recording {recording_id} ends at {recorded_position}, and its stream continues at "
+            f'{live_position}: on_gap="report" continues there; start a new recording to miss '
+            "nothing more"
         )
         self.recording_id = recording_id
         self.recorded_position = recorded_position

@@ -147,7 +147,9 @@ def check_answered_on(uri: ChannelUri, stream_id: int) -> None:
         message = f"{uri} is a spy, and the archive publishes there: leave aeron-spy: out"
         raise ChannelUriError(message)
     if uri.control_mode is ControlMode.MANUAL:
-        message = f"{uri} has control-mode=manual, and nobody adds a destination: leave it out"
+        message = (
+            f"{uri} has control-mode=manual, but the archive adds no destination: leave it out"
+        )
         raise ChannelUriError(message)
 
 

@@ -201,7 +201,7 @@ class AsyncCatalog:
             raise
         except OSError as error:
             message = (
-                f"the catalog in {self._path}, or a file that it tells of, could not be used: "
+                f"the catalog in {self._path}, or a file of a recording, could not be used: "
                 f"{reason_of(error)}"
             )
             raise StorageError(message, code=code_of(error)) from error

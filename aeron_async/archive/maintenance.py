@@ -135,7 +135,7 @@ class RecordingMaintenance:
                 if position > base:
                     message = (
                         f"invalid detach: newStartPosition={position} is beyond the file from "
-                        f"{base} on, which is being replayed; the nearest that may be is {base}"
+                        f"{base} on, which is being replayed; the nearest valid one is {base}"
                     )
                     raise InvalidPositionError(message, nearest=base)
 

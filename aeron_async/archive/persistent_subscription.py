@@ -273,7 +273,7 @@ class PersistentSubscription:
             from_position = check_whole(from_position, "from_position")
         uri = parse_channel(live_channel)
         if uri.session_id is not None:
-            message = f"{live_channel} names a session: it is the recording's to say, leave it out"
+            message = f"{live_channel} names a session: leave it out, the recording has it"
             raise ConfigurationError(message)
         self._channel = uri.replace(tether=False) if uri.is_tether is None else uri
         self._channel.check_subscription(self._stream_id)
@@ -424,8 +424,8 @@ class PersistentSubscription:
         descriptor = await self._archive.describe(self.recording_id)
         if descriptor.stream_id != self._stream_id:
             message = (
-                f"recording {self.recording_id} is of stream {descriptor.stream_id}, and the live "
-                f"stream is {self._stream_id}: they would never meet"
+                f"recording {self.recording_id} is of stream {descriptor.stream_id}, but the live "
+                f"stream is {self._stream_id}: give the stream that was recorded"
             )
             raise ConfigurationError(message)
         if live is not None:

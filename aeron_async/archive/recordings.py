@@ -655,8 +655,8 @@ class Recordings:
         if self._image_count >= limit:
             self.refused_images += 1
             message = (
-                f"{limit} sources are recorded: raise max_recorded_images, or let some end; "
-                f"session {image.session_id} of stream {image.stream_id} is not"
+                f"session {image.session_id} of stream {image.stream_id} is not recorded: {limit} "
+                "sources are already; raise max_recorded_images, or stop some"
             )
             refusal = ArchiveError(message, code=ArchiveErrorCode.MAX_RECORDINGS)
             # The request stays open: there may be room for later images.

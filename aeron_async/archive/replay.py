@@ -168,7 +168,7 @@ class ReplayRange:
         self._stop = recordings.recorded_position(descriptor)
         if self._stop < position:
             message = (
-                f"recording {self.recording_id} was cut off at {self._stop}, and had been "
+                f"recording {self.recording_id} was truncated to {self._stop} after it was "
                 f"replayed up to {position}"
             )
             raise ArchiveError(message)
@@ -224,8 +224,8 @@ def check_within(position: int, descriptor: RecordingDescriptor, recorded: int, 
     if not start <= position <= recorded:
         nearest = start if position < start else recorded
         message = (
-            f"a replay of recording {descriptor.recording_id} {what} at {position}, and that "
-            f"goes from {start} to {recorded}"
+            f"a replay of recording {descriptor.recording_id} {what} at {position}, but the "
+            f"recording has positions {start} to {recorded}"
         )
         raise InvalidPositionError(message, nearest=nearest)
     if position & FRAME_MASK:
@@ -414,7 +414,9 @@ class LocalReplay(Reading, Replay):
     async def _anext_waiting(self) -> Message:
         """Return the next message, waiting for it if necessary; see `Reading.__anext__`."""
         if self._is_waiting:
-            message = "another task reads this replay: one task does, and may hand messages on"
+            message = (
+                "another task reads this replay: only one may, and it may pass messages to others"
+            )
             raise BusyError(message)
         self._is_waiting = True
         try:

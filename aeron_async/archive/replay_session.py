@@ -158,8 +158,8 @@ STREAM_WORD: Final = 4
 TYPE_SHIFT: Final = 16
 SECOND_NS: Final = 1_000_000_000
 SUBSCRIBE_FIRST: Final = (
-    ", and sends a host that is not the asker's three bytes for each byte of the request: "
-    "subscribe there first, then ask for the replay"
+    ", and sends a host other than the client's at most three bytes for each byte of the request: "
+    "subscribe there first, then request the replay"
 )
 
 log: Final = get_logger(__name__)
@@ -287,8 +287,8 @@ class ReplaySession:
             message = (
                 f"no connection established for replayChannel={publication.channel}, "
                 f"replayStreamId={publication.stream_id} within "
-                f"{self._connect_timeout_ns / NS_PER_SECOND} s: is its subscriber there? Its "
-                f"archive waits for as long as AERON_ARCHIVE_CONNECT_TIMEOUT says{self._advice}"
+                f"{self._connect_timeout_ns / NS_PER_SECOND} s: is its subscriber there? The "
+                f"archive waits for AERON_ARCHIVE_CONNECT_TIMEOUT{self._advice}"
             )
             raise ArchiveError(message) from error
 
@@ -549,7 +549,10 @@ class Replays:
         )
         if self._is_closed:
             publication.revoke()
-            message = f"the archive of {self._resources.directory.path} was closed meanwhile"
+            message = (
+                f"the archive of {self._resources.directory.path} was closed before the replay "
+                "began"
+            )
             raise ClosedError(message)
         return publication
 

@@ -78,7 +78,7 @@ class SignalStream(SignalReader):
         self._events.clear()
         self._has_lost = False
         self._hub.forget(self)
-        self.end(ClosedError("nobody reads these signals any more"))
+        self.end(ClosedError("this reader of signals was closed"))
 
 
 class SignalHub:

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 __all__ = ["StalledRecordingWarner"]
 
 MOST_REMEMBERED: Final = 256
-REASON: Final = "LOCAL records what the archive's own driver publishes (a spy), and nobody else"
+REASON: Final = "LOCAL records only what the archive's own driver publishes, with a spy"
 WITHOUT_SPY: Final = "if another process publishes, leave aeron-spy: out of the channel"
 REMEDIES: Final = {
     Media.UDP: "if another process publishes, give source_location=SourceLocation.REMOTE",
     Media.IPC: "publish over aeron:udp: aeron:ipc does not leave the process of its driver",
 }
-ONLY_THERE: Final = "aeron:ipc and spies bring what the archive's own driver publishes, nobody else"
+ONLY_THERE: Final = "aeron:ipc and spies carry only what the archive's own driver publishes"
 
 log: Final = get_logger(__name__)
 

@@ -95,15 +95,15 @@ def repair(
         is_whole = check_not_at_work(place, now_ms=time.time_ns() // NS_PER_MS)
         count, damages = mend_all(place, checksum, consent=False, is_whole=is_whole, is_json=json)
         if count and not dry_run and can_ask():
-            is_done = ask_at_once(f"Mend {plural(count, 'thing')}?")
+            is_done = ask_at_once(f"Repair {plural(count, 'thing')}?")
     if is_done:
         count, damages = mend_held(place, checksum, is_json=json)
     if not count:
-        remark("nothing is to be mended" if not damages else "nothing here can be mended")
+        remark("nothing needs repair" if not damages else "nothing here can be repaired")
     elif not is_done:
-        remark("nothing was changed: add --yes to mend it")
+        remark("nothing was changed: add --yes to repair it")
     if damages:
-        remark(f"not mended, and up to you: {damages}")
+        remark(f"not repaired, for you to decide: {damages}")
     return ExitCode.SUCCESS if not damages and (is_done or not count) else ExitCode.FAILURE
 
 

@@ -231,7 +231,7 @@ async def notice_stop(
             found = await archive.recording_subscriptions()
             is_there = any(each.subscription_id == subscription_id for each in found)
             missing_count = 0 if is_there else missing_count + 1
-        remark("it is recorded no more: the archive has stopped it, or another client has")
+        remark("the recording has stopped: the archive or another client has stopped it")
         told.put_nowait(None)
 
 
@@ -356,10 +356,10 @@ def stop(
         ConfigurationError: None of these is given, or more than one, or no control channel.
     """
     if (channel is None) != (stream is None):
-        message = "--channel and --stream go together: they are what was asked to be recorded"
+        message = "--channel and --stream go together: give both as in the request to record"
         raise ConfigurationError(message)
     if [recording_id, subscription, channel].count(None) != 2:  # noqa: PLR2004 - all but one
-        message = "one thing stops: give a recording id, or --subscription, or --channel, --stream"
+        message = "give one of these: a recording id, --subscription, or --channel and --stream"
         raise ConfigurationError(message)
     needs_control(control, "what records is running")
     main = _stop(control, recording_id, subscription, channel, stream)
@@ -378,16 +378,16 @@ async def _stop(
             return await _stop_recording(archive, recording_id)
         if subscription is not None:
             await archive.stop_recording_subscription(subscription)
-            print_line(f"subscription {subscription} records no more")
+            print_line(f"subscription {subscription} has stopped recording")
         elif channel is not None and stream is not None:
             await archive.stop_recording(channel, stream)
-            print_line(f"stream {stream} of {channel} is recorded no more")
+            print_line(f"stream {stream} of {channel} is not recorded any longer")
     return ExitCode.SUCCESS
 
 
 async def _stop_recording(archive: Archive, recording_id: int) -> int:
     if not await archive.stop_recording_by_identity(recording_id):
-        complain(f"recording {recording_id} was not going on: nothing is stopped")
+        complain(f"recording {recording_id} was not active: nothing was stopped")
         return ExitCode.FAILURE
     position = await archive.max_recorded_position(recording_id)
     print_line(f"recording {recording_id} ended at position {position}")

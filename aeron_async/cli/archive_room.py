@@ -60,7 +60,7 @@ def truncate(
         dry_run: Only say what would be removed.
         options: How to run.
     """
-    check_can_ask(yes=yes, dry_run=dry_run, what="forget what was recorded")
+    check_can_ask(yes=yes, dry_run=dry_run, what="remove recorded data")
     main = _truncate(where, recording_id, position, yes=yes, is_dry=dry_run)
     return run(main, options or RunOptions())
 
@@ -101,8 +101,8 @@ async def check_ends(archive: Archive, recording_id: int, end: int) -> None:
     found = await archive.max_recorded_position(recording_id)
     if found != end:
         message = (
-            f"recording {recording_id} ends at position {found}, and ended at {end} when this was "
-            "asked: nothing was taken away, so look again"
+            f"recording {recording_id} ends at position {found}, but ended at {end} when you were "
+            "asked: nothing was removed, so look again"
         )
         raise ArchiveError(message)
 
@@ -173,7 +173,7 @@ def purge(
         dry_run: Only say what would be removed.
         options: How to run.
     """
-    check_can_ask(yes=yes, dry_run=dry_run, what="forget what was recorded")
+    check_can_ask(yes=yes, dry_run=dry_run, what="remove recorded data")
     main = _purge(where, recording_id, before, yes=yes, is_dry=dry_run)
     return run(main, options or RunOptions())
 
@@ -244,11 +244,11 @@ def prune(
         options: How to run.
     """
     if max_age is None and max_bytes is None and before is None:
-        message = "nothing says what may go: give --max-age, --max-bytes or --before"
+        message = "give --max-age, --max-bytes or --before, to say what may be removed"
         raise ConfigurationError(message)
     if max_age is not None and is_elsewhere(where):
         message = (
-            "--max-age goes by the times of files, which no archive tells over its control "
+            "--max-age needs the times of files, which archives do not send over the control "
             "channel: give its directory, or --max-bytes or --before"
         )
         raise ConfigurationError(message)
@@ -266,7 +266,7 @@ async def _prune(
     async with seen(where) as look:
         goes, found = await _expired(look, place, retention, only)
         if not goes:
-            remark(f"nothing may go: {why_nothing(place, found)}")
+            remark(f"nothing to remove: {why_nothing(place, found)}")
             return ExitCode.SUCCESS
         if is_dry:
             for recording_id, expired in goes:
@@ -309,8 +309,8 @@ def why_nothing(place: OsDirectory | None, found: list[RecordingDescriptor]) -> 
         return "there are no recordings"
     names = None if place is None else place.names()
     if names and all(len(segment_bases(names, each.recording_id)) <= 1 for each in found):
-        return "no recording has more than one file, and the last one of each never goes"
-    return "all files are within the limits, and the last one of each recording never goes"
+        return "no recording has more than one file, and the last one of each is never removed"
+    return "all files are within the limits, and the last one of each recording is never removed"
 
 
 def say_pruned(

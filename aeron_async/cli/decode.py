@@ -118,7 +118,7 @@ class TextOutput:
         setup, seen = stream.setup, stream.frames
         title = f"stream {stream.stream_id}, session {stream.session_id}"
         if stream.is_wildcard:
-            title = "any stream: receivers that ask whoever sends for a SETUP"
+            title = "any stream: receivers that ask any publisher for a SETUP"
         self._head(title)
         if setup is not None:
             print_line(

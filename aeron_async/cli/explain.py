@@ -75,7 +75,7 @@ def endpoint_advice(endpoint: Address) -> Iterator[str]:
             "of its machine; a publication reaches its own machine at most: name the subscriber's"
         )
     if is_this_machine(endpoint):
-        yield f"endpoint={endpoint} is this machine: nobody else can send or listen there"
+        yield f"endpoint={endpoint} is this machine: no other can send or listen there"
     if endpoint.host == "localhost":
         yield (
             f"localhost:{port} and 127.0.0.1:{port} are two channels that need one port: write it "
@@ -83,7 +83,7 @@ def endpoint_advice(endpoint: Address) -> Iterator[str]:
         )
     if port == 0:
         yield (
-            "port 0: nobody can know the port before the subscription is there; read it from "
+            "port 0: the system chooses the port when the subscription is added; read it from "
             "subscription.local_address"
         )
     if port in PRIVILEGED_PORTS:

@@ -62,7 +62,7 @@ def pace_facts(uri: ChannelUri, context: DriverContext) -> Iterator[tuple[str, s
         yield "connected", "when a subscription of this driver is there"
         return
     if uri.endpoint is None and uri.control_mode is None:
-        yield "paced by", "those whom the endpoint of its tag sends to"
+        yield "paced by", "the receivers of the endpoint with its tag"
         return
     params = FlowControlParams(uri=uri, context=context, is_group=is_for_group(uri))
     strategy = flow_control(uri, context, is_group=params.is_group)
@@ -82,13 +82,13 @@ def pace_facts(uri: ChannelUri, context: DriverContext) -> Iterator[tuple[str, s
 def pacer(params: FlowControlParams, strategy: FlowControl) -> str:
     """Return the receiver that a strategy waits for."""
     patience = format_duration(params.group_settings()["receiver_timeout_ns"])
-    silent = f"; a silent one is waited for {patience}"
+    silent = f"; it waits for a silent one for {patience}"
     if isinstance(strategy, TaggedMulticastFlowControl):
         return f"the slowest receiver with gtag={params.group_tag}{silent} (tagged)"
     if isinstance(strategy, MinMulticastFlowControl):
         return f"the slowest receiver{silent} (min)"
     if isinstance(strategy, MaxMulticastFlowControl):
-        return "the fastest receiver; nobody is waited for (max)"
+        return "the fastest receiver; it waits for no other (max)"
     if type(strategy).__module__.startswith("aeron_async."):
         return "its one receiver"
     return f"a strategy of another package, {type(strategy).__name__}"
@@ -107,7 +107,7 @@ def repair_facts(
     again_ns = max(delay_ns, 1_000) * context.nak_unicast_retry_delay_ratio
     alone = f"after {format_duration(delay_ns)} and again every {format_duration(again_ns)}"
     longest = format_duration(context.nak_multicast_max_backoff_ns)
-    in_group = f"after up to {longest}, at random, for others may miss the same"
+    in_group = f"after up to {longest}, at random, because others may miss the same"
     is_group = params.is_group
     if is_group is None and uri.endpoint is not None and uri.endpoint.is_multicast:
         is_group = True
@@ -239,7 +239,7 @@ def unicast_publication_facts(uri: ChannelUri, endpoint: Address) -> Iterator[Fa
         yield "binds", f"the best address of interface {uri.interface}"
     else:
         yield "binds", f"{wildcard(endpoint)}{ANY_PORT}"
-    yield "connects", f"to {endpoint}, and hears nobody else"
+    yield "connects", f"to {endpoint}, and takes datagrams from no other address"
     yield "sends", f"SETUP, data and heartbeats to {endpoint}"
     yield "hears", f"status messages and NAKs from {endpoint}"
     yield from response_facts(uri)
@@ -256,7 +256,7 @@ def response_facts(uri: ChannelUri) -> Iterator[Fact]:
     if uri.control_mode is not ControlMode.RESPONSE:
         yield "asks", f"to be answered on the subscription with registration_id {number}"
     elif number == PROTOTYPE_CORRELATION_ID:
-        yield "answers", "nobody yet: it is made in advance"
+        yield "answers", "no client yet: it is created in advance"
     else:
         yield "answers", f"the publisher of the image with correlation_id {number}"
 

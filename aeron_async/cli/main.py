@@ -27,34 +27,34 @@ PROGRAM: Final = "aeron-async"
 
 COMMANDS: Final = (
     ("demo", "Watch two processes exchange messages for ten seconds."),
-    ("pub", "Publish lines of standard input, texts, or made-up messages."),
+    ("pub", "Publish lines of standard input, given texts, or generated messages."),
     ("sub", "Print the messages of a stream."),
     ("ping", "Measure round trips to a pong, ours or one of Aeron's samples."),
-    ("pong", "Send every ping back as it came."),
-    ("bench", "Measure throughput and latency of this machine, with the floor beside them."),
-    ("explain", "Say what a channel would bind, connect, join and send."),
-    ("decode", "Show the Aeron frames of a capture, and how streams fared."),
-    ("doctor", "Say whether this machine suits Aeron, and what to change."),
+    ("pong", "Send every ping back unchanged."),
+    ("bench", "Measure throughput and latency of this machine, and its floor."),
+    ("explain", "Explain what a channel would bind, connect, join and send."),
+    ("decode", "Show the Aeron frames of a capture, with a summary of each stream."),
+    ("doctor", "Check whether this machine suits Aeron, and say what to change."),
 )
 ARCHIVE_COMMANDS: Final = (
     ("ls", "catalog", "List the recordings of an archive."),
-    ("describe", "catalog", "Say all that is known of one recording."),
+    ("describe", "catalog", "Show everything about one recording."),
     ("record", "record", "Record a stream."),
-    ("stop", "record", "Record something no more, whoever asked for it."),
+    ("stop", "record", "Stop recording, also for the request of another client."),
     ("replay", "replay", "Print the messages of a recording."),
-    ("follow", "replay", "Print them, and those that are still recorded."),
+    ("follow", "replay", "Print the messages of a recording, and new ones as they come."),
     ("serve", "record", "Serve an archive to clients, ours and official ones."),
-    ("verify", "check", "Hold every frame against the catalog."),
-    ("repair", "check", "Say what can be mended, and mend it."),
-    ("truncate", "room", "Forget what was recorded from a position on."),
-    ("purge", "room", "Forget a recording, or its beginning."),
-    ("prune", "room", "Forget what is too old, or too much."),
+    ("verify", "check", "Check every frame against the catalog."),
+    ("repair", "check", "Show what can be repaired, and repair it."),
+    ("truncate", "room", "Remove everything recorded from a position on."),
+    ("purge", "room", "Remove a recording, or its beginning."),
+    ("prune", "room", "Remove files that are too old, or exceed a total size."),
 )
 PIPELINE_COMMANDS: Final = (
-    ("run", "run", "Bring recordings into a lake: bronze, silver and gold."),
-    ("report", "run", "Draw a page about a lake, to be opened without a server."),
-    ("ingest", "ingest", "Record live streams and bring them into a lake."),
-    ("demo", "demo", "Do all of it once with a small feed that is made up."),
+    ("run", "run", "Load recordings into a lake: bronze, silver and gold."),
+    ("report", "run", "Write a report on a lake: one HTML file, without a server."),
+    ("ingest", "ingest", "Record live streams and load them into a lake."),
+    ("demo", "demo", "Do all of it once, with a small generated feed."),
 )
 """Name, module without its prefix, and purpose."""
 
@@ -103,8 +103,12 @@ def make_app() -> App:
     for place, (name, purpose) in enumerate(COMMANDS):
         app.command(f"aeron_async.cli.{name}:{name}", name=name, help=purpose, sort_key=place)
     groups = (
-        ("archive", "Record streams, and replay what was recorded.", ARCHIVE_COMMANDS),
-        ("pipeline", "Recordings into a lake, with Spark, and a report of it.", PIPELINE_COMMANDS),
+        ("archive", "Record streams, and replay recordings.", ARCHIVE_COMMANDS),
+        (
+            "pipeline",
+            "Load recordings into a lake with Spark, and report on it.",
+            PIPELINE_COMMANDS,
+        ),
     )
     for group, (group_name, group_purpose, commands) in enumerate(groups, len(COMMANDS)):
         inner = App(name=group_name, help=group_purpose, sort_key=group)

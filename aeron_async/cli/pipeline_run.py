@@ -209,7 +209,7 @@ class SignalStop:
         if self._number is not None:
             raise KeyboardInterrupt
         self._number = number
-        remark("ending after this batch; once more ends at once")
+        remark("ending after this batch; Ctrl-C again ends at once")
 
     def __enter__(self) -> Self:
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -87,10 +87,10 @@ def pub(
         options: How to run.
     """
     if message and size is not None:
-        text = "--size is the length of messages made up: it does not go with --message"
+        text = "--size is the length of generated messages: leave it out with --message"
         raise ConfigurationError(text)
     if (extend is None) != (archive is None):
-        text = "--extend and --archive go together: which recording to go on with, and who has it"
+        text = "--extend and --archive go together: give the recording to extend, and its archive"
         raise ConfigurationError(text)
     source = Source(message=message, count=count, size=size)
     report = Report(is_json=json, is_quiet=quiet)

@@ -154,7 +154,7 @@ class FewRemarks:
             self._timer = None
         if self._left_out:
             left_out, self._left_out = self._left_out, 0
-            self._say(f"{plural(left_out, 'more remark')} on sessions that joined or went")
+            self._say(f"{plural(left_out, 'more remark')} on sessions that joined or left")
 
 
 @final

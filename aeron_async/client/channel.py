@@ -532,7 +532,7 @@ def _options(
         try:
             timeout = parse_duration_ns(timeout)
         except ConfigurationError as error:
-            message = f"the timeout of fc={strategy} cannot be meant: {error}"
+            message = f"the timeout of fc={strategy} is invalid: {error}"
             raise ChannelUriError(message) from None
     return _checked(
         FlowControlOptions(

@@ -683,7 +683,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
                 return
         message = (
             f"another task consumes the subscription on {self.channel} stream {self.stream_id}: "
-            "one task consumes it, may hand messages to others, and is followed when it is done"
+            "one task at a time may, and may pass messages to others; another may when it is done"
         )
         raise BusyError(message)
 

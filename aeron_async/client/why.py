@@ -439,7 +439,7 @@ def _heard(seen: SubscriptionSeen) -> tuple[WaitReason, str, str]:
     if seen.cooling_sessions:
         return (
             WaitReason.COOLING_DOWN,
-            f"{at} has ended its image of {_sessions(seen.cooling_sessions)}, and takes it no more",
+            f"{at} has ended its image of {_sessions(seen.cooling_sessions)}, which stays ended",
             "start the publication again, or subscribe with rejoin=true",
         )
     if seen.other_streams:
@@ -476,8 +476,8 @@ def _where_to_look(seen: SubscriptionSeen) -> str:
         return _publication_at_control(seen.reports_to)
     if are_loopback(seen.listening_at):
         return (
-            "start a publication with this endpoint and stream id on this machine: a loopback "
-            "address hears no other"
+            "start a publication with this endpoint and stream id on this machine: no other "
+            "reaches a loopback address"
         )
     return "start a publication with this endpoint and stream id, and let its datagrams through"
 
@@ -488,7 +488,7 @@ def _publication_at_control(addresses: tuple[str, ...]) -> str:
         "endpoint, and with this stream id"
     )
     if are_loopback(addresses):
-        return f"{remedy}, on this machine: a loopback address is heard by no other"
+        return f"{remedy}, on this machine: no other reaches a loopback address"
     return f"{remedy}, and let datagrams through to that address, and back"
 
 

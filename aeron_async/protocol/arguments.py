@@ -50,7 +50,9 @@ def check_timeout(timeout: object) -> float | None:
     except (ValueError, OverflowError):
         seconds = -1.0
     if not seconds >= 0:
-        message = f"timeout={shown(timeout)} must be 0 or more seconds, or None to wait for ever"
+        message = (
+            f"timeout={shown(timeout)} must be 0 or more seconds, or None to wait without limit"
+        )
         raise ConfigurationError(message)
     return None if seconds > LONGEST_TIMEOUT_S else seconds
 
@@ -179,6 +181,6 @@ def is_async(function: object) -> bool:
 def awaited_by_nobody(name: str) -> str:
     """Return the error text about a handler that is an `async def`."""
     return (
-        f"{name} is an `async def`, or returns a coroutine, which nobody would await: give a plain "
-        "function, which may put what it gets into a queue, or start a task"
+        f"{name} is an `async def`, or returns a coroutine, which no code would await: give a "
+        "plain function, which may put what it gets into a queue, or start a task"
     )

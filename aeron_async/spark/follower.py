@@ -60,7 +60,7 @@ class LossPolicy:
         Raises:
             DataLossError: `failOnDataLoss` is set.
         """
-        what = f"purged: it begins at {start} by now, so {start - position} bytes are gone"
+        what = f"purged: it now begins at {start}, so {start - position} bytes are gone"
         self._tell(recording_id, position, what, "begins there", start - position)
         return start
 
@@ -71,10 +71,10 @@ class LossPolicy:
             DataLossError: `failOnDataLoss` is set.
         """
         what = (
-            f"rolled back: it ends at {end} by now, for it was truncated, or its host lost what "
-            "was not on the disk"
+            f"rolled back: it now ends at {end}; it was truncated, or its host lost data that was "
+            "not on the disk"
         )
-        self._tell(recording_id, position, what, "goes on from that end", 0)
+        self._tell(recording_id, position, what, "continues from that end", 0)
         return end
 
     def rewritten(self, recording_id: int, position: int, start: int) -> int:
@@ -97,7 +97,7 @@ class LossPolicy:
             DataLossError: `failOnDataLoss` is set.
         """
         what = "removed: the catalog does not have it any more, and it was not read to its end"
-        self._tell(recording_id, position, what, "goes on without it", 0)
+        self._tell(recording_id, position, what, "continues without it", 0)
 
     def _tell(
         self, recording_id: int, position: int, what: str, otherwise: str, lost_bytes: int
@@ -130,7 +130,7 @@ def refuse_other(offset: RecordingOffset, descriptor: RecordingDescriptor) -> No
     message = (
         f"another recording has this id: it began at {descriptor.start_timestamp_ms} ms with term "
         f"{descriptor.initial_term_id}, and the one that was read at {offset.start_timestamp_ms} "
-        f"ms with term {offset.initial_term_id}; the archive was made anew, so change "
+        f"ms with term {offset.initial_term_id}; the archive was created again, so change "
         "checkpointLocation"
     )
     raise DataLossError(message, recording_id=descriptor.recording_id, position=offset.position)
@@ -153,7 +153,7 @@ def refuse_reborn(gone: tuple[int, int] | None, descriptor: RecordingDescriptor)
         return
     message = (
         f"it began at {descriptor.start_timestamp_ms} ms, after recording {gone[0]} did at "
-        f"{gone[1]} ms, which was read and removed; the archive was made anew, so change "
+        f"{gone[1]} ms, which was read and removed; the archive was created again, so change "
         "checkpointLocation"
     )
     raise DataLossError(
@@ -306,11 +306,11 @@ class Follower:
         recording_id, position = descriptor.recording_id, offset.position
         if position < descriptor.start_position:
             position = self._losses.purged(recording_id, position, descriptor.start_position)
-        anew = self._rewritten_from(descriptor, offset, min(position, end))
-        if anew is not None:
+        rewritten_at = self._rewritten_from(descriptor, offset, min(position, end))
+        if rewritten_at is not None:
             # This batch reads nothing of the recording and the next one reads everything from
-            # `anew`: a batch is what lies behind the previous offset.
-            position = end = self._losses.rewritten(recording_id, position, anew)
+            # `rewritten_at`: a batch is what lies behind the previous offset.
+            position = end = self._losses.rewritten(recording_id, position, rewritten_at)
         elif end < position and not self._tails.holds(descriptor, position):
             position = self._losses.rolled_back(recording_id, position, end)
         return Waiting(position, max(end, position), descriptor.term_length)

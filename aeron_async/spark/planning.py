@@ -262,7 +262,7 @@ def check_segments(part: RecordingRange, names: list[str], options: ArchiveOptio
     """Refuse a range whose segment files are not all present."""
     for position, name in missing_segments(part, set(names)):
         if options.fail_on_data_loss:
-            message = f"its file {name} is not there; failOnDataLoss=false goes on without it"
+            message = f"its file {name} is not there; failOnDataLoss=false continues without it"
             raise DataLossError(
                 message, recording_id=part.descriptor.recording_id, position=position
             )

@@ -282,7 +282,7 @@ class SafeEnds:
             position = self._known_end(descriptor) or descriptor.start_position
             message = f"its file {error.filename} is not there"
             if self._options.fail_on_data_loss:
-                hint = "; failOnDataLoss=false goes on with what was known before"
+                hint = "; failOnDataLoss=false continues with the last known end"
                 raise DataLossError(
                     message + hint, recording_id=descriptor.recording_id, position=position
                 ) from error

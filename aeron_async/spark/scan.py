@@ -205,7 +205,7 @@ class Scanner:
         if self._settings.fail_on_data_loss:
             message = (
                 f"{problem} ({name}, offset {position - base} in {self._directory.path}); "
-                "failOnDataLoss=false goes on with the next term"
+                "failOnDataLoss=false continues with the next term"
             )
             raise DataLossError(message, recording_id=descriptor.recording_id, position=position)
         following = term_base(position, descriptor.term_length) + descriptor.term_length
@@ -242,7 +242,10 @@ def directory_of(settings: ScanSettings) -> Directory:
 def beyond(piece: memoryview, limit: int) -> str:
     """Return the problem text for a frame or a message that does not end where it must."""
     length = int.from_bytes(piece[:4], "little", signed=True)
-    return f"a frame of {length} bytes, or its message, goes on beyond {limit}, the end of all"
+    return (
+        f"a frame of {length} bytes, or its message, extends beyond {limit}, the end of the "
+        "recording"
+    )
 
 
 PROBE_LENGTH: Final = 64 << 10

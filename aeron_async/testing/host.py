@@ -165,7 +165,7 @@ class Failures:
 
     def group(self, errors: Sequence[Exception]) -> ExceptionGroup[Exception]:
         """Return a group of errors whose text begins with the first of them."""
-        message = f"exceptions that nobody handled: {self.describe(errors[0])}"
+        message = f"unhandled exceptions: {self.describe(errors[0])}"
         return ExceptionGroup(message, errors[:ERRORS_SHOWN])
 
     def explain(self, failure: RuntimeError) -> None:

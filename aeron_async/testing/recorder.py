@@ -235,7 +235,9 @@ class Received:
         if not image.is_end_of_stream:
             # A stream of an unknown publisher may end in any way.
             if self.candidates and not may_be_lost:
-                self._fail("N4", image.position, "was the last, and nobody has ended the stream")
+                self._fail(
+                    "N4", image.position, "was the last, but no publisher has ended the stream"
+                )
             return
         offered = self.offered
         if not self.is_exact or not self.is_reliable or offered is None:

@@ -94,7 +94,7 @@ def test_what_holds_no_archive_is_told_in_one_wording(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter").write_bytes(b"")
     for name, why in (
-        ("gone", "there is nothing of that name"),
+        ("gone", "it does not exist"),
         ("file", "it is not a directory"),
         ("empty", "it is empty"),
         ("other", r"there is no archive\.catalog in it"),

@@ -297,7 +297,7 @@ async def test_what_cannot_be_meant_is_refused(open_archive: OpenArchive) -> Non
             await anext(subscribe(archive, aeron, 99, CHANNEL, STREAM))
         publication = await recorded(aeron, archive)
         async with publication:
-            with pytest.raises(ConfigurationError, match="of stream 7, and the live stream is 8"):
+            with pytest.raises(ConfigurationError, match="of stream 7, but the live stream is 8"):
                 await anext(subscribe(archive, aeron, 0, CHANNEL, STREAM + 1))
             # As the official one: what is yet to come is no place to begin.
             with pytest.raises(InvalidPositionError):
@@ -336,7 +336,7 @@ async def test_a_stream_that_went_on_without_its_recording_is_an_error(
             error = caught.value
             assert (error.recording_id, error.recorded_position) == (0, end)
             assert end < error.live_position <= publication.position
-            assert f"recording 0 ends at {end}, and its stream goes on at" in str(error)
+            assert f"recording 0 ends at {end}, and its stream continues at" in str(error)
             with pytest.raises(StopAsyncIteration):
                 await anext(messages)
 

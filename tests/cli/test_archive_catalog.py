@@ -100,7 +100,7 @@ def test_many_files_are_not_all_named(tmp_path: Path, capsys: pytest.CaptureFixt
         (["describe", "{}", "99"], "unknown recording id: 99"),
         (
             ["ls", "{}/nowhere"],
-            "nowhere holds no archive: there is nothing of that name, and it is no control",
+            "nowhere holds no archive: it does not exist, and it is no control",
         ),
         (["describe", "{}/nowhere", "0"], "it is no control channel such as aeron:udp?"),
         (["replay", "{}/nowhere", "0"], "it is no control channel such as aeron:udp?"),

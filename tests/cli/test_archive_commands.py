@@ -84,7 +84,7 @@ def test_an_entry_that_was_changed_without_its_checksum_is_no_riddle(
     assert main(["archive", "truncate", where, "0", "0", "--yes"]) == 0
     capsys.readouterr()
     assert main(["archive", "verify", where, "--checksum", "crc32"]) == 0
-    assert "an archive that was not told of checksums has changed it" in capsys.readouterr().out
+    assert "an archive without checksums has changed it" in capsys.readouterr().out
 
 
 def test_damage_is_named_with_file_and_offset_and_mended_only_when_asked_to(
@@ -130,7 +130,7 @@ def test_what_is_too_much_goes_from_the_beginning(
     assert found == {"recording_id": 0, "start_position": 65_536, "files": 1, "is_done": True}
     assert not (tmp_path / FINISHED / "0-0.rec").exists()
     assert main(["archive", "prune", archive, *limit, "--yes"]) == 0
-    assert "nothing may go: all files are within the limits" in capsys.readouterr().err
+    assert "nothing to remove: all files are within the limits" in capsys.readouterr().err
     assert main(["archive", "purge", archive, "0", "--before", "131072", "--yes"]) == 0
     assert "begins at position 131072 now; removed 1 file" in capsys.readouterr().out
 
@@ -148,7 +148,7 @@ def test_a_prune_says_why_nothing_may_go(archive: str, capsys: pytest.CaptureFix
     assert "no recording has more than one file" in capsys.readouterr().err
     assert main(["archive", "purge", archive, "0", "--yes"]) == 0
     assert main(["archive", "prune", archive, "--max-bytes", "0", "--yes"]) == 0
-    assert "nothing may go: there are no recordings" in capsys.readouterr().err
+    assert "nothing to remove: there are no recordings" in capsys.readouterr().err
 
 
 def test_a_prune_without_a_limit_is_refused(

@@ -84,7 +84,7 @@ def test_a_recording_is_listed_stopped_by_another_client_and_extended(
     assert recording.finish()[0] == 0
     publishing.process.kill()
     assert main(["archive", "stop", where, "0"]) == 1
-    assert "recording 0 was not going on" in capfd.readouterr().err
+    assert "recording 0 was not active" in capfd.readouterr().err
     assert rows(capfd, where) == rows(capfd, served.directory)
 
     extending = ("--auto-stop", "--extend", "0")
@@ -138,12 +138,12 @@ def test_what_waits_is_stopped_by_its_subscription_or_its_stream(
     subscription_id = first[4].removeprefix("waits:")
     assert main(["archive", "stop", where, "--subscription", subscription_id]) == 0
     assert main(["archive", "stop", where, "--channel", served.channel, "--stream", "6"]) == 0
-    assert "records no more" in capfd.readouterr().out
+    assert "has stopped recording" in capfd.readouterr().out
     assert rows(capfd, where) == []
     for each in recordings:
         code, out, error = each.finish()
         assert (code, out) == (0, "")
-        assert "it is recorded no more" in error
+        assert "the recording has stopped" in error
     assert main(["archive", "stop", where, "--subscription", subscription_id]) == 1
     assert main(["archive", "stop", where, "9"]) == 1
     assert "unknown recording id: 9" in capfd.readouterr().err
@@ -203,8 +203,8 @@ def test_what_reads_files_takes_no_channel(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["aeron:ipc"], "one thing stops"),
-        (["aeron:ipc", "1", "--subscription", "2"], "one thing stops"),
+        (["aeron:ipc"], "give one of these"),
+        (["aeron:ipc", "1", "--subscription", "2"], "give one of these"),
         (["aeron:ipc", "--stream", "2"], "--channel and --stream go together"),
         (["recordings", "1"], "recordings is no control channel such as aeron:udp?"),
     ],

@@ -166,7 +166,7 @@ def test_more_than_was_agreed_to_stays(
     monkeypatch.setattr(archive_room, "ask", ask)
     files = {path.name for path in archive.glob("*.rec")}
     assert main(arguments(command, archive, "--yes")) == 1
-    assert "nothing was taken away, so look again" in capsys.readouterr().err
+    assert "nothing was removed, so look again" in capsys.readouterr().err
     assert {path.name for path in archive.glob("*.rec")} == files
 
 

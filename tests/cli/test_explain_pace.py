@@ -50,15 +50,15 @@ def explained(
     [
         (UNICAST, "its one receiver", "when a receiver is there"),
         (f"{UNICAST}|ssc=true", "its one receiver", "when a receiver is there, or a spy"),
-        (GROUP, "the fastest receiver; nobody is waited for (max)", "when a receiver is there"),
+        (GROUP, "the fastest receiver; it waits for no other (max)", "when a receiver is there"),
         (
             f"{GROUP}|fc=min,t:2s,g:/3",
-            "the slowest receiver; a silent one is waited for 2s (min)",
+            "the slowest receiver; it waits for a silent one for 2s (min)",
             "when 3 receivers are there",
         ),
         (
             f"{DYNAMIC}|fc=tagged,g:101/2",
-            "the slowest receiver with gtag=101; a silent one is waited for 5s (tagged)",
+            "the slowest receiver with gtag=101; it waits for a silent one for 5s (tagged)",
             "when 2 receivers with gtag=101 are there",
         ),
         (f"{MANUAL}|fc=max", "the fastest receiver", "when a receiver is there"),
@@ -77,7 +77,7 @@ def test_a_publication_says_who_sets_its_pace_and_who_must_be_there(
 
 def test_a_tag_alone_is_paced_as_what_it_names(explained: Callable[[str, str], Facts]) -> None:
     facts = explained("aeron:udp?tags=7", "publication")
-    assert facts["paced by"] == ["those whom the endpoint of its tag sends to"]
+    assert facts["paced by"] == ["the receivers of the endpoint with its tag"]
     assert "connected" not in facts
 
 
@@ -133,7 +133,7 @@ def test_both_sides_of_a_response_say_what_they_are(
     answers = explained(f"{RESPONSE}|response-correlation-id=9", "publication")["answers"]
     assert answers == ["the publisher of the image with correlation_id 9"]
     made_early = explained(f"{RESPONSE}|response-correlation-id=prototype", "publication")
-    assert made_early["answers"] == ["nobody yet: it is made in advance"]
+    assert made_early["answers"] == ["no client yet: it is created in advance"]
     client = explained(RESPONSE, "subscription")
     assert client["hears"][0].startswith("only the session that answers")
     assert client["sends"] == ["status messages and NAKs to 10.0.0.1:20122"]

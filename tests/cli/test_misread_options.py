@@ -135,14 +135,14 @@ async def test_a_thousand_sessions_are_not_a_thousand_lines() -> None:
     assert said == [f"session {each} joined" for each in range(10)]
     assert few._timer is not None
     few.finish()
-    assert said[10:] == ["2,990 more remarks on sessions that joined or went"]
+    assert said[10:] == ["2,990 more remarks on sessions that joined or left"]
     now[0] = NS_PER_SECOND
     for each in range(11):
         few.say(f"session {each} gone")
     assert said[11:] == [f"session {each} gone" for each in range(10)]
     now[0] = 2 * NS_PER_SECOND
     few.say("one more")
-    assert said[21:] == ["1 more remark on sessions that joined or went", "one more"]
+    assert said[21:] == ["1 more remark on sessions that joined or left", "one more"]
     few.finish()
     assert len(said) == 23
     await asyncio.sleep(0)

@@ -87,7 +87,7 @@ def test_nobody_is_waited_for_longer_than_told(
     monkeypatch.setenv("AERON_ARCHIVE_MESSAGE_TIMEOUT", "50ms")
     where = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}"
     assert main(["archive", "ls", where]) == 1
-    assert f"nobody answers at 127.0.0.1:{unused_udp_port}" in capsys.readouterr().err
+    assert f"no archive answers at 127.0.0.1:{unused_udp_port}" in capsys.readouterr().err
 
 
 def test_whoever_waits_for_an_archive_hears_of_it_before_the_timeout(

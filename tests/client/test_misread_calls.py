@@ -206,7 +206,7 @@ async def test_a_poll_says_what_it_is_called_with(
             lambda *_: awaited(),
             lambda *_: publication.offer(b""),
         ):
-            with pytest.raises(aa.ConfigurationError, match="nobody would await"):
+            with pytest.raises(aa.ConfigurationError, match="no code would await"):
                 poll(handler)
     assert image.position == image.join_position
     found: list[bytes] = []
@@ -217,7 +217,7 @@ async def test_a_poll_says_what_it_is_called_with(
         found.append(bytes(payload))
         return None
 
-    with pytest.raises(aa.ConfigurationError, match="nobody would await"):
+    with pytest.raises(aa.ConfigurationError, match="no code would await"):
         subscription.poll(first_only)
     assert image.position == image.join_position + 64
     assert subscription.poll(lambda payload, _: found.append(bytes(payload))) == 2

@@ -74,7 +74,7 @@ def test_one_error_is_raised_as_it_is_and_several_in_a_group_that_begins_with_th
     with pytest.raises(ExceptionGroup) as caught:
         failures.raise_untold()
     assert caught.value.message == (
-        "exceptions that nobody handled: service '0' on host 'b' failed: ValueError: 0"
+        "unhandled exceptions: service '0' on host 'b' failed: ValueError: 0"
     )
     assert len(caught.value.exceptions) == 8
 

@@ -199,7 +199,7 @@ def test_n5_a_message_that_no_offer_claims_is_found() -> None:
         (True, False, 5, ""),
         (True, True, 5, ""),
         (False, True, 3, ""),
-        (False, False, 5, "nobody has ended the stream"),
+        (False, False, 5, "no publisher has ended the stream"),
         (True, False, 4, "was not read before the image ended"),
     ],
 )

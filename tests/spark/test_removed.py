@@ -71,5 +71,5 @@ def test_an_archive_that_was_made_anew_is_refused_though_nothing_of_it_is_known(
         file.unlink()
     GrowingArchive(tmp_path).record(start_timestamp_ms=begun_ms(9)).write(1)
     query.restart()
-    with pytest.raises(DataLossError, match=r"made anew, so change checkpointLocation"):
+    with pytest.raises(DataLossError, match=r"created again, so change checkpointLocation"):
         query.batch()

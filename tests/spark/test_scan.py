@@ -266,7 +266,7 @@ def test_an_end_in_a_frame_is_damage(tmp_path: Path) -> None:
     maker.stop()
     options = options_for(tmp_path, fragmentMode="frame")
     (part,) = plan_batch(options)
-    with pytest.raises(DataLossError, match="goes on beyond"):
+    with pytest.raises(DataLossError, match="extends beyond"):
         scanned(options, [attrs.evolve(part, end=part.end - 32)])
 
 

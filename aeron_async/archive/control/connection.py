@@ -78,7 +78,7 @@ KINDS: Final[dict[ArchiveErrorCode, type[ArchiveError]]] = {
     ArchiveErrorCode.STORAGE_SPACE: StorageError,
 }
 """Error codes with an exception class of their own."""
-NOBODY: Final = frozenset({WaitReason.NO_ANSWER, WaitReason.NO_SUBSCRIPTION_HERE})
+NO_ARCHIVE: Final = frozenset({WaitReason.NO_ANSWER, WaitReason.NO_SUBSCRIPTION_HERE})
 """Reasons why a session cannot open because no archive receives the request."""
 CHANNEL_LENGTH_MAX: Final = 300
 """In characters; a shown channel is cut, so that the remedy behind it stays visible."""
@@ -99,13 +99,13 @@ def unanswered(
 ) -> AeronTimeoutError:
     """Return the timeout error to raise if a session could not be opened."""
     why = error.why
-    if why is None or why.reason not in NOBODY:
+    if why is None or why.reason not in NO_ARCHIVE:
         return AeronTimeoutError(f"no archive: {error}", why=why)
     why = why_no_archive(why, publication)
     channel = printable(publication.channel, CHANNEL_LENGTH_MAX)
     sent_to = why.seen.sent_to if isinstance(why.seen, PublicationSeen) else ()
     return AeronTimeoutError(
-        f"nobody answers at {', '.join(sent_to) or channel} (control channel "
+        f"no archive answers at {', '.join(sent_to) or channel} (control channel "
         f"{channel} stream {publication.stream_id}) within {timeout:g} s: "
         f"{why.remedy}; if it only starts late, raise timeout",
         why=why,
@@ -114,7 +114,7 @@ def unanswered(
 
 def why_no_archive(why: Why, publication: Publication) -> Why:
     """Return why requests reach no archive, with a remedy that fits an archive."""
-    if why.reason not in NOBODY:
+    if why.reason not in NO_ARCHIVE:
         return why
     remedy = (
         "is an archive with its control channel there? check the control stream id "

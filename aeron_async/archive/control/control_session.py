@@ -214,7 +214,7 @@ class ControlSession:
         channel = await self._within(
             deadline,
             server.look_ups.numeric(self._channel, source=source, deadline=deadline),
-            failure="the name of the host to be answered was not looked up",
+            failure="the host name in the response channel was not looked up",
         )
         return await self._within(
             deadline,
@@ -275,7 +275,7 @@ class ControlSession:
                     await self._pause(self._has_asked.wait())
         except TimeoutError:
             message = (
-                "the client was let in and asked for nothing within "
+                "the client was accepted but sent no request within "
                 f"connect_timeout_ns={self._settings.connect_timeout_ns}"
             )
             raise SessionEndedError(message) from None

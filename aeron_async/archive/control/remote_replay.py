@@ -112,7 +112,7 @@ class ReplayPlaces:
         if begin <= recorded:
             return
         if is_resumed:
-            what = f"was cut off at {recorded}, and had been replayed up to {begin}"
+            what = f"was truncated to {recorded} after it was replayed up to {begin}"
         else:
             what = f"is recorded up to {recorded}, and its replay would begin at {begin}"
         message = f"recording {self.recording_id} {what}"

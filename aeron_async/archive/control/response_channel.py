@@ -124,8 +124,8 @@ def response_channel(asked: str, image: Image, settings: ControlSettings) -> Cha
     answer.check_publication()
     if answer.media is Media.IPC and not is_of_this_host(image.source_identity):
         message = (
-            f"response channel {printable(asked, SHORT)} is the memory of this host, and the "
-            f"request came from {image.source_identity}: name a UDP endpoint"
+            f"response channel {printable(asked, SHORT)} works on this host only, but the request "
+            f"came from {image.source_identity}: name a UDP endpoint"
         )
         raise ChannelUriError(message)
     return answer

@@ -372,7 +372,7 @@ class WaitingRoom:
             return False
         del self._opened_ns[victim]
         self._count_failure(victim.image)
-        victim.end("made way for another client: its own has not answered")
+        victim.end("another client took its place: its own client has not answered")
         return True
 
     def _victim(self) -> ControlSession | None:
@@ -612,16 +612,18 @@ class ControlServer:
         """End a session whose answers arrive at the archive's own control channel."""
         session = self._sessions.get(session_id)
         if session is not None and session.answers_session_id == image.session_id:
-            session.end("its answers come to the archive itself: response channel and stream")
+            session.end(
+                "its answers reach the archive itself: change the response channel or stream"
+            )
 
     def _on_connect(self, request: AuthConnectRequest, image: Image, length: int) -> None:
         response_channel(request.response_channel, image, self.settings)
         if image.is_closed:
-            self._drop(image, "its source is gone")
+            self._drop(image, "its image is closed")
             return
         if not self.waiting_room.try_enter(request, image, length):
             self._refused_sessions += 1
-            self._drop(image, "too many of its sessions, or of all, wait for an answer already")
+            self._drop(image, "too many sessions, of its source or of all, wait for their clients")
 
     def _open(self, request: AuthConnectRequest, image: Image, length: int) -> ControlSession:
         session_id = self._new_session_id()

@@ -53,7 +53,7 @@ def archive_at(path: str | os.PathLike[str], *, hint: str = "") -> OsDirectory:
     """
     place = Path(path)
     if not place.exists():
-        message = f"{path} holds no archive: there is nothing of that name{hint}"
+        message = f"{path} holds no archive: it does not exist{hint}"
         raise FileNotFoundError(message)
     if not place.is_dir():
         message = f"{path} holds no archive: it is not a directory"

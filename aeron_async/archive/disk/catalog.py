@@ -156,7 +156,7 @@ def read_header(file: File) -> CatalogHeader:
         )
         raise ArchiveFileError(message, file=file.name, offset=0)
     if next_recording_id < 0:
-        message = f"the next recording id is {next_recording_id}, which none can be"
+        message = f"the next recording id is {next_recording_id}, which is no valid id"
         raise ArchiveFileError(message, file=file.name, offset=NEXT_ID_OFFSET)
     if alignment == 0:
         return CatalogHeader(version, next_recording_id, OLD_ALIGNMENT, OLD_ALIGNMENT)
@@ -307,7 +307,7 @@ class Catalog:
         if self.next_recording_id <= last_id:
             message = (
                 f"the next recording id is {self.next_recording_id}, and {last_id} is used: "
-                "`aeron-async archive repair` derives it anew"
+                "`aeron-async archive repair` corrects it"
             )
             raise ArchiveFileError(message, file=file.name, offset=NEXT_ID_OFFSET)
 

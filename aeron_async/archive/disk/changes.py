@@ -324,7 +324,7 @@ def check_new_start(
     if lowest > highest:
         message = (
             f"invalid new start {position}: recording {descriptor.recording_id} has one file, from "
-            f"{first} on, and the last one never goes"
+            f"{first} on, and the last one is never removed"
         )
         raise InvalidPositionError(message, nearest=descriptor.start_position)
     before = min(max(descriptor.segment_base(position), lowest), highest)

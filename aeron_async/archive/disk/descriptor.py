@@ -216,7 +216,7 @@ def decode_string(body: memoryview, at: int, *, file: str, offset: int) -> tuple
     end = at + STRING_LENGTH.size
     length = STRING_LENGTH.unpack_from(body, at)[0] if end <= len(body) else LONGEST_STRING + 1
     if length > LONGEST_STRING or end + length > len(body):
-        message = f"a string of {length} bytes goes on beyond its entry of {len(body)}"
+        message = f"a string of {length} bytes extends beyond its entry of {len(body)}"
         raise ArchiveFileError(message, file=file, offset=offset + at)
     return str(body[end : end + length], "ascii", "replace"), end + length
 

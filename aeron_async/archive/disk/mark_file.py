@@ -299,7 +299,7 @@ def decode_strings(view: memoryview, at: int, *, file: str) -> list[str]:
         start = at + STRING_LENGTH.size
         length = STRING_LENGTH.unpack_from(view, at)[0] if start <= len(view) else len(view)
         if start + length > len(view):
-            message = f"a string of {length} bytes goes on beyond the header of {len(view)}"
+            message = f"a string of {length} bytes extends beyond the header of {len(view)}"
             raise ArchiveFileError(message, file=file, offset=min(at, len(view)))
         texts.append(str(view[start : start + length], "ascii", "replace"))
         at = start + length
@@ -426,7 +426,7 @@ class MarkFile:
         file = self._opened()
         found = read_header(file)
         if found is None or found.start_timestamp_ms != self._signature.start_timestamp_ms:
-            message = f"{file.name}: another archive has started on this directory meanwhile"
+            message = f"{file.name}: another archive has started on this directory"
             raise ArchiveBusyError(message)
         write_all(file, [self._signature.encode()], SIGNATURE_AT)
         self.refresh(now_ms)

@@ -150,9 +150,9 @@ class RecordingWriter:
         """Return an error with the position up to which data was written."""
         recording_id = self._descriptor.recording_id
         message = (
-            f"recording {recording_id} stopped at position {self.position}, for its file could not "
-            f"be written in {self._directory.path}: {reason_of(error)}; what was recorded before "
-            "is there"
+            f"recording {recording_id} stopped at position {self.position}: its file in "
+            f"{self._directory.path} could not be written: {reason_of(error)}; everything before "
+            "that position is recorded"
         )
         return StorageError(message, code=code_of(error))
 
@@ -166,7 +166,7 @@ class RecordingWriter:
         offset = self.position - self._base
         file = self._file
         if file is None:
-            message = "the recording is not written any more: it was closed"
+            message = "it was closed"
             raise StorageError(message)
         if self._checksum is not None:
             block = self._with_checksums(block, self._checksum)

@@ -196,7 +196,7 @@ class Unmended:
     commands: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.file}, offset {self.offset}: {self.what}; not mended: {self.advice}"
+        return f"{self.file}, offset {self.offset}: {self.what}; not repaired: {self.advice}"
 
 
 def find_damage(

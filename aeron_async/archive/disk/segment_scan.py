@@ -235,7 +235,7 @@ def problem_at(
     if problem is not None:
         return problem + hint_at(buffer, count, aligned)
     if offset + aligned > stop:
-        return f"a frame of {aligned} bytes goes on beyond the end of what is recorded"
+        return f"a frame of {aligned} bytes extends beyond the end of the recording"
     if aligned > len(buffer.bytes):
         return f"a frame of {aligned} bytes, longer than any that is sent"
     return f"the file ends {stop - offset - count} bytes too early"

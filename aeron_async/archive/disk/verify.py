@@ -78,9 +78,9 @@ class LostEntry:
 
     def __str__(self) -> str:
         return (
-            f"an entry of {self.length} bytes ends the catalog, and recording "
-            f"{self.recording_id}, which it is about, has files: nobody knows of it, nor of "
-            "those behind it, and the next recording takes its place"
+            f"an entry of {self.length} bytes ends the catalog, but recording "
+            f"{self.recording_id}, which it describes, has files: readers find neither this "
+            "recording nor later ones, and the next recording overwrites its entry"
         )
 
 
@@ -218,11 +218,13 @@ def verify(
     for name, kind in sorted(directory.other_kinds().items()):
         parsed = parse_segment_name(name)
         if parsed is not None:
-            what = f"{kind}, and a segment is a plain file: nothing of it is read"
+            what = f"{kind}, but a segment is a plain file: it is not read"
             yield problem(name, what, parsed[0])
     for name in sorted(others):
         if name not in OURS and BEFORE_REPAIR not in name:
-            yield Finding(severity=Severity.NOTE, what="a file that is none of ours", file=name)
+            yield Finding(
+                severity=Severity.NOTE, what="a file that belongs to no archive", file=name
+            )
 
 
 def verify_entries(
@@ -304,9 +306,8 @@ def verify_checksum(catalog: File, entry: Entry, checksum: Checksum | None) -> I
         kind = kind_of(body, entry.checksum)
         # An official archive does not update it in recovery.
         hint = (
-            "; an archive that was not told of checksums has changed it since, or what says where "
-            f"recording {entry.recording_id} begins and ends is damaged; its frames are looked at "
-            "by themselves"
+            "; an archive without checksums has changed it since, or the start or stop position of "
+            f"recording {entry.recording_id} is damaged; its frames are checked by themselves"
             if kind is None
             else f", which matches {kind}: is that the kind?"
         )
@@ -366,9 +367,7 @@ def verify_recording(
     if max(following, descriptor.start_position) < stop:
         yield gap(recording_id, following, stop)
     if tally.without:
-        what = (
-            f"{tally.without} frames of recording {recording_id} carry no checksum to hold against"
-        )
+        what = f"{tally.without} frames of recording {recording_id} have no checksum to check"
         yield note(segment_name(recording_id, first), what, recording_id)
 
 
@@ -436,13 +435,13 @@ def verify_end(
     file: str, recording_id: int, end: FramesEnd, *, has_checksums: bool
 ) -> Iterator[Finding]:
     """Yield the findings about the end of a recording that has no stop position."""
-    what = f"recording {recording_id} has no end: it goes on, or its archive died at {end.offset}"
+    what = f"recording {recording_id} has no end: it is active, or its archive died at {end.offset}"
     yield note(file, what, recording_id, offset=end.offset)
     if end.following is not None:
         what = f"{end.problem}, and a whole frame lies behind it, at offset {end.following}"
         yield problem(file, what, recording_id, offset=end.offset)
     elif end.problem is not None:
-        what = f"{end.problem}: what an archive that starts here cuts off"
+        what = f"{end.problem}: an archive that starts here cuts it off"
         yield note(file, what, recording_id, offset=end.offset)
     if end.torn is not None and not has_checksums:
         what = f"the last frame, up to {end.offset}, may be torn"

@@ -92,7 +92,7 @@ async def ingest(
         try:
             await listen(process, archive, tell)
             code = await process.wait()
-            message = f"the job ended by itself, with code {code}; it has said why"
+            message = f"the job ended by itself, with code {code}; its output says why"
             raise ArchiveError(message)
         finally:
             await end(process, archive, tell)

@@ -37,7 +37,7 @@ def problem_of(text: str) -> str:
     # The first line of a Py4J error names a method, and no reason.
     lines = [line.strip().removeprefix(": ") for line in text.splitlines() if line.strip(": ")]
     lines = [line for line in lines if not line.startswith("An error occurred while calling")]
-    return (lines[0] if lines else "Spark failed, and did not say why")[:LONGEST]
+    return (lines[0] if lines else "Spark failed without a message")[:LONGEST]
 
 
 @contextmanager

@@ -27,8 +27,8 @@ DECODE: Final = re.compile(r"(-?\d{1,10})(?::([A-Za-z_][A-Za-z0-9_]{0,63}))?=(.+
 EVENT_NS: Final = "event_ns"
 RECORDED_NS: Final = "timestamp_ns"
 BY_ITSELF: Final = "none that the pipeline sets by itself"
-WHOLE: Final = "left out, for a row of a lake is a message"
-ENDLESS: Final = "left out, for a lake goes on from batch to batch"
+WHOLE: Final = "left out, because a row of a lake is a message"
+ENDLESS: Final = "left out, because a lake continues from batch to batch"
 UNFIT: Final = {
     "path": BY_ITSELF,
     "columns": BY_ITSELF,

@@ -183,7 +183,7 @@ async def wait_consumed(
             await receivers.wait()
         return
     consumed = receivers.consumed()
-    found = "nobody is there any more" if consumed is None else f"the slowest is at {consumed}"
+    found = "no subscriber is left" if consumed is None else f"the slowest is at {consumed}"
     message = (
         f"what was published up to {position} on {publication.channel} stream "
         f"{publication.stream_id} was not consumed within {timeout_s} s: {found}; does it ask for "

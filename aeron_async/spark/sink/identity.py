@@ -51,7 +51,7 @@ class Identity:
 
     def __attrs_post_init__(self) -> None:
         for name, value, limit, remedy in (
-            ("batch", self.batch, BATCH_LIMIT, "start the query anew, with a new checkpoint"),
+            ("batch", self.batch, BATCH_LIMIT, "start the query again, with a new checkpoint"),
             ("partition", self.partition, PARTITION_LIMIT, "repartition() into fewer"),
             ("row", self.index, MARKER_INDEX + 1, "repartition() into more, or make batches less"),
         ):

@@ -244,7 +244,7 @@ class SinkOptions:
             (
                 is_ipc and not (once and self.archive_path is not None),
                 (
-                    f"channel={self.channel} reaches nobody outside a worker's own process: use "
+                    f"channel={self.channel} reaches no subscriber outside a worker's process: use "
                     "aeron:udp"
                 ),
             ),

@@ -45,7 +45,7 @@ class AeronSink(DataSource):
 
         if overwrite:
             message = (
-                'mode("overwrite"), and nobody can take back what was published: use mode("append")'
+                'mode("overwrite"), but published messages cannot be taken back: use mode("append")'
             )
             raise ConfigurationError(message)
         return BatchWriter(*self._parsed(schema))

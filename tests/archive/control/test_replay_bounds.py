@@ -185,7 +185,7 @@ def test_who_asked_for_a_replay_to_a_silent_third_host_is_told_to_subscribe_firs
             async with asyncio.timeout(6):
                 text = str(await told)
             assert "is its subscriber there?" in text
-            assert ("subscribe there first, then ask for the replay" in text) is is_advised
+            assert ("subscribe there first, then request the replay" in text) is is_advised
 
     simulate(story)
 
@@ -202,10 +202,10 @@ def test_nobody_answers_where_no_archive_listens() -> None:
                     control_stream_id=11,
                 )
         assert str(caught.value) == (
-            "nobody answers at 127.0.0.1:8010 (control channel aeron:udp?endpoint=127.0.0.1:8010|"
-            "term-length=64k stream 11) within 5 s: is an archive with its control channel there? "
-            "check the control stream id (11 here, default 10); if it only starts late, raise "
-            "timeout"
+            "no archive answers at 127.0.0.1:8010 (control channel "
+            "aeron:udp?endpoint=127.0.0.1:8010|term-length=64k stream 11) within 5 s: is an "
+            "archive with its control channel there? check the control stream id (11 here, "
+            "default 10); if it only starts late, raise timeout"
         )
         assert caught.value.why is not None
         assert "check the control stream id (11 here, default 10)" in str(caught.value.why)

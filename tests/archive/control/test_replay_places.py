@@ -74,6 +74,6 @@ async def test_who_follows_hears_that_a_recording_was_cut_off(
             with suppress(ArchiveError):
                 await client.truncate(recording_id, 0)
                 break
-        with pytest.raises(InvalidPositionError, match=f"cut off at 0, .* up to {end}"):
+        with pytest.raises(InvalidPositionError, match=f"truncated to 0 .* up to {end}"):
             await waiting
     await replay.aclose()

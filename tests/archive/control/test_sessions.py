@@ -448,7 +448,7 @@ async def test_a_client_that_is_closed_says_so(
 
 
 async def test_nobody_there_is_a_timeout(aeron: aa.Aeron, channel: str) -> None:
-    with pytest.raises(AeronTimeoutError, match="nobody answers at"):
+    with pytest.raises(AeronTimeoutError, match="no archive answers at"):
         await RemoteArchive.connect(aeron, control_channel=channel, timeout=0.05).start()
 
 

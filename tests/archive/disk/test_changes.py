@@ -316,7 +316,7 @@ def test_what_would_be_left_behind_is_named_before_anything_is_removed(
         change(kept)
     assert kept.files() == before
     assert 0 in kept.catalog
-    wanted = f"{kind}, and a segment is a plain file: nothing of it is read"
+    wanted = f"{kind}, but a segment is a plain file: it is not read"
     found = [each for each in verify(kept.directory) if isinstance(each, Finding)]
     assert wanted in [each.what for each in found if each.severity is Severity.PROBLEM]
     with pytest.raises(ArchiveFileError, match=kind):

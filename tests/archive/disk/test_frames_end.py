@@ -62,7 +62,7 @@ def test_a_header_that_contradicts_its_place_is_the_end(
     walk = [each for each in verify(directory) if isinstance(each, Finding)]
     assert {each.severity for each in walk} == {Severity.NOTE}
     assert "no end" in walk[0].what
-    assert "that starts here cuts off" in walk[1].what
+    assert "that starts here cuts it off" in walk[1].what
     assert [each.offset for each in walk] == [END, END]
     (planned,) = plan_repairs(directory, ends_are_whole=ends_are_whole)
     assert isinstance(planned, Repair)

@@ -201,7 +201,7 @@ def test_one_of_ours_that_never_was_ready_leaves_what_an_official_one_takes(tmp_
 def test_another_archive_that_minds_no_lock_is_noticed(tmp_path: Path) -> None:
     mark = opened(tmp_path)
     official(tmp_path, start=NOW + 3)
-    with pytest.raises(ArchiveBusyError, match="has started on this directory meanwhile"):
+    with pytest.raises(ArchiveBusyError, match="has started on this directory"):
         mark.signal_ready(NOW + 5)
 
 
@@ -224,7 +224,7 @@ def test_what_a_crash_left_of_a_new_file_is_taken(tmp_path: Path) -> None:
         (b"x" * 20, "a mark file of 20 bytes"),
         (b"\x80\0\xc8\0\x64\0\2\0" + b"\0\0\4\0" + bytes(9_000), "version 0x40000"),
         (b"\x80\0\xc8\0\x64\0\2\0" + bytes(128) + b"\xff" * 9_000, "a string of 4294967295 bytes"),
-        (b"\xff\xff\xc8\0\x64\0\2\0" + bytes(9_000), "goes on beyond the header"),
+        (b"\xff\xff\xc8\0\x64\0\2\0" + bytes(9_000), "extends beyond the header"),
     ],
 )
 def test_a_damaged_file_is_named(tmp_path: Path, data: bytes, match: str) -> None:

@@ -50,12 +50,12 @@ def test_a_frame_that_goes_on_beyond_the_file_is_none() -> None:
 @pytest.mark.parametrize(
     ("data", "length", "end", "offset", "what"),
     [
-        (frame(DESCRIPTOR, 0, bytes(100)), 131_072, 96, 0, "goes on beyond the end of what"),
+        (frame(DESCRIPTOR, 0, bytes(100)), 131_072, 96, 0, "extends beyond the end of the"),
         (frame(DESCRIPTOR, 0, bytes(9_000)), 131_072, 131_072, 0, "longer than any that is sent"),
         (frame(DESCRIPTOR, 0, bytes(3_000)), 2_000, 4_000, 0, "the file ends 2000 bytes too early"),
         (frame(DESCRIPTOR, 0, b"x"), 64, 128, 64, "the file ends 64 bytes too early"),
         (frame(DESCRIPTOR, 0, b"x"), 131_072, 128, 64, "a frame of 0 bytes"),
-        (frame(DESCRIPTOR, 0, b"", kind=0, length=128), 131_072, 64, 0, "goes on beyond the end"),
+        (frame(DESCRIPTOR, 0, b"", kind=0, length=128), 131_072, 64, 0, "extends beyond the end"),
     ],
 )
 def test_what_ends_a_walk_is_named(

@@ -108,8 +108,7 @@ def test_frames_without_checksums_are_counted(tmp_path: Path) -> None:
     data_count = sum(1 for each in kept.starts if kept.data[each - 4_096 + 6])
     (what,) = found(tmp_path, CRC)
     assert what == (
-        f"note: 0-0.rec, offset 0: {data_count} frames of recording 0 carry no checksum to hold "
-        "against"
+        f"note: 0-0.rec, offset 0: {data_count} frames of recording 0 have no checksum to check"
     )
     # The session of before it was extended, and none at all.
     kept.catalog.update(0, session_id=99)
@@ -153,7 +152,7 @@ def test_files_that_do_not_count_are_noted(kept: Kept) -> None:
         "note: 0-77.rec, offset 0: detached from recording 0, which begins at 131072",
         "note: 1-0.rec, offset 0: of recording 1, which is deleted in the catalog",
         "note: 5-0.rec, offset 0: of recording 5, which is not in the catalog",
-        "note: letter.txt, offset 0: a file that is none of ours",
+        "note: letter.txt, offset 0: a file that belongs to no archive",
     ]
 
 

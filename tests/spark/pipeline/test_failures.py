@@ -21,7 +21,7 @@ def test_an_error_of_ours_is_found_among_those_of_java() -> None:
 
 def test_else_the_first_line_is_shown() -> None:
     assert problem_of("\n\n  [OOM] no memory\nmore") == "[OOM] no memory"
-    assert "did not say" in problem_of(" \n")
+    assert "without a message" in problem_of(" \n")
 
 
 def test_a_line_that_names_only_a_method_of_java_is_passed_over() -> None:

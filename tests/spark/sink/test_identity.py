@@ -46,7 +46,7 @@ def test_a_marker_comes_behind_every_row() -> None:
 @pytest.mark.parametrize(
     ("batch", "partition", "index", "says"),
     [
-        (1 << 28, 0, 0, "from 0 to 268435455: start the query anew"),
+        (1 << 28, 0, 0, "from 0 to 268435455: start the query again"),
         (-1, 0, 0, "batch -1"),
         (0, 4096, 0, "from 0 to 4095: repartition"),
         (0, 0, 1 << 24, "from 0 to 16777215: repartition"),

@@ -31,7 +31,7 @@ def test_writers_travel_between_processes() -> None:
 
 
 def test_a_stream_is_not_overwritten() -> None:
-    with pytest.raises(ConfigurationError, match="nobody can take back"):
+    with pytest.raises(ConfigurationError, match="cannot be taken back"):
         made().writer(PAYLOAD, True)
 
 
