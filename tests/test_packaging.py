@@ -87,6 +87,10 @@ def test_a_wheel_holds_the_package_and_what_spark_looks_for(installed: Path) -> 
     assert not (installed / "aeron_async/spark/discovery").exists()
     for typed in ("aeron_async", "pyspark_aeron", "pyspark_aeron_sink"):
         assert (installed / typed / "py.typed").exists()
+    templates = "aeron_async/spark/pipeline/report/templates"
+    assert {path.name for path in (installed / templates).iterdir()} == {
+        path.name for path in (ROOT / templates).iterdir()
+    }
 
 
 @pytest.mark.slow

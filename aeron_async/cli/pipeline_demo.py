@@ -15,7 +15,7 @@ from aeron_async.cli.pipeline_run import write_report
 from aeron_async.cli.runner import ExitCode
 from aeron_async.cli.runner import run as run_async
 from aeron_async.errors import ConfigurationError
-from aeron_async.spark.pipeline.session import check_installed
+from aeron_async.spark.pipeline.session import NEEDED_BY_REPORT, check_installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +42,7 @@ def demo(
         endpoint: Endpoint of the feed on this host; by default a free port.
     """
     check_installed()
+    check_installed(NEEDED_BY_REPORT)
     from aeron_async.spark.pipeline.sample import SETTINGS  # noqa: PLC0415 - needs Spark
 
     place = Path(tempfile.mkdtemp(prefix="aeron-pipeline-")) if directory is None else directory

@@ -19,7 +19,12 @@ from aeron_async.cli.runner import run as run_async
 from aeron_async.clock import SystemClock
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.pipeline.lake import Lake, write_atomically
-from aeron_async.spark.pipeline.session import check_format, check_installed, make_session
+from aeron_async.spark.pipeline.session import (
+    NEEDED_BY_REPORT,
+    check_format,
+    check_installed,
+    make_session,
+)
 from aeron_async.spark.pipeline.settings import PipelineSettings
 
 if TYPE_CHECKING:
@@ -54,11 +59,11 @@ def report(
 
 def write_report(lake: Path, output: Path) -> None:
     """Draw a page about a lake, and write it."""
-    check_installed(("pyarrow", "numpy"))
+    check_installed(NEEDED_BY_REPORT)
     if output.is_dir() or not output.name:
         message = f"--output {str(output)!r} is a directory: name a file in it, such as report.html"
         raise ConfigurationError(message)
-    from aeron_async.spark.pipeline.report import render_report  # noqa: PLC0415 - needs pyarrow
+    from aeron_async.spark.pipeline.report import render_report  # noqa: PLC0415 - needs pyarrow, jinja2
 
     page = render_report(Lake(lake), SystemClock().epoch_ms())
     write_atomically(output, page.encode())

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from aeron_async.spark.pipeline.settings import PipelineSettings
 
 __all__ = [
+    "NEEDED_BY_REPORT",
     "check_format",
     "check_installed",
     "in_one_line",
@@ -57,6 +58,8 @@ def in_one_line() -> Iterator[None]:
 
 
 NEEDED: Final = ("pyspark", "pyarrow", "numpy")
+NEEDED_BY_REPORT: Final = ("pyarrow", "numpy", "jinja2")
+"""A report reads the tables of a lake without Spark."""
 DEFAULTS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

@@ -23,7 +23,6 @@ __all__ = [
     "PERCENTILES",
     "Axis",
     "Plot",
-    "escape",
     "format_amount",
     "format_ns",
     "gap_plot",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
@@ -221,6 +222,15 @@ def test_the_command_writes_the_page_and_says_where(
     assert "no directory" in capsys.readouterr().err
     assert main(["pipeline", "report", str(lake.root), "-o", str(tmp_path)]) == 2
     assert "is a directory: name a file" in capsys.readouterr().err
+
+
+def test_without_jinja_the_command_says_what_to_install(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert main(["pipeline", "report", str(lake.root)]) == 2
+    error = capsys.readouterr().err
+    assert "jinja2 is not installed: pip install 'aeron-async[spark]'" in error
 
 
 def test_axes_have_round_numbers() -> None:
