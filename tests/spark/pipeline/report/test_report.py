@@ -137,7 +137,7 @@ def test_what_nobody_asked_for_is_said_to_be_missing(lake: Lake) -> None:
     page = render_report(lake, NOW_MS)
     assert "--timestamp-from" in page
     assert "--latency" in page
-    assert "None was found" in page
+    assert "No gaps were found" in page
     assert pictures(page) == []
 
 
