@@ -52,18 +52,20 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--only", default="", help="scenarios by the start of their names, a,b")
-    parser.add_argument("--contenders", default="", help="likewise; the first of all always runs")
-    parser.add_argument("--list", action="store_true", help="name the scenarios, and who contends")
-    parser.add_argument("--runs", type=positive(int), default=5, help="of each contender")
-    parser.add_argument("--seconds", type=positive(float), default=2.0, help="of each run")
-    parser.add_argument("--window", default="2m", help="of every receiver, ours and others'")
-    parser.add_argument("--term-length", default="4m", help="of every publication, likewise")
-    parser.add_argument("--seed", type=int, default=1, help="of what is lost")
+    parser.add_argument(
+        "--contenders", default="", help="the same for contenders; the first one always runs"
+    )
+    parser.add_argument("--list", action="store_true", help="name scenarios and contenders")
+    parser.add_argument("--runs", type=positive(int), default=5, help="runs of each contender")
+    parser.add_argument("--seconds", type=positive(float), default=2.0, help="length of each run")
+    parser.add_argument("--window", default="2m", help="window of every receiver")
+    parser.add_argument("--term-length", default="4m", help="term length of every publication")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the losses")
     parser.add_argument("--save", type=Path, metavar="FILE.json", help="write everything as JSON")
     parser.add_argument("--markdown", type=Path, metavar="FILE.md", help="write the tables")
     parser.add_argument("--svg", type=Path, metavar="FILE.svg", help="write the plot")
     parser.add_argument(
-        "--compare", type=Path, metavar="FILE.json", help="name regressions; exit with 1 if any"
+        "--compare", type=Path, metavar="FILE.json", help="print regressions; exit with 1 if any"
     )
     parser.add_argument("--tolerance", type=float, default=TOLERANCE, help="share that is noise")
     parser.add_argument("--json", action="store_true", help="print JSON, and not Markdown")

@@ -84,11 +84,13 @@ def table(before: Runs, now: Runs, metrics: dict[str, list[Metric]]) -> Iterator
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks beside", description=__doc__)
-    parser.add_argument("tree", type=Path, help="the other checkout, the one before")
+    parser.add_argument("tree", type=Path, help="the checkout to compare with")
     parser.add_argument("--only", default=ONLY, help="scenarios by the start of their names, a,b")
-    parser.add_argument("--contenders", default="only the first", help="likewise; `ours` is all")
+    parser.add_argument(
+        "--contenders", default="only the first", help="names by their start; `ours` is all"
+    )
     parser.add_argument("--rounds", type=int, default=9, help="runs in each checkout")
-    parser.add_argument("--seconds", type=float, default=2.0, help="of each run")
+    parser.add_argument("--seconds", type=float, default=2.0, help="length of each run")
     return parser.parse_args(arguments)
 
 

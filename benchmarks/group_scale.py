@@ -64,7 +64,7 @@ def expected_naks(receivers: int, round_trip_ms: float, context: DriverContext) 
     for number in range(STEPS):
         delay_ms = (number + 0.5) * step_ms
         density = share_before(delay_ms + step_ms / 2) - share_before(delay_ms - step_ms / 2)
-        # Nobody else has asked so long before that the repair is there already.
+        # No other receiver has asked so much earlier that the repair has arrived.
         total += density * (1 - share_before(delay_ms - round_trip_ms)) ** (receivers - 1)
     return receivers * total
 

@@ -169,7 +169,7 @@ def attack(
         ports: Where each target is.
         seconds: How long.
         seed: Of all dice.
-        everything: Whether to send what is meant for senders to the subscription as well.
+        everything: Whether to send attacks on senders to the subscription as well.
         names: The attacks to send.
     """
     random = Random(seed)

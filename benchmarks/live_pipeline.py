@@ -3,8 +3,8 @@
 `python -m benchmarks.live_pipeline` starts `aeron-async pipeline ingest`, and a publisher in a
 process of its own that offers 50,000 messages of 100 bytes a second for two minutes. Each message
 says when it was offered. After each batch, when all its tables are written, the youngest message of
-it and the oldest are held against the clock; and it is told how many bytes were recorded meanwhile,
-and wait for the next batch. In the end every number must be in the lake, once.
+it and the oldest are compared with the clock; and the bytes that were recorded since, and wait for
+the next batch, are counted. In the end every number must be in the lake, once.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def told(lines: IO[str], lake: Lake, expected: int) -> Iterator[Batch]:
         count += row["messages"]
         if count >= expected:
             return
-    message = f"the pipeline ended after {count} of {expected} messages: it has said why"
+    message = f"the pipeline ended after {count} of {expected} messages: its output says why"
     raise RuntimeError(message)
 
 

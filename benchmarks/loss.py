@@ -35,10 +35,10 @@ class Lossy(asyncio.DatagramProtocol):
         self._gaps = gaps
         self._left = next(gaps)
         self.connection_made = inner.connection_made  # type: ignore[method-assign] # passed on as it is
-        self.connection_lost = inner.connection_lost  # type: ignore[method-assign] # likewise
-        self.error_received = inner.error_received  # type: ignore[method-assign] # likewise
-        self.pause_writing = inner.pause_writing  # type: ignore[method-assign] # likewise
-        self.resume_writing = inner.resume_writing  # type: ignore[method-assign] # likewise
+        self.connection_lost = inner.connection_lost  # type: ignore[method-assign] # as above
+        self.error_received = inner.error_received  # type: ignore[method-assign] # as above
+        self.pause_writing = inner.pause_writing  # type: ignore[method-assign] # as above
+        self.resume_writing = inner.resume_writing  # type: ignore[method-assign] # as above
         for name in ("datagrams_dropped", "media_timestamp_received", "reading"):
             if hasattr(inner, name):
                 setattr(self, name, getattr(inner, name))

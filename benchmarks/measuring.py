@@ -33,7 +33,7 @@ class Metric:
 
 @attrs.frozen(kw_only=True)
 class Contender:
-    """Somebody who is measured.
+    """A transport that is measured.
 
     Attributes:
         name: Ours begin with `ours`, floors with `floor`.

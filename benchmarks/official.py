@@ -51,13 +51,13 @@ class OfficialPlan:
     """What is run.
 
     Attributes:
-        threading: Of the driver.
+        threading: Threading mode of the driver.
         idle: Strategy of its threads.
-        mtu_length: In bytes.
-        window: Of the receiver, as settings spell it.
-        term_length: Of the publication, likewise.
-        length: Of a message, in bytes.
-        seconds: How long.
+        mtu_length: Longest datagram payload, in bytes.
+        window: Window of the receiver, spelled as in settings.
+        term_length: Term length of the publication, spelled as in settings.
+        length: Length of a message, in bytes.
+        seconds: Length of the run.
     """
 
     threading: str
@@ -202,7 +202,7 @@ async def driver(plan: OfficialPlan) -> AsyncIterator[dict[str, str]]:
 async def program(name: str, *arguments: str, environ: Mapping[str, str]) -> AsyncIterator[Process]:
     """Run a program line by line; it is asked to end with the block."""
     path = find(name)
-    assert path is not None, "whoever is absent does not run"
+    assert path is not None, "an absent program is not run"
     process = await asyncio.create_subprocess_exec(
         "stdbuf",
         "-oL",

@@ -130,7 +130,7 @@ def ideal(loss: float, round_trip_s: float, interval_s: float, window: int) -> l
         send_s = max(number * interval_s, sent[-1] if sent else 0.0)
         if number >= window:
             if number - window >= len(delivered):
-                # Nothing more may leave: only a heartbeat tells of what was lost last.
+                # The window is used up: only a heartbeat shows that the last datagrams were lost.
                 noticed_s = sent[-1] + HEARTBEAT_S + one_way_s
                 repaired_s = repair(max(noticed_s, repaired_s), loss, round_trip_s, random)
                 delivered += [repaired_s] * (len(sent) - len(delivered))

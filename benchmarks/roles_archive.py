@@ -99,8 +99,8 @@ def folder_in(directory: str, *, settle_s: float) -> Iterator[Path]:
 
     Args:
         directory: The other.
-        settle_s: How long to wait first: memory that another process has just left is had sooner
-            than any other, and nobody is to come by it by chance.
+        settle_s: How long to wait first: memory that another process has just freed is allocated
+            faster than other memory, and no contender shall get it by chance.
     """
     time.sleep(settle_s)
     with tempfile.TemporaryDirectory(dir=directory, prefix="aeron-async-bench-") as name:
@@ -181,8 +181,8 @@ async def recorded_figures(
     Args:
         archive: With one recording, which has ended.
         plan: Of the stream.
-        lag: What was looked at meanwhile.
-        read: The figures of who read it meanwhile, if anybody did.
+        lag: The loop's lag during the recording.
+        read: The figures of the process that read the stream, if one did.
     """
     ends: list[int] = []
     count = 0
@@ -268,7 +268,7 @@ async def replays(plan: dict[str, Any]) -> dict[str, float]:
                     *(replayed_whole(archive, stream.length) for _ in range(QUICK_REPLAYS))
                 )
             rate = sum(counts) / (time.perf_counter() - started_s)
-            assert not others[1].done(), "a slow one holds nobody up, and is not held up itself"
+            assert not others[1].done(), "a slow replay delays no other, and is not delayed itself"
             for other in others:
                 other.cancel()
             await asyncio.wait(others)

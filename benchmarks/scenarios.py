@@ -48,9 +48,9 @@ class Settings:
 
     Attributes:
         seconds: How long each run measures.
-        window: Of every receiver, ours and the official ones alike.
-        term_length: Of every publication, likewise.
-        seed: Of what is lost.
+        window: Window of every receiver, ours and the official ones.
+        term_length: Term length of every publication, ours and the official ones.
+        seed: Seed of the losses.
         settle_s: How long streams are left alone before their silence is measured.
     """
 

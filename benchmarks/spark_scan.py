@@ -72,7 +72,7 @@ def replayed_seconds(path: Path, rounds: int) -> float:
     given = {"access": "replay", "archive.control.channel": control}
     with subprocess.Popen([*serve, "--control", control], stdout=subprocess.DEVNULL) as server:  # noqa: S603 - ourselves
         try:
-            # The first question waits until somebody answers.
+            # The first request waits until the archive answers.
             return parser_seconds(given, rounds)
         finally:
             server.terminate()

@@ -46,7 +46,7 @@ def bench(
     quiet: Quiet = False,
     options: RunOptions | None = None,
 ) -> int:
-    """Measure throughput and latency of this machine, with the floor beside them.
+    """Measure throughput and latency of this machine, and its floor.
 
     Every message is checked. The floor of throughput is bare datagrams from one process to another,
     without order, repair or flow control; the floor of latency is a bare echo on the same event

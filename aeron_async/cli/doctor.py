@@ -199,7 +199,7 @@ def doctor(
     json: Flag = False,
     options: RunOptions | None = None,
 ) -> int:
-    """Tell whether this machine suits Aeron, and what to change.
+    """Check whether this machine suits Aeron, and say what to change.
 
     The exit code is 0 if streams work, even slowly, and 1 if a stream with the settings of this
     environment would be refused or could not be reached.

@@ -38,9 +38,9 @@ COMMANDS: Final = (
 )
 ARCHIVE_COMMANDS: Final = (
     ("ls", "catalog", "List the recordings of an archive."),
-    ("describe", "catalog", "Show everything about one recording."),
+    ("describe", "catalog", "Show the descriptor of one recording."),
     ("record", "record", "Record a stream."),
-    ("stop", "record", "Stop recording, also for the request of another client."),
+    ("stop", "record", "Stop a recording, even if its client is gone."),
     ("replay", "replay", "Print the messages of a recording."),
     ("follow", "replay", "Print the messages of a recording, and new ones as they come."),
     ("serve", "record", "Serve an archive to clients, ours and official ones."),

@@ -40,7 +40,7 @@ def ingest(
     options: LakeOptions | None = None,
     running: RunOptions | None = None,
 ) -> int:
-    """Record live streams and bring them into a lake, until Ctrl-C; a second run continues.
+    """Record live streams and load them into a lake, until Ctrl-C; a second run continues.
 
     Args:
         archive: Directory to record into; created if missing.

@@ -46,7 +46,7 @@ def report(
     *,
     output: Annotated[Path, Parameter(name=("--output", "-o"))] = Path("report.html"),
 ) -> int:
-    """Draw a page about a lake, to be opened without a server.
+    """Write a report on a lake: one HTML file, without a server.
 
     Args:
         lake: Directory that `pipeline run` has filled.
@@ -125,7 +125,7 @@ def run(
     json: Flag = False,
     options: LakeOptions | None = None,
 ) -> int:
-    """Bring recordings into a lake: bronze, silver and gold.
+    """Load recordings into a lake: bronze, silver and gold.
 
     Args:
         archive: Directory of an archive, ours or the official one; it may be running.
