@@ -21,7 +21,7 @@ __all__ = ["Lossy", "LossyNetwork", "pieces"]
 
 
 def pieces(random: Random, rate: float) -> Iterator[int]:
-    """Yield how many datagrams arrive before the next that is lost; for ever."""
+    """Yield how many datagrams arrive before the next one is lost, without end."""
     while True:
         # The geometric distribution: one draw for each loss, not one for each datagram.
         yield int(math.log(1 - random.random()) / math.log(1 - rate)) if rate else 2**62

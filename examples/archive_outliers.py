@@ -23,7 +23,7 @@ def messages(spark: SparkSession, archive: str) -> DataFrame:
     return source.option("streamId", "1001").load(archive).where("decode_error is null")
 
 
-# %% Numbers that nobody has recorded.
+# %% Numbers that were never recorded.
 def losses(rows: DataFrame) -> DataFrame:
     """Return how many numbers are missing before which message."""
     before = sql.lag("sequence").over(Window.partitionBy("recording_id").orderBy("position"))
