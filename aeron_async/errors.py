@@ -7,7 +7,7 @@
     ├── ProtocolError                               a peer broke the wire contract
     ├── ClosedError                                 we closed it, or its owner was closed
     ├── NotConnectedError                           no subscriber, and the caller would not wait
-    ├── BusyError            (RuntimeError)         a second task consumes what one may
+    ├── BusyError            (RuntimeError)         a second task consumes the same object
     ├── PublicationError                            an offer can never succeed
     │   ├── MessageTooLongError       (ValueError)  longer than the log buffer allows
     │   └── MaxPositionExceededError                the stream is at its last position
@@ -17,12 +17,12 @@
     ├── WrongLoopError                (RuntimeError) used from another loop than its own
     ├── DriverError                                 an agent of the driver failed
     └── ArchiveError                                an archive refused or failed; carries a code
-        ├── ArchiveFileError                        a file of one is not what it must be; has offset
+        ├── ArchiveFileError                        a file of an archive is invalid; has offset
         ├── ArchiveBusyError                        another archive holds the directory
         ├── UnknownRecordingError     (LookupError) no recording has that id
         ├── InvalidPositionError       (ValueError) a position outside, or in mid frame
-        ├── DataLossError                           what is to be read is no longer there, or torn
-        ├── RecordingGapError                       a recording stopped, and its stream went on
+        ├── DataLossError                           recorded data is missing or torn
+        ├── RecordingGapError                       a recording stopped, and its stream continued
         └── StorageError                  (OSError) the disk is full, or failed
 
 An expected outcome is a value, never an exception: see `OfferOutcome`. A malformed datagram raises
