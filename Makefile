@@ -27,7 +27,7 @@ PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 # What is compiled once serves every worker, and every program that a test starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo pipeline test quick check compiled format docs fuzz bench matrix clean help
+.PHONY: demo pipeline test quick check compiled format docs settings fuzz bench matrix clean help
 
 help:
 	@echo "make demo    two processes exchange messages over loopback, for about ten seconds"
@@ -36,6 +36,7 @@ help:
 	@echo "make quick   what a minute shows: no coverage, worlds, Spark or second process"
 	@echo "make check   formatting, lint, types, and the shape of the tree"
 	@echo "make docs    the documentation as a site in site/, with the API from the docstrings"
+	@echo "make settings  the tables of settings on the pages, from the declarations"
 	@echo "make fuzz    hostile bytes for every parser and both endpoints; RUNS=$(RUNS) for each"
 	@echo "make matrix  every test once more with other Pythons; PYTHONS='$(PYTHONS)'"
 	@echo "make bench   how fast we are, beside others; BENCH='--only round-trip' for a part of it"
@@ -98,6 +99,9 @@ quick: $(STAMP)
 # successor, which runs no hooks yet.
 docs: $(DOCS_STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file docs/website/mkdocs.yml
+
+settings: $(CLI_STAMP)
+	$(BIN)/python docs/tables.py
 
 fuzz: $(FUZZ_STAMP)
 	$(BIN)/python -m tests.fuzz.run --all --runs $(RUNS)

@@ -26,6 +26,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "clock": (),
     "counters": (),
     "logs": (),
+    "settings": ("protocol.units", "unused_variables"),
     "tasks": (),
     "text": (),
     "unused_variables": (),
@@ -37,7 +38,6 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "logbuffer",
         "protocol",
         "counters",
-        "unused_variables",
     ),
     "driver": ("driver", "logbuffer", "protocol", "counters", "clock"),
     "client": (
@@ -102,7 +102,7 @@ TOP_LEVEL = {
     "pyproject.toml",
     "tests",
 }
-OPEN_TO_ALL = {"_speedups", "errors", "logs", "tasks", "text", "waits"}
+OPEN_TO_ALL = {"_speedups", "errors", "logs", "settings", "tasks", "text", "waits"}
 DOORS = ("cli", "spark", "testing")
 
 

@@ -18,9 +18,9 @@ from aeron_async.protocol.units import format_size
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aeron_async.driver.core.environment import Setting
     from aeron_async.protocol.channel_uri import ChannelUri
     from aeron_async.protocol.parameters import Parameter
+    from aeron_async.settings import Setting
 
 __all__ = ["AppliedSetting", "applied_settings", "is_for_group", "keys_without_effect"]
 

@@ -238,7 +238,7 @@ def test_people_read_the_same(
         "As a subscription",
         "localhost:0, a port of the system's choice",
         "Settings",
-        "Longest pause between two status messages",
+        "Longest interval between two status messages",
         "Worth a second look",
     ):
         assert part in out

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -15,17 +13,10 @@ from aeron_async.driver.core.context import (
     SETUP_INTERVAL_NS,
     DriverContext,
 )
-from aeron_async.driver.core.environment import (
-    INT32_MAX,
-    INT32_MIN,
-    INT64_MIN,
-    Kind,
-    Setting,
-)
 from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.units import INT64_MAX
+from aeron_async.settings import INT32_MAX, INT32_MIN, Duration, Size
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "configuration.md"
 SETTINGS = DriverContext.settings()
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 US, MS, SECOND = 1_000, 1_000_000, 1_000_000_000
@@ -66,7 +57,7 @@ untethered_resting_timeout_ns aeron.untethered.resting.timeout 10s untethered-re
 counters_free_to_reuse_timeout_ns aeron.counters.free.to.reuse.timeout 1s -
 name_resolver_supplier aeron.name.resolver.supplier default -
 reresolution_check_interval_ns aeron.driver.reresolution.check.interval 1s -
-driver_timeout_ms aeron.driver.timeout 10000 -
+driver_timeout_ms aeron.driver.timeout 10s -
 waiting_hint_ns aeron_async.waiting.hint 2s -
 nak_unicast_delay_ns aeron.nak.unicast.delay 1us nak-delay
 nak_unicast_retry_delay_ratio aeron.nak.unicast.retry.delay.ratio 100 -
@@ -160,13 +151,14 @@ def test_the_environment_is_named_after_the_property() -> None:
 def test_field_names_end_in_their_unit() -> None:
     for name, setting in SETTINGS.items():
         match setting.kind:
-            case Kind.DURATION:
+            case Duration(unit_ns=1):
                 assert name.endswith("_ns")
-            case Kind.SIZE:
+            case Duration():
+                assert name.endswith("_ms")
+            case Size():
                 assert name.endswith(("_length", "_size"))
             case _:
-                assert not name.endswith(("_ns", "_length"))
-        assert re.fullmatch(r"[A-Z].*[^.]\.", setting.doc)
+                assert not name.endswith(("_ns", "_ms", "_length"))
 
 
 def test_arguments_beat_the_environment_and_the_environment_the_defaults() -> None:
@@ -335,57 +327,6 @@ def test_what_aeron_fixes_is_fixed() -> None:
     assert PENDING_SETUP_TIMEOUT_NS == SECOND
     assert DESTINATION_TIMEOUT_NS == 5 * SECOND
     assert EOS_STATUS_MESSAGE_COUNT == 5
-
-
-def limits(setting: Setting) -> str:
-    """What the reference page says in its column of limits."""
-    if setting.kind is Kind.CHOICE:
-        return ", ".join(f"`{name}`" for name in setting.choices)
-    if setting.kind is Kind.SUPPLIER:
-        names = ", ".join(f"`{name}`" for name in setting.choices)
-        return f"{names}, a registered name, or a factory"
-    if setting.kind is Kind.PORT_RANGE:
-        return "two ports, low and high"
-    if setting.kind in {Kind.FLAG, Kind.INFERABLE}:
-        return str(setting.kind.value)
-    low, high = setting.minimum, setting.maximum
-    printed_low, printed_high = setting.format(low) if low >= 0 else str(low), setting.format(high)
-    if (low, high) == (INT64_MIN, INT64_MAX):
-        parts = ["any 64-bit number"]
-    elif (low, high) == (INT32_MIN, INT32_MAX):
-        parts = ["any 32-bit number"]
-    elif high in {INT32_MAX, INT64_MAX}:
-        parts = [f"at least {printed_low}"]
-    else:
-        parts = [f"{printed_low} to {printed_high}"]
-    if setting.power_of_two:
-        parts.append("power of two")
-    if setting.multiple > 1:
-        parts.append(f"multiple of {setting.multiple}")
-    return ", ".join(parts)
-
-
-def row(field_name: str, setting: Setting) -> str:
-    uri_key = f"`{setting.uri_key}`" if setting.uri_key else ""
-    cells = [
-        f"`{field_name}`",
-        f"`{setting.name}`",
-        f"`{setting.env_name}`",
-        uri_key,
-        setting.format(setting.default),
-        limits(setting),
-        setting.doc,
-    ]
-    return f"| {' | '.join(cells)} |"
-
-
-def test_the_reference_page_lists_every_setting_as_it_is() -> None:
-    listed = [
-        line.replace("` † |", "` |", 1)  # the mark of those without effect
-        for line in PAGE.read_text().splitlines()
-        if re.match(r"\| `\w+`(?: †)? \| `aeron", line)
-    ]
-    assert listed == [row(name, setting) for name, setting in SETTINGS.items()]
 
 
 def test_a_time_in_milliseconds_is_read_as_in_a_channel() -> None:

@@ -26,6 +26,7 @@ from aeron_async.driver.core.system_counters import (
     SystemCounterId,
 )
 from aeron_async.protocol.parameters import PARAMETERS
+from docs import tables
 from tests.examples.pages import DOCS, bare, blocks_of, rows, section, sources
 
 if TYPE_CHECKING:
@@ -76,6 +77,18 @@ def test_the_channel_page_names_every_parameter_as_the_table_has_it() -> None:
 def test_the_channel_page_says_of_every_parameter_whether_we_have_it() -> None:
     for row in rows((REFERENCE / "channel.md").read_text()):
         assert re.match(r"(have|lack)\b", row[6]), row[0]
+
+
+def test_the_tables_of_settings_are_those_that_the_command_writes() -> None:
+    old = [page for page in tables.pages() if tables.written(page.read_text()) != page.read_text()]
+    assert old == [], "run `make settings`, which writes the tables from the declarations"
+
+
+@pytest.mark.parametrize("owner", tables.CLASSES)
+def test_every_setting_is_in_one_table(owner: str) -> None:
+    firsts = list(tables.first_fields(owner))
+    shown = [name for first in firsts for name in tables.fields_from(owner, first)]
+    assert shown == list(tables.CLASSES[owner].settings())
 
 
 def moves(counter: Enum) -> str:

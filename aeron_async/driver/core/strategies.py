@@ -17,9 +17,23 @@ from __future__ import annotations
 from functools import lru_cache, wraps
 from importlib.metadata import entry_points
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any, Concatenate, Final, NoReturn, ParamSpec, Protocol, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    NoReturn,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Unpack,
+    final,
+)
+
+import attrs
 
 from aeron_async.errors import ConfigurationError
+from aeron_async.settings import Choice, More, declare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,6 +42,7 @@ __all__ = [
     "CONGESTION_CONTROL_GROUP",
     "FLOW_CONTROL_GROUP",
     "NAME_RESOLVER_GROUP",
+    "Supplier",
     "cause_of_failure",
     "check_strategy",
     "defer_exception",
@@ -36,6 +51,7 @@ __all__ = [
     "known_names",
     "name_of_supplier",
     "raise_failures",
+    "supplier",
 ]
 
 # Finding.
@@ -70,6 +86,64 @@ def find_registered(group: str, name: str) -> Callable[..., Any] | None:
 def known_names(group: str, ours: Iterable[str]) -> str:
     """Return the names that can be used, ours first, for a message."""
     return ", ".join([*ours, *sorted({each.name for each in entry_points(group=group)})])
+
+
+# Choosing.
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Supplier(Choice):
+    """A setting that is a strategy: one of our names, a registered name, or a factory.
+
+    Attributes:
+        group: Group of the entry points that register further names.
+        instance_method: A method that a strategy has and a factory has not; empty if only
+            factories are accepted.
+    """
+
+    group: str
+    instance_method: str = ""
+
+    def parse(self, text: str) -> object:
+        """Return the name as it is written: registered names have upper case as well."""
+        return text
+
+    def refusal(self, value: object) -> str:
+        """Refuse what is neither a known name nor a factory."""
+        if callable(value) or value in self.choices:
+            return ""
+        if self.instance_method and callable(getattr(value, self.instance_method, None)):
+            return ""
+        if isinstance(value, str) and find_registered(self.group, value) is not None:
+            return ""
+        names = known_names(self.group, self.choices)
+        return f"must be one of {names}, or a factory, got {value!r}"
+
+    def format(self, value: Any) -> str:
+        """Return the name; that of a factory reads better than its repr."""
+        return str(getattr(value, "__qualname__", value))
+
+    @property
+    def limits(self) -> str:
+        """Return our names, and what else is accepted."""
+        names = ", ".join(f"`{name}`" for name in self.choices)
+        return f"{names}, a registered name, or a factory"
+
+
+def supplier(
+    name: str,
+    default: str,
+    doc: str,
+    *,
+    choices: tuple[str, ...],
+    group: str,
+    instance_method: str = "",
+    **more: Unpack[More],
+) -> str:
+    """Declare a strategy."""
+    kind = Supplier(choices=choices, group=group, instance_method=instance_method)
+    return declare(name, default, doc, kind=kind, **more)
 
 
 # Checking.

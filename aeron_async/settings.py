@@ -1,0 +1,703 @@
+"""Declarations of settings, and their values as text, in code and in the environment.
+
+A class of settings is a frozen attrs class, and each of its fields is declared by one call:
+
+    @attrs.frozen(kw_only=True)
+    class Cache(EnvironmentSettings):
+        cache_length: int = size("aeron_async.cache.length", 1 << 20, "Length of the cache.")
+
+The declaration, a `Setting`, is kept in the metadata of the field. The constructor, the error
+texts, the environment, the command line and the reference pages all use it, so they agree.
+
+Invariant: a value is checked the same way wherever it came from.
+
+Source: Aeron `Configuration`, `aeron_properties_util.c`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from types import MappingProxyType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    NoReturn,
+    Self,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    final,
+)
+
+import attrs
+
+from aeron_async.errors import ConfigurationError
+from aeron_async.protocol.units import (
+    IN_BYTES,
+    IN_NANOSECONDS,
+    INT64_MAX,
+    format_duration,
+    format_size,
+    parse_duration_ns,
+    parse_size,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+__all__ = [
+    "INT32_MAX",
+    "INT32_MIN",
+    "INT64_MIN",
+    "Choice",
+    "Duration",
+    "EnvironmentSettings",
+    "Flag",
+    "Integer",
+    "Kind",
+    "More",
+    "OptionSettings",
+    "PortRange",
+    "Setting",
+    "Settings",
+    "Size",
+    "Text",
+    "choice",
+    "declare",
+    "duration",
+    "flag",
+    "inferable",
+    "integer",
+    "port_range",
+    "size",
+    "text",
+]
+
+INT32_MIN: Final = -(2**31)
+INT32_MAX: Final = 2**31 - 1
+INT64_MIN: Final = -(2**63)
+MAX_PORT: Final = 65_535
+NOT_SET: Final = "not set"
+IN_MILLISECONDS: Final = "; in milliseconds, or as text such as '5s'"
+
+_SETTING_KEY: Final = "aeron_async.setting"
+_INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
+_PORT_RANGE: Final = re.compile(r"\s*([0-9]{1,5})\s+([0-9]{1,5})\s*")
+_FLAGS: Final = {"1": True, "on": True, "true": True, "0": False, "off": False, "false": False}
+_INFERABLES: Final[Mapping[str, bool | None]] = {"true": True, "false": False, "infer": None}
+_PROPERTY: Final = re.compile(r"aeron(_async)?\.")
+
+T = TypeVar("T")
+Number = TypeVar("Number", bound=int | None)
+Word = TypeVar("Word", bound=str | None)
+
+
+# Kinds of values. Another package can add its own: see `driver.core.strategies.Supplier`.
+
+
+@attrs.frozen(kw_only=True)
+class Kind:
+    """The values that a setting accepts, and how they are written as text."""
+
+    def parse(self, text: str) -> object:
+        """Return the value of a text, without checking its limits.
+
+        Raises:
+            ConfigurationError: The text is not written like this kind; the message quotes it.
+        """
+        raise NotImplementedError
+
+    def read(self, given: object) -> object:
+        """Return the value of an entry of a TOML file, where a number needs no quotes.
+
+        Raises:
+            ConfigurationError: As for `parse`.
+        """
+        is_plain = isinstance(given, str | int | float)
+        if not is_plain:
+            message = f"{given!r} is not text, a number, true or false"
+            raise ConfigurationError(message)
+        return self.parse(str(given).lower() if isinstance(given, bool) else str(given))
+
+    def convert(self, value: object) -> object:
+        """Return a value that was given in code, where some kinds also accept text.
+
+        Raises:
+            ConfigurationError: As for `parse`.
+        """
+        return value
+
+    def refusal(self, value: object) -> str:
+        """Return why a value is refused, such as `must be at least 1, got 0`; else nothing."""
+        raise NotImplementedError
+
+    def format(self, value: Any) -> str:
+        """Return a value as text that `parse` accepts."""
+        return str(value)
+
+    @property
+    def limits(self) -> str:
+        """Return the accepted values as the reference page says them."""
+        raise NotImplementedError
+
+
+@attrs.frozen(kw_only=True)
+class Text(Kind):
+    """Text that is not blank."""
+
+    def parse(self, text: str) -> object:
+        """Return the text."""
+        return text
+
+    def refusal(self, value: object) -> str:
+        """Refuse another type, and blank text."""
+        if not isinstance(value, str):
+            return f"must be text, got {value!r}"
+        return "" if value.strip() else f"must be text that is not empty, got {value!r}"
+
+    @property
+    def limits(self) -> str:
+        """Return nothing: any text will do."""
+        return ""
+
+
+@attrs.frozen(kw_only=True)
+class Integer(Kind):
+    """A whole number within limits."""
+
+    minimum: int = INT64_MIN
+    maximum: int = INT64_MAX
+    multiple: int = 1
+    power_of_two: bool = False
+
+    def parse(self, text: str) -> object:
+        """Return the number."""
+        # `int` would also accept underscores and the digits of other scripts.
+        if _INTEGER.fullmatch(text) is None:
+            message = f"{text!r} is not a whole number"
+            raise ConfigurationError(message)
+        return int(text)
+
+    def refusal(self, value: object) -> str:
+        """Refuse another type, and a number beyond the limits."""
+        limit = ""
+        if not isinstance(value, int) or isinstance(value, bool):
+            limit = "a whole number"
+        elif value < self.minimum:
+            limit = f"at least {self.minimum}"
+        elif value > self.maximum:
+            limit = f"at most {self.maximum}"
+        elif value % self.multiple:
+            limit = f"a multiple of {self.multiple}"
+        elif self.power_of_two and value.bit_count() != 1:
+            limit = "a power of two"
+        return limit and f"must be {limit}, got {value!r}{self.hint}"
+
+    @property
+    def hint(self) -> str:
+        """Return the end of an error: the unit, and that text is accepted too."""
+        return ""
+
+    @property
+    def limits(self) -> str:
+        """Return the range, and what else a number must be."""
+        low, high = self.minimum, self.maximum
+        if (low, high) == (INT64_MIN, INT64_MAX):
+            parts = ["any 64-bit number"]
+        elif (low, high) == (INT32_MIN, INT32_MAX):
+            parts = ["any 32-bit number"]
+        elif high in {INT32_MAX, INT64_MAX}:
+            parts = [f"at least {self.format(low)}"]
+        else:
+            parts = [f"{self.format(low)} to {self.format(high)}"]
+        if self.power_of_two:
+            parts.append("power of two")
+        if self.multiple > 1:
+            parts.append(f"multiple of {self.multiple}")
+        return ", ".join(parts)
+
+
+@attrs.frozen(kw_only=True)
+class Size(Integer):
+    """A number of bytes; code may give it as text such as `64k`."""
+
+    @property
+    def hint(self) -> str:
+        """Return the unit."""
+        return IN_BYTES
+
+    def parse(self, text: str) -> object:
+        """Return the number of bytes."""
+        return parse_size(text)
+
+    def convert(self, value: object) -> object:
+        """Return text as a number."""
+        return self.parse(value.strip()) if isinstance(value, str) else value
+
+    def format(self, value: Any) -> str:
+        """Return the number in the largest unit that is exact."""
+        return format_size(value)
+
+
+@attrs.frozen(kw_only=True)
+class Duration(Integer):
+    """A duration as a number of some unit; code may give it as text such as `5s`."""
+
+    unit_ns: int = 1
+    """Unit of the number, and of a text without a unit; in nanoseconds."""
+
+    @property
+    def hint(self) -> str:
+        """Return the unit."""
+        return IN_NANOSECONDS if self.unit_ns == 1 else IN_MILLISECONDS
+
+    def parse(self, text: str) -> object:
+        """Return the number of units."""
+        if self.unit_ns == 1:
+            return parse_duration_ns(text)
+        if _INTEGER.fullmatch(text):
+            return int(text)
+        count, rest_ns = divmod(parse_duration_ns(text), self.unit_ns)
+        if rest_ns:
+            message = f"{text!r} is not a whole number of {format_duration(self.unit_ns)}"
+            raise ConfigurationError(message)
+        return count
+
+    def convert(self, value: object) -> object:
+        """Return text as a number."""
+        return self.parse(value.strip()) if isinstance(value, str) else value
+
+    def format(self, value: Any) -> str:
+        """Return the duration in the largest unit that is exact."""
+        duration_ns = value * self.unit_ns
+        return format_duration(duration_ns) if 0 <= duration_ns <= INT64_MAX else str(value)
+
+
+@attrs.frozen(kw_only=True)
+class Flag(Kind):
+    """One of two values, or of three: the third one is `infer`, for None."""
+
+    words: Mapping[str, bool | None] = MappingProxyType(_FLAGS)
+    limits: str = "true or false"
+
+    def parse(self, text: str) -> object:
+        """Return the value of a word, in any case."""
+        if text.lower() not in self.words:
+            message = f"{text!r} is none of {', '.join(self.words)}"
+            raise ConfigurationError(message)
+        return self.words[text.lower()]
+
+    def refusal(self, value: object) -> str:
+        """Refuse another type."""
+        return "" if isinstance(value, bool) else f"must be {self.limits}, got {value!r}"
+
+    def format(self, value: Any) -> str:
+        """Return the word."""
+        return str(value).lower()
+
+
+@attrs.frozen(kw_only=True)
+class Choice(Kind):
+    """One of a few words; text may have them in any case."""
+
+    choices: tuple[str, ...]
+
+    def parse(self, text: str) -> object:
+        """Return the word as it is declared."""
+        return text.lower() if text.lower() in self.choices else text
+
+    def refusal(self, value: object) -> str:
+        """Refuse any other word."""
+        if value in self.choices:
+            return ""
+        return f"must be one of {', '.join(self.choices)}, got {value!r}"
+
+    @property
+    def limits(self) -> str:
+        """Return the words."""
+        return ", ".join(f"`{name}`" for name in self.choices)
+
+
+@attrs.frozen(kw_only=True)
+class PortRange(Kind):
+    """Two ports, both included, as in Aeron's `20000 20100`."""
+
+    limits: str = "two ports, low and high"
+
+    def parse(self, text: str) -> object:
+        """Return both ports."""
+        match = _PORT_RANGE.fullmatch(text)
+        if match is None:
+            message = f"{text!r} is not two ports with a blank between"
+            raise ConfigurationError(message)
+        return int(match[1]), int(match[2])
+
+    def refusal(self, value: object) -> str:
+        """Refuse anything but two ports in order."""
+        match value:
+            case (int(low), int(high)) if 0 <= low <= high <= MAX_PORT:
+                return ""
+        return f"must be two ports, low before high, 0 to {MAX_PORT}, got {value!r}"
+
+    def format(self, value: Any) -> str:
+        """Return both ports with a blank between."""
+        low, high = value
+        return f"{low} {high}"
+
+
+# One setting.
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Setting:
+    """The declaration of one setting.
+
+    Attributes:
+        name: Name in files, options and errors: Aeron's property such as `aeron.mtu.length`, ours
+            such as `aeron_async.transport`, an option of Spark, or a key of a file.
+        kind: Values that it accepts.
+        default: Value if it is not given, in the unit of the field. A default of None means that
+            None is a value too.
+        doc: What it does, in one sentence.
+        env_name: Environment variable such as `AERON_MTU_LENGTH`; empty if there is none.
+        old_variables: Older variables that count if that one is absent, with their parsers.
+        uri_key: Parameter of a channel URI that overrides it for one channel.
+        unset: What None means, on the page and in the output of commands.
+        has_effect: Whether anything uses it yet.
+    """
+
+    name: str
+    kind: Kind
+    default: Any
+    doc: str
+    env_name: str = ""
+    old_variables: Mapping[str, Callable[[str], object]] = MappingProxyType({})
+    uri_key: str | None = None
+    unset: str = NOT_SET
+    has_effect: bool = True
+
+    def parse(self, text: str) -> Any:
+        """Return the value of a text, without checking its limits.
+
+        Differs: the C driver warns about a text that it cannot parse, and takes the default.
+
+        Raises:
+            ConfigurationError: The text is not valid for this kind of setting.
+        """
+        return self._try(self.kind.parse, text.strip())
+
+    def read(self, given: object) -> Any:
+        """Return the value of text, or of an entry of a TOML file, without checking its limits.
+
+        Raises:
+            ConfigurationError: The value is not valid for this kind of setting.
+        """
+        return self._try(self.kind.read, given.strip() if isinstance(given, str) else given)
+
+    def convert(self, value: object) -> Any:
+        """Return a value that was given in code; a size or a duration may be `64k` or `5s`.
+
+        Raises:
+            ConfigurationError: A text is not valid for this kind of setting.
+        """
+        return self._try(self.kind.convert, value)
+
+    def check(self, value: object) -> None:
+        """Refuse a value of another type, or beyond the limits.
+
+        Differs: the C driver moves a value to the nearest limit without a message.
+
+        Raises:
+            ConfigurationError: Names the setting, the limit and the value.
+        """
+        if value is self.default:
+            return
+        if refusal := self.kind.refusal(value):
+            message = f"{self} {refusal}"
+            raise ConfigurationError(message)
+
+    def format(self, value: object) -> str:
+        """Return a value as text, as the environment would give it."""
+        return self.unset if value is None or value in ((), {}) else self.kind.format(value)
+
+    def find(self, variables: Mapping[str, str]) -> Any:
+        """Return the value in the environment, or None; an empty variable counts as absent.
+
+        Raises:
+            ConfigurationError: A variable is not valid for this kind of setting.
+        """
+        if self.env_name and (text := variables.get(self.env_name)):
+            return self.parse(text)
+        for env_name, parse in self.old_variables.items():
+            if text := variables.get(env_name, "").strip():
+                try:
+                    return parse(text)
+                except ConfigurationError as error:
+                    message = f"{env_name} cannot be read: {error}"
+                    raise ConfigurationError(message) from error
+        return None
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.env_name})" if self.env_name else self.name
+
+    def _try(self, read: Callable[[Any], object], given: object) -> object:
+        try:
+            return read(given)
+        except ConfigurationError as error:
+            message = f"{self} cannot be read: {error}"
+            raise ConfigurationError(message) from error
+
+
+class More(TypedDict, total=False):
+    """What a declaration says only where it must; see `Setting`."""
+
+    env_name: str
+    old_variables: Mapping[str, Callable[[str], object]]
+    uri_key: str
+    unset: str
+    has_effect: bool
+
+
+# Declarations: what stands on the right side of a field.
+
+
+def declare(name: str, default: T, doc: str, *, kind: Kind, **more: Unpack[More]) -> T:
+    """Declare a setting of any kind.
+
+    A property of Aeron, or one of ours, has an environment variable unless `env_name` is empty.
+    """
+    if "env_name" not in more and _PROPERTY.match(name):
+        more["env_name"] = name.upper().replace(".", "_")
+    setting = Setting(name=name, kind=kind, default=default, doc=doc, **more)
+    return attrs.field(
+        default=default,
+        converter=setting.convert,
+        validator=_validate,
+        metadata={_SETTING_KEY: setting},
+    )
+
+
+def text(name: str, default: Word, doc: str, **more: Unpack[More]) -> Word:
+    """Declare a text."""
+    return declare(name, default, doc, kind=Text(), **more)
+
+
+def choice(
+    name: str, default: Word, doc: str, *, choices: tuple[str, ...], **more: Unpack[More]
+) -> Word:
+    """Declare one of a few words."""
+    return declare(name, default, doc, kind=Choice(choices=choices), **more)
+
+
+def flag(name: str, default: bool, doc: str, **more: Unpack[More]) -> bool:  # noqa: FBT001 - a value
+    """Declare a boolean."""
+    return declare(name, default, doc, kind=Flag(), **more)
+
+
+def inferable(name: str, doc: str, **more: Unpack[More]) -> bool | None:
+    """Declare a boolean that is inferred by default: `None`."""
+    kind = Flag(words=_INFERABLES, limits="true, false or infer")
+    more["unset"] = "infer"
+    default: bool | None = None
+    return declare(name, default, doc, kind=kind, **more)
+
+
+def integer(
+    name: str,
+    default: Number,
+    doc: str,
+    *,
+    minimum: int = INT64_MIN,
+    maximum: int = INT64_MAX,
+    **more: Unpack[More],
+) -> Number:
+    """Declare any other whole number; without limits it has 64 bits."""
+    return declare(name, default, doc, kind=Integer(minimum=minimum, maximum=maximum), **more)
+
+
+def size(
+    name: str,
+    default: Number,
+    doc: str,
+    *,
+    minimum: int = 0,
+    maximum: int = INT32_MAX,
+    multiple: int = 1,
+    power_of_two: bool = False,
+    **more: Unpack[More],
+) -> Number:
+    """Declare a number of bytes."""
+    kind = Size(minimum=minimum, maximum=maximum, multiple=multiple, power_of_two=power_of_two)
+    return declare(name, default, doc, kind=kind, **more)
+
+
+def duration(
+    name: str,
+    default: Number,
+    doc: str,
+    *,
+    minimum: int = 0,
+    unit_ns: int = 1,
+    **more: Unpack[More],
+) -> Number:
+    """Declare a duration; in nanoseconds unless `unit_ns` says otherwise."""
+    return declare(name, default, doc, kind=Duration(minimum=minimum, unit_ns=unit_ns), **more)
+
+
+def port_range(name: str, doc: str) -> tuple[int, int]:
+    """Declare two ports, both included; the default 0 and 0 means any port."""
+    return declare(name, (0, 0), doc, kind=PortRange())
+
+
+# Classes of settings.
+
+
+@attrs.frozen(kw_only=True)
+class Settings:
+    """The base of every class of settings."""
+
+    _settings: ClassVar[Mapping[str, Setting]] = MappingProxyType({})
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **values: Any) -> None: ...
+
+    @classmethod
+    def __attrs_init_subclass__(cls) -> None:
+        fields = attrs.fields(cls)
+        cls._settings = MappingProxyType(
+            {each.name: each.metadata[_SETTING_KEY] for each in fields}
+        )
+
+    @classmethod
+    def settings(cls) -> Mapping[str, Setting]:
+        """Return the declaration of every setting, by field name."""
+        return cls._settings
+
+    def _refuse(self, field_name: str, relation: str, other_name: str) -> NoReturn:
+        """Refuse two settings that contradict each other."""
+        settings = self.settings()
+        message = (
+            f"{settings[field_name]} {relation} {settings[other_name]}, "
+            f"got {getattr(self, field_name)} and {getattr(self, other_name)}"
+        )
+        raise ConfigurationError(message)
+
+
+@attrs.frozen(kw_only=True)
+class EnvironmentSettings(Settings):
+    """Settings that have environment variables.
+
+    Attributes:
+        _PREFIX: Begin of every variable. One that begins like this and is not read gets a warning.
+        _OTHER_PREFIX: Begin of those that another class reads.
+    """
+
+    _PREFIX: ClassVar[str] = "AERON_"
+    _OTHER_PREFIX: ClassVar[str] = ""
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] | None = None, **overrides: Any) -> Self:
+        """Return settings from the overrides, then the environment, then the defaults.
+
+        An empty variable counts as absent, and a variable that is overridden is not read. The old
+        names of a setting count if its own name is absent. A variable without effect, because it is
+        misspelt or its setting does not exist here, is logged once.
+
+        Args:
+            environ: Variables by name; those of this process if not given.
+            overrides: Settings by field name, as for the class itself.
+
+        Raises:
+            ConfigurationError: A value cannot be parsed, or as for the class itself.
+        """
+        # Spark's tasks read no environment, and import no logs for it.
+        from aeron_async.unused_variables import warn_of_unused  # noqa: PLC0415
+
+        variables = os.environ if environ is None else environ
+        found = cls.found_in(variables, besides=overrides)
+        known = {setting.env_name for setting in cls.settings().values()}
+        known.update(*(setting.old_variables for setting in cls.settings().values()))
+        other = cls._OTHER_PREFIX
+        names = [name for name in variables if not (other and name.startswith(other))]
+        warn_of_unused(names, known, prefix=cls._PREFIX)
+        return cls(**found, **overrides)
+
+    @classmethod
+    def found_in(
+        cls, variables: Mapping[str, str], *, besides: Iterable[str] = ()
+    ) -> dict[str, Any]:
+        """Return the settings that variables give, by field name.
+
+        Args:
+            variables: Variables by name.
+            besides: Fields whose variables are not read.
+
+        Raises:
+            ConfigurationError: A value cannot be parsed.
+        """
+        wanted = cls.settings().keys() - set(besides)
+        found = {name: cls.settings()[name].find(variables) for name in sorted(wanted)}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+@attrs.frozen(kw_only=True)
+class OptionSettings(Settings):
+    """Settings that are given by their names: options of Spark, or entries of a TOML file.
+
+    Attributes:
+        _NOUN: What errors call them.
+        _HINTS: What to do instead, by names in lower case that are not known here.
+        _IGNORED: Names in lower case that are accepted and mean nothing here.
+    """
+
+    _NOUN: ClassVar[str] = "setting"
+    _HINTS: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    _IGNORED: ClassVar[frozenset[str]] = frozenset()
+
+    def __attrs_post_init__(self) -> None:
+        for is_wrong, problem in self._problems():
+            if is_wrong:
+                raise ConfigurationError(problem)
+
+    def _problems(self) -> Iterable[tuple[bool, str]]:
+        """Return rules over several settings: whether each is broken, and what to do about it."""
+        return ()
+
+    @classmethod
+    def parse(cls, given: Mapping[str, object]) -> Self:
+        """Return the settings of text by name; names may have any case.
+
+        Raises:
+            ConfigurationError: A name is unknown, a value is invalid, or two settings contradict
+                each other.
+        """
+        fields = {setting.name.lower(): field for field, setting in cls.settings().items()}
+        found = {}
+        for name, value in given.items():
+            field = fields.get(name.lower())
+            if field is not None:
+                found[field] = cls.settings()[field].read(value)
+            elif name.lower() not in cls._IGNORED:
+                raise ConfigurationError(cls._unknown(name))
+        return cls(**found)
+
+    @classmethod
+    def _unknown(cls, name: str) -> str:
+        """Return the error text for an unknown name, with the one that was probably meant."""
+        names = {setting.name.lower(): setting.name for setting in cls.settings().values()}
+        hint = cls._HINTS.get(name.lower(), "")
+        if not hint and (near := difflib.get_close_matches(name.lower(), names, n=1)):
+            hint = f"did you mean {names[near[0]]}?"
+        known = f"the {cls._NOUN}s are {', '.join(names.values())}"
+        return f"no {cls._NOUN} is named {name!r}{hint and ': '}{hint}; {known}"
+
+
+def _validate(_instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    setting: Setting = attribute.metadata[_SETTING_KEY]
+    setting.check(value)
