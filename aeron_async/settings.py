@@ -361,14 +361,14 @@ class Setting:
         name: Name in files, options and errors: Aeron's property such as `aeron.mtu.length`, ours
             such as `aeron_async.transport`, an option of Spark, or a key of a file.
         kind: Values that it accepts.
-        default: Value if it is not given, in the unit of the field. A default of None means that
-            None is a value too.
+        default: Value if it is not given, in the unit of the field.
         doc: What it does, in one sentence.
         env_name: Environment variable such as `AERON_MTU_LENGTH`; empty if there is none.
         old_variables: Older variables that count if that one is absent, with their parsers.
         uri_key: Parameter of a channel URI that overrides it for one channel.
         unset: What None means, on the page and in the output of commands.
         has_effect: Whether anything uses it yet.
+        is_optional: Whether None is a value although it is not the default.
     """
 
     name: str
@@ -380,6 +380,7 @@ class Setting:
     uri_key: str | None = None
     unset: str = NOT_SET
     has_effect: bool = True
+    is_optional: bool = False
 
     def parse(self, text: str) -> Any:
         """Return the value of a text, without checking its limits.
@@ -415,7 +416,7 @@ class Setting:
         Raises:
             ConfigurationError: Names the setting, the limit and the value.
         """
-        if value is self.default:
+        if value is self.default or (value is None and self.is_optional):
             return
         if refusal := self.kind.refusal(value):
             message = f"{self} {refusal}"
@@ -431,7 +432,7 @@ class Setting:
         Raises:
             ConfigurationError: A variable is not valid for this kind of setting.
         """
-        if self.env_name and (text := variables.get(self.env_name)):
+        if self.env_name and (text := variables.get(self.env_name, "").strip()):
             return self.parse(text)
         for env_name, parse in self.old_variables.items():
             if text := variables.get(env_name, "").strip():
@@ -461,6 +462,7 @@ class More(TypedDict, total=False):
     uri_key: str
     unset: str
     has_effect: bool
+    is_optional: bool
 
 
 # Declarations: what stands on the right side of a field.

@@ -12,6 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from aeron_async.archive.context import ArchiveContext
+from aeron_async.archive.control.settings import ControlSettings
 from aeron_async.driver.core.context import DriverContext
 
 if TYPE_CHECKING:
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
     from aeron_async.settings import Setting, Settings
 
 DOCS: Final = Path(__file__).parent
-CLASSES: Final[dict[str, type[Settings]]] = {each.__name__: each for each in (DriverContext,)}
+CLASSES: Final[dict[str, type[Settings]]] = {
+    each.__name__: each for each in (DriverContext, ArchiveContext, ControlSettings)
+}
 MARKER: Final = re.compile(
     r"(?P<marker><!-- settings of (?P<owner>\w+)(?:, from (?P<first>\w+))? -->\n\n)"
     r"(?P<table>(?:\|.*\n)*)"

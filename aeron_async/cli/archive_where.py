@@ -10,20 +10,21 @@ import sys
 import time
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
-from aeron_async.archive.context import ArchiveContext, parse_integer
+import attrs
+
+from aeron_async.archive.context import ArchiveContext
 from aeron_async.archive.control.client import RemoteArchive
 from aeron_async.archive.disk.archive_look import archive_at
 from aeron_async.archive.disk.catalog import CATALOG_NAME, Catalog
 from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.archive.disk.mark_file import LINK_NAME, MARK_FILE_NAME, MarkFile, MarkIdentity
 from aeron_async.archive.local_archive import LocalArchive
-from aeron_async.cli.output import MESSAGE_TIMEOUT
 from aeron_async.client.aeron import Aeron
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import AeronError, ConfigurationError
-from aeron_async.protocol.units import parse_duration_ns
+from aeron_async.settings import INT32_MAX, INT32_MIN, EnvironmentSettings, duration, integer, text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -44,17 +45,37 @@ __all__ = [
 ]
 
 
-def seconds(text: str) -> float:
-    """Return a duration such as 10s, in seconds."""
-    return parse_duration_ns(text) / NS_PER_SECOND
+@final
+@attrs.frozen(kw_only=True)
+class ClientSettings(EnvironmentSettings):
+    """The settings of a client of an archive that commands take from the environment."""
 
+    _PREFIX: ClassVar[str] = "AERON_ARCHIVE_"
 
-VARIABLES: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = {
-    "AERON_ARCHIVE_CONTROL_STREAM_ID": ("control_stream_id", parse_integer),
-    "AERON_ARCHIVE_CONTROL_RESPONSE_CHANNEL": ("response_channel", str),
-    "AERON_ARCHIVE_CONTROL_RESPONSE_STREAM_ID": ("response_stream_id", parse_integer),
-    MESSAGE_TIMEOUT: ("timeout", seconds),
-}
+    control_stream_id: int = integer(
+        "aeron.archive.control.stream.id",
+        10,
+        "Stream id of the control channel.",
+        minimum=INT32_MIN,
+        maximum=INT32_MAX,
+    )
+    response_channel: str | None = text(
+        "aeron.archive.control.response.channel",
+        None,
+        "Channel of the archive's responses, as the archive's host sees it.",
+    )
+    response_stream_id: int = integer(
+        "aeron.archive.control.response.stream.id",
+        20,
+        "Stream id of the response channel.",
+        minimum=INT32_MIN,
+        maximum=INT32_MAX,
+    )
+    timeout_ns: int = duration(
+        "aeron.archive.message.timeout",
+        5 * NS_PER_SECOND,
+        "How long a command waits for a response of the archive.",
+    )
 
 
 def client_settings(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -63,17 +84,9 @@ def client_settings(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
     Raises:
         ConfigurationError: A value is invalid; the message names the variable.
     """
-    variables = os.environ if environ is None else environ
-    found: dict[str, Any] = {}
-    for name, (argument, parse) in VARIABLES.items():
-        text = variables.get(name, "").strip()
-        if not text:
-            continue
-        try:
-            found[argument] = parse(text)
-        except ConfigurationError as error:
-            message = f"{name} cannot be read: {error}"
-            raise ConfigurationError(message) from error
+    found = ClientSettings.found_in(os.environ if environ is None else environ)
+    if (timeout_ns := found.pop("timeout_ns", None)) is not None:
+        found["timeout"] = timeout_ns / NS_PER_SECOND
     return found
 
 

@@ -32,7 +32,6 @@ MADE: Final = ("attrs.frozen", "attrs.define", "NamedTuple")
 SETTINGS: Final = (
     "aeron_async.settings.",
     "aeron_async.driver.core.strategies.supplier",
-    "aeron_async.archive.context.",
 )
 """The modules whose functions declare a setting: its name, its default and a sentence."""
 UNSAID: Final = {"inferable": "None", "port_range": "(0, 0)"}

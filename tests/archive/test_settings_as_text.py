@@ -16,15 +16,17 @@ def test_an_archives_sizes_and_durations_are_read_as_in_channels() -> None:
     context = ArchiveContext(**given)
     assert (context.segment_length, context.connect_timeout_ns) == (1 << 20, 3_000_000_000)
     assert ArchiveContext.from_environment({}, **given) == context
-    settings = ControlSettings(connect_timeout_ns="2s", control_term_length="64k")
+    served: dict[str, Any] = {"connect_timeout_ns": "2s", "control_term_length": "64k"}
+    settings = ControlSettings(**served)
     assert (settings.connect_timeout_ns, settings.control_term_length) == (2_000_000_000, 65_536)
     for wrong in ({"segment_length": "1x"}, {"connect_timeout_ns": "soon"}, {"archive_id": "5"}):
         values: dict[str, Any] = dict(wrong)
         with pytest.raises(ConfigurationError, match=r"aeron\.archive\."):
             ArchiveContext(**values)
     for text in ("", "-1", "5m"):
-        with pytest.raises(ConfigurationError):
-            ControlSettings(connect_timeout_ns=text)
+        values = {"connect_timeout_ns": text}
+        with pytest.raises(ConfigurationError, match="connect_timeout_ns cannot be read"):
+            ControlSettings(**values)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +34,7 @@ def test_an_archives_sizes_and_durations_are_read_as_in_channels() -> None:
 )
 def test_stream_ids_of_an_archive_that_is_served_are_checked(name: str) -> None:
     for wrong in ("10", 1.5, None, True, 2**31, -(2**31) - 1):
-        wanted = r"from -2147483648 to 2147483647: signed 32 bits"
-        with pytest.raises(ConfigurationError, match=f"^{name}=.* must be a whole number {wanted}"):
+        wanted = f"^{name} must be (a whole number|at least -2147483648|at most 2147483647), got "
+        with pytest.raises(ConfigurationError, match=wanted):
             ControlSettings(**{name: wrong})  # type: ignore[arg-type]
     assert getattr(ControlSettings(**{name: -5}), name) == -5  # type: ignore[arg-type]

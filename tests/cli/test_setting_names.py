@@ -77,7 +77,9 @@ def test_a_client_of_an_archive_is_set_by_the_official_variables() -> None:
         "control_stream_id": 11,
         "timeout": 0.25,
     }
-    with pytest.raises(ConfigurationError, match="AERON_ARCHIVE_CONTROL_STREAM_ID cannot be read"):
+    with pytest.raises(
+        ConfigurationError, match=r"\(AERON_ARCHIVE_CONTROL_STREAM_ID\) cannot be read"
+    ):
         client_settings({"AERON_ARCHIVE_CONTROL_STREAM_ID": "ten"})
 
 

@@ -9,9 +9,20 @@ import attrs
 from aeron_async.archive.control.authentication import AcceptAll, AuthenticatorSupplier
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import ConfigurationError
-from aeron_async.protocol.arguments import check_number
 from aeron_async.protocol.channel_uri import ChannelUri
-from aeron_async.protocol.units import duration_ns_of, size_of
+from aeron_async.protocol.units import INT64_MAX
+from aeron_async.settings import (
+    INT32_MAX,
+    INT32_MIN,
+    Kind,
+    Settings,
+    declare,
+    duration,
+    flag,
+    integer,
+    size,
+    text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,110 +31,175 @@ if TYPE_CHECKING:
 
 __all__ = ["CONTROL_STREAM_ID", "ControlSettings"]
 
-INT32_MIN: Final = -(2**31)
-INT32_MAX: Final = 2**31 - 1
 CONTROL_STREAM_ID: Final = 10
 """Default stream of requests, as in official archives."""
 
 
-def _check_positive(_: object, attribute: attrs.Attribute[Any], value: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
-        message = f"{attribute.name} is {value!r}, and must be a number of more than 0"
+@attrs.frozen(kw_only=True)
+class Factory(Kind):
+    """A function or a class that makes an object; text cannot name one."""
+
+    limits: str = "a factory"
+
+    def parse(self, text: str) -> object:
+        """Refuse any text.
+
+        Raises:
+            ConfigurationError: Always.
+        """
+        message = f"{text!r} is text, and not a factory"
         raise ConfigurationError(message)
 
+    def refusal(self, value: object) -> str:
+        """Refuse what cannot be called."""
+        return "" if callable(value) else f"must be a factory, got {value!r}"
 
-def _check_stream_id(_: object, attribute: attrs.Attribute[Any], value: int) -> None:
-    check_number(
-        value, attribute.name, minimum=INT32_MIN, maximum=INT32_MAX, why=": signed 32 bits"
-    )
-
-
-def _check_channel(_: object, attribute: attrs.Attribute[Any], value: str | None) -> None:
-    _check(attribute, value, ChannelUri.check_subscription)
-
-
-def _check_publication(_: object, attribute: attrs.Attribute[Any], value: str | None) -> None:
-    _check(attribute, value, ChannelUri.check_publication)
-
-
-def _check(
-    attribute: attrs.Attribute[Any], value: str | None, check: Callable[[ChannelUri], object]
-) -> None:
-    if value is None:
-        return
-    try:
-        check(ChannelUri.parse(value))
-    except ConfigurationError as error:
-        message = f"{attribute.name}: {error}"
-        raise ConfigurationError(message) from None
+    def format(self, value: Any) -> str:
+        """Return the name of the factory."""
+        return str(getattr(value, "__qualname__", value))
 
 
 @attrs.frozen(kw_only=True)
-class ControlSettings:
+class ControlSettings(Settings):
     """The channels of a control server, and the limits of its clients.
 
     Sizes are in bytes and durations in nanoseconds; either may be text such as `64k` or `5s`.
+    `settings` describes every field.
 
-    Attributes:
-        control_channel: Channel for requests of remote clients; None admits none.
-        control_stream_id: Stream within that channel.
-        local_control_channel: Channel for requests of clients of the same driver; None admits none.
-        local_control_stream_id: Stream within that channel.
-        recording_events_channel: Channel on which recording events are published; None publishes
-            none.
-        recording_events_stream_id: Stream within that channel.
-        control_term_length: Term length of answers, whatever the client's channel says, in bytes.
-        control_mtu_length: MTU of answers, unless the client's channel sets it, in bytes.
-        is_control_term_sparse: Whether the terms of answers take memory only as they are used.
-        connect_timeout_ns: How long a client may be silent, or take no answer.
-        liveness_interval_ns: Interval between two checks whether a client is connected.
-        resend_interval_ns: Interval of the answer that a session is open, until the first request.
-        max_sessions: Most active clients; the next one is refused.
-        max_unconnected_sessions: Most sessions whose clients are not admitted yet.
-        max_unconnected_sessions_per_image: The same limit for the requests of one image.
-        unconnected_session_timeout_ns: How long a session waits for its client to take answers.
-        max_pending_requests: Most requests of one client that wait to be executed.
-        max_pending_responses: Most messages to one client that wait to be sent.
-        max_request_length: Longest request, in bytes.
-        authenticator_supplier: Makes the authenticator of each session.
+    Raises:
+        ConfigurationError: A value is beyond its limits; names the setting.
     """
 
-    control_channel: str | None = attrs.field(default=None, validator=_check_channel)
-    control_stream_id: int = attrs.field(default=CONTROL_STREAM_ID, validator=_check_stream_id)
-    local_control_channel: str | None = attrs.field(
-        default="aeron:ipc?term-length=64k", validator=_check_channel
+    control_channel: str | None = text(
+        "control_channel", None, "Channel of the requests from other machines."
     )
-    local_control_stream_id: int = attrs.field(default=10, validator=_check_stream_id)
-    recording_events_channel: str | None = attrs.field(default=None, validator=_check_publication)
-    recording_events_stream_id: int = attrs.field(default=30, validator=_check_stream_id)
-    control_term_length: int = attrs.field(
-        default=65_536, converter=size_of, validator=_check_positive
+    control_stream_id: int = integer(
+        "control_stream_id",
+        CONTROL_STREAM_ID,
+        "Stream id of the control channel.",
+        minimum=INT32_MIN,
+        maximum=INT32_MAX,
     )
-    control_mtu_length: int = attrs.field(
-        default=1_408, converter=size_of, validator=_check_positive
+    local_control_channel: str | None = text(
+        "local_control_channel",
+        "aeron:ipc?term-length=64k",
+        "Channel of the requests from clients of the same driver.",
+        is_optional=True,
     )
-    is_control_term_sparse: bool = True
-    connect_timeout_ns: int = attrs.field(
-        default=5 * NS_PER_SECOND, converter=duration_ns_of, validator=_check_positive
+    local_control_stream_id: int = integer(
+        "local_control_stream_id",
+        10,
+        "Stream id of the local control channel.",
+        minimum=INT32_MIN,
+        maximum=INT32_MAX,
     )
-    liveness_interval_ns: int = attrs.field(
-        default=NS_PER_SECOND, converter=duration_ns_of, validator=_check_positive
+    recording_events_channel: str | None = text(
+        "recording_events_channel", None, "Channel that publishes the progress of recordings."
     )
-    resend_interval_ns: int = attrs.field(
-        default=NS_PER_SECOND // 5, converter=duration_ns_of, validator=_check_positive
+    recording_events_stream_id: int = integer(
+        "recording_events_stream_id",
+        30,
+        "Stream id of the recording events.",
+        minimum=INT32_MIN,
+        maximum=INT32_MAX,
     )
-    max_sessions: int = attrs.field(default=256, validator=_check_positive)
-    max_unconnected_sessions: int = attrs.field(default=32, validator=_check_positive)
-    max_unconnected_sessions_per_image: int = attrs.field(default=4, validator=_check_positive)
-    unconnected_session_timeout_ns: int = attrs.field(
-        default=NS_PER_SECOND, converter=duration_ns_of, validator=_check_positive
+    control_term_length: int = size(
+        "control_term_length",
+        65_536,
+        "Term length of responses; Aeron's `aeron.archive.control.term.buffer.length`.",
+        minimum=1,
+        maximum=INT64_MAX,
     )
-    max_pending_requests: int = attrs.field(default=1_024, validator=_check_positive)
-    max_pending_responses: int = attrs.field(default=4_096, validator=_check_positive)
-    max_request_length: int = attrs.field(
-        default=65_536, converter=size_of, validator=_check_positive
+    control_mtu_length: int = size(
+        "control_mtu_length",
+        1_408,
+        "MTU of responses whose channel sets none; Aeron's `aeron.archive.control.mtu.length`.",
+        minimum=1,
+        maximum=INT64_MAX,
     )
-    authenticator_supplier: AuthenticatorSupplier = AcceptAll
+    is_control_term_sparse: bool = flag(
+        "is_control_term_sparse",
+        True,
+        "Whether the terms of responses use memory only as they fill, as in Aeron's "
+        "`aeron.archive.control.term.buffer.sparse`.",
+    )
+    connect_timeout_ns: int = duration(
+        "connect_timeout_ns",
+        5 * NS_PER_SECOND,
+        "How long a client may be silent, or receive no response; Aeron's "
+        "`aeron.archive.connect.timeout`.",
+        minimum=1,
+    )
+    liveness_interval_ns: int = duration(
+        "liveness_interval_ns",
+        NS_PER_SECOND,
+        "How often the server checks that a client is connected; Aeron's "
+        "`aeron.archive.session.liveness.check.interval`.",
+        minimum=1,
+    )
+    resend_interval_ns: int = duration(
+        "resend_interval_ns",
+        NS_PER_SECOND // 5,
+        "How often the server repeats that a session is open, until the first request comes.",
+        minimum=1,
+    )
+    max_sessions: int = integer(
+        "max_sessions",
+        256,
+        "Maximum number of clients; the server refuses the next one (not in Aeron).",
+        minimum=1,
+    )
+    max_unconnected_sessions: int = integer(
+        "max_unconnected_sessions",
+        32,
+        "Maximum number of sessions whose clients are not admitted yet (not in Aeron).",
+        minimum=1,
+    )
+    max_unconnected_sessions_per_image: int = integer(
+        "max_unconnected_sessions_per_image",
+        4,
+        "Maximum number of such sessions that one publication may open (not in Aeron).",
+        minimum=1,
+    )
+    unconnected_session_timeout_ns: int = duration(
+        "unconnected_session_timeout_ns",
+        NS_PER_SECOND,
+        "How long a new session waits for its client to receive responses (not in Aeron).",
+        minimum=1,
+    )
+    max_pending_requests: int = integer(
+        "max_pending_requests",
+        1_024,
+        "Maximum number of requests of one client that wait to be executed (not in Aeron).",
+        minimum=1,
+    )
+    max_pending_responses: int = integer(
+        "max_pending_responses",
+        4_096,
+        "Maximum number of messages to one client that wait to be sent (not in Aeron).",
+        minimum=1,
+    )
+    max_request_length: int = size(
+        "max_request_length",
+        65_536,
+        "Length of the longest request that the server accepts (not in Aeron).",
+        minimum=1,
+        maximum=INT64_MAX,
+    )
+    authenticator_supplier: AuthenticatorSupplier = declare(
+        "authenticator_supplier",
+        AcceptAll,
+        "Factory of the object that authenticates a client; Aeron's "
+        "`aeron.archive.authenticator.supplier`.",
+        kind=Factory(),
+    )
+
+    def __attrs_post_init__(self) -> None:
+        _check("control_channel", self.control_channel, ChannelUri.check_subscription)
+        _check("local_control_channel", self.local_control_channel, ChannelUri.check_subscription)
+        _check(
+            "recording_events_channel", self.recording_events_channel, ChannelUri.check_publication
+        )
 
     @classmethod
     def of(cls, context: ArchiveContext, **others: Any) -> Self:
@@ -141,3 +217,13 @@ class ControlSettings:
             unconnected_session_timeout_ns=context.unconnected_session_timeout_ns,
             **others,
         )
+
+
+def _check(name: str, channel: str | None, check: Callable[[ChannelUri], object]) -> None:
+    if channel is None:
+        return
+    try:
+        check(ChannelUri.parse(channel))
+    except ConfigurationError as error:
+        message = f"{name}: {error}"
+        raise ConfigurationError(message) from None

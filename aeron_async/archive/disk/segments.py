@@ -8,15 +8,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from aeron_async.errors import ConfigurationError
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = [
     "DEFAULT_SEGMENT_LENGTH",
+    "LONGEST_SEGMENT",
     "SEGMENT_SUFFIX",
-    "check_segment_length",
+    "SHORTEST_SEGMENT",
     "parse_segment_name",
     "segment_base",
     "segment_bases",
@@ -74,18 +73,3 @@ def segment_base(
     """
     first = term_base(start_position, term_length)
     return first + ((position - first) & -segment_length)
-
-
-def check_segment_length(segment_length: int) -> None:
-    """Refuse a length that is not valid for segments.
-
-    Raises:
-        ConfigurationError: It is not a power of two from 64 KiB to 1 GiB.
-    """
-    is_power = segment_length > 0 and segment_length & (segment_length - 1) == 0
-    if not is_power or not SHORTEST_SEGMENT <= segment_length <= LONGEST_SEGMENT:
-        message = (
-            f"segment length {segment_length} must be a power of two from 65536 to "
-            f"{LONGEST_SEGMENT}: change segment_length"
-        )
-        raise ConfigurationError(message)

@@ -460,7 +460,7 @@ async def test_a_timeout_must_be_positive(aeron: aa.Aeron, channel: str) -> None
 @pytest.mark.parametrize("setting", ["max_sessions", "connect_timeout_ns", "max_request_length"])
 def test_settings_must_be_positive(setting: str) -> None:
     values: dict[str, Any] = {setting: 0}
-    with pytest.raises(ConfigurationError, match=f"{setting} is 0"):
+    with pytest.raises(ConfigurationError, match=f"{setting} must be at least 1, got 0"):
         ControlSettings(**values)
 
 

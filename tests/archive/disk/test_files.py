@@ -16,13 +16,12 @@ from aeron_async.archive.disk.files import (
     write_all,
 )
 from aeron_async.archive.disk.segments import (
-    check_segment_length,
     parse_segment_name,
     segment_base,
     segment_bases,
     segment_name,
 )
-from aeron_async.errors import ArchiveError, ArchiveFileError, ConfigurationError
+from aeron_async.errors import ArchiveError, ArchiveFileError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -169,10 +168,3 @@ def test_segments_follow_from_the_term_of_the_start(position: int, base: int) ->
         position, start_position=200_704, term_length=65_536, segment_length=131_072
     )
     assert found == base
-
-
-@pytest.mark.parametrize("length", [0, -65_536, 32_768, 65_537, 1 << 31])
-def test_a_segment_length_that_is_none_is_refused(length: int) -> None:
-    check_segment_length(1 << 30)
-    with pytest.raises(ConfigurationError, match="power of two"):
-        check_segment_length(length)
