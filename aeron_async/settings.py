@@ -57,6 +57,7 @@ __all__ = [
     "Duration",
     "EnvironmentSettings",
     "Flag",
+    "Inferable",
     "Integer",
     "Kind",
     "More",
@@ -87,7 +88,14 @@ IN_MILLISECONDS: Final = "; in milliseconds, or as text such as '5s'"
 _SETTING_KEY: Final = "aeron_async.setting"
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
 _PORT_RANGE: Final = re.compile(r"\s*([0-9]{1,5})\s+([0-9]{1,5})\s*")
-_FLAGS: Final = {"1": True, "on": True, "true": True, "0": False, "off": False, "false": False}
+_FLAGS: Final[Mapping[str, bool | None]] = {
+    "1": True,
+    "on": True,
+    "true": True,
+    "0": False,
+    "off": False,
+    "false": False,
+}
 _INFERABLES: Final[Mapping[str, bool | None]] = {"true": True, "false": False, "infer": None}
 _PROPERTY: Final = re.compile(r"aeron(_async)?\.")
 
@@ -99,7 +107,6 @@ Word = TypeVar("Word", bound=str | None)
 # Kinds of values. Another package can add its own: see `driver.core.strategies.Supplier`.
 
 
-@attrs.frozen(kw_only=True)
 class Kind:
     """The values that a setting accepts, and how they are written as text."""
 
@@ -145,7 +152,6 @@ class Kind:
         raise NotImplementedError
 
 
-@attrs.frozen(kw_only=True)
 class Text(Kind):
     """Text that is not blank."""
 
@@ -221,7 +227,6 @@ class Integer(Kind):
         return ", ".join(parts)
 
 
-@attrs.frozen(kw_only=True)
 class Size(Integer):
     """A number of bytes; code may give it as text such as `64k`."""
 
@@ -277,12 +282,11 @@ class Duration(Integer):
         return format_duration(duration_ns) if 0 <= duration_ns <= INT64_MAX else str(value)
 
 
-@attrs.frozen(kw_only=True)
 class Flag(Kind):
-    """One of two values, or of three: the third one is `infer`, for None."""
+    """True or false."""
 
-    words: Mapping[str, bool | None] = MappingProxyType(_FLAGS)
-    limits: str = "true or false"
+    words: ClassVar[Mapping[str, bool | None]] = _FLAGS
+    limits = "true or false"
 
     def parse(self, text: str) -> object:
         """Return the value of a word, in any case."""
@@ -298,6 +302,13 @@ class Flag(Kind):
     def format(self, value: Any) -> str:
         """Return the word."""
         return str(value).lower()
+
+
+class Inferable(Flag):
+    """True, false, or None for `infer`."""
+
+    words: ClassVar[Mapping[str, bool | None]] = _INFERABLES
+    limits = "true, false or infer"
 
 
 @attrs.frozen(kw_only=True)
@@ -322,11 +333,10 @@ class Choice(Kind):
         return ", ".join(f"`{name}`" for name in self.choices)
 
 
-@attrs.frozen(kw_only=True)
 class PortRange(Kind):
     """Two ports, both included, as in Aeron's `20000 20100`."""
 
-    limits: str = "two ports, low and high"
+    limits = "two ports, low and high"
 
     def parse(self, text: str) -> object:
         """Return both ports."""
@@ -424,7 +434,7 @@ class Setting:
 
     def format(self, value: object) -> str:
         """Return a value as text, as the environment would give it."""
-        return self.unset if value is None or value in ((), {}) else self.kind.format(value)
+        return self.unset if value is None or value in ("", (), {}) else self.kind.format(value)
 
     def find(self, variables: Mapping[str, str]) -> Any:
         """Return the value in the environment, or None; an empty variable counts as absent.
@@ -503,10 +513,9 @@ def flag(name: str, default: bool, doc: str, **more: Unpack[More]) -> bool:  # n
 
 def inferable(name: str, doc: str, **more: Unpack[More]) -> bool | None:
     """Declare a boolean that is inferred by default: `None`."""
-    kind = Flag(words=_INFERABLES, limits="true, false or infer")
     more["unset"] = "infer"
     default: bool | None = None
-    return declare(name, default, doc, kind=kind, **more)
+    return declare(name, default, doc, kind=Inferable(), **more)
 
 
 def integer(
@@ -591,7 +600,6 @@ class Settings:
         raise ConfigurationError(message)
 
 
-@attrs.frozen(kw_only=True)
 class EnvironmentSettings(Settings):
     """Settings that have environment variables.
 
@@ -599,6 +607,8 @@ class EnvironmentSettings(Settings):
         _PREFIX: Begin of every variable. One that begins like this and is not read gets a warning.
         _OTHER_PREFIX: Begin of those that another class reads.
     """
+
+    __slots__ = ()
 
     _PREFIX: ClassVar[str] = "AERON_"
     _OTHER_PREFIX: ClassVar[str] = ""
@@ -648,7 +658,6 @@ class EnvironmentSettings(Settings):
         return {name: value for name, value in found.items() if value is not None}
 
 
-@attrs.frozen(kw_only=True)
 class OptionSettings(Settings):
     """Settings that are given by their names: options of Spark, or entries of a TOML file.
 
@@ -657,6 +666,8 @@ class OptionSettings(Settings):
         _HINTS: What to do instead, by names in lower case that are not known here.
         _IGNORED: Names in lower case that are accepted and mean nothing here.
     """
+
+    __slots__ = ()
 
     _NOUN: ClassVar[str] = "setting"
     _HINTS: ClassVar[Mapping[str, str]] = MappingProxyType({})
@@ -696,8 +707,9 @@ class OptionSettings(Settings):
         hint = cls._HINTS.get(name.lower(), "")
         if not hint and (near := difflib.get_close_matches(name.lower(), names, n=1)):
             hint = f"did you mean {names[near[0]]}?"
-        known = f"the {cls._NOUN}s are {', '.join(names.values())}"
-        return f"no {cls._NOUN} is named {name!r}{hint and ': '}{hint}; {known}"
+        end = "" if hint.endswith("?") else "."
+        known = f"The {cls._NOUN}s are {', '.join(names.values())}"
+        return f"no {cls._NOUN} is named {name!r}{hint and ': '}{hint}{end} {known}"
 
 
 def _validate(_instance: object, attribute: attrs.Attribute[Any], value: object) -> None:

@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Final
 from aeron_async.archive.context import ArchiveContext
 from aeron_async.archive.control.settings import ControlSettings
 from aeron_async.driver.core.context import DriverContext
+from aeron_async.spark.options import ArchiveOptions
+from aeron_async.spark.pipeline.settings import PipelineSettings
+from aeron_async.spark.sink.options import SinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +26,15 @@ if TYPE_CHECKING:
 
 DOCS: Final = Path(__file__).parent
 CLASSES: Final[dict[str, type[Settings]]] = {
-    each.__name__: each for each in (DriverContext, ArchiveContext, ControlSettings)
+    each.__name__: each
+    for each in (
+        DriverContext,
+        ArchiveContext,
+        ControlSettings,
+        ArchiveOptions,
+        SinkOptions,
+        PipelineSettings,
+    )
 }
 MARKER: Final = re.compile(
     r"(?P<marker><!-- settings of (?P<owner>\w+)(?:, from (?P<first>\w+))? -->\n\n)"

@@ -1,40 +1,41 @@
-"""Parsers of option values: sizes, durations, ids, positions, and the source of timestamps.
+"""Kinds of option values of Spark: sizes and times as Spark spells them, ids, positions, times.
 
-Every parser takes the name and the value of an option. It raises `ConfigurationError` that shows
-both and says which values are valid.
+Sizes and times differ from those of drivers, which Aeron spells: Spark's users write `1 MiB` and
+`15m`, and a number without a unit is in milliseconds.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final, NoReturn, final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, Unpack, final
 
 import attrs
 
 from aeron_async.errors import ConfigurationError
+from aeron_async.protocol.units import INT64_MAX
+from aeron_async.settings import Duration, Kind, More, Size, Text, declare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 __all__ = [
     "EARLIEST",
     "LATEST",
+    "NS_PER_MS",
+    "UNITS_NS",
+    "Ids",
+    "Names",
+    "Pattern",
     "Positions",
+    "PositionsByRecording",
+    "SparkDuration",
+    "TimesByRecording",
     "TimestampFrom",
-    "boolean",
-    "count",
+    "TimestampSource",
+    "byte_size",
     "duration_ms",
-    "ids",
-    "integer",
-    "names",
-    "one_of",
-    "pattern",
-    "positions",
-    "size",
-    "text",
-    "timestamp_from",
-    "timestamps_ms",
+    "refuse",
 ]
 
 EARLIEST: Final = -2
@@ -43,9 +44,8 @@ LATEST: Final = -1
 WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 SIZE: Final = re.compile(r"(\d{1,19})\s*([kmgt]?)i?b?", re.IGNORECASE)
 SIZES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-DURATION: Final = re.compile(r"(\d{1,15})\s*(ms|s|m|h|d|)")
+DURATION: Final = re.compile(r"(\d{1,19})\s*(ms|s|m|h|d|)")
 DURATIONS_MS: Final = {"ms": 1, "": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-LARGEST: Final = (1 << 63) - 1
 UNITS_NS: Final = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 NUMBER_TYPES: Final = {
     f"{sign}int{bits}{suffix}": f"{order}{code}{bits // 8}"
@@ -57,6 +57,11 @@ TIMESTAMP: Final = re.compile(
     r"(?:(?P<reserved>reserved(?:_value)?)|payload:(?P<offset>\d{1,8}):(?P<type>\w+))"
     r"(?::(?P<unit>\w+))?"
 )
+
+
+NS_PER_MS: Final = 1_000_000
+
+Number = TypeVar("Number", bound=int | None)
 
 
 @final
@@ -93,143 +98,231 @@ class TimestampFrom:
     unit_ns: int
 
 
-def refuse(name: str, value: object, wanted: str) -> NoReturn:
-    """Raise an error for an invalid value."""
-    message = f"{name}={value!r} must be {wanted}: change {name}"
+def refuse(text: str, wanted: str) -> NoReturn:
+    """Raise an error about a text that is not written as wanted."""
+    message = f"{text!r} is not {wanted}"
     raise ConfigurationError(message)
 
 
-def text(name: str, value: str) -> str:
-    """Return text that is not empty."""
-    return value if value.strip() else refuse(name, value, "not empty")
+@final
+class ByteSize(Size):
+    """A number of bytes: `65536`, `64k`, `16 MiB`, `1g`."""
+
+    def parse(self, text: str) -> object:
+        """Return the number of bytes."""
+        match = SIZE.fullmatch(text)
+        if match is None:
+            refuse(text, "a size in bytes, such as 65536, 64k, 16m or 1g")
+        return int(match[1]) * SIZES[match[2].lower()]
 
 
-def boolean(name: str, value: str) -> bool:
-    """Return true or false."""
-    found = {"true": True, "false": False}.get(value.strip().lower())
-    return refuse(name, value, "true or false") if found is None else found
+class SparkDuration(Duration):
+    """A time in milliseconds: `500`, `500ms`, `10s`, `15m`, `1h`."""
+
+    def parse(self, text: str) -> object:
+        """Return the number of milliseconds."""
+        match = DURATION.fullmatch(text)
+        if match is None:
+            refuse(text, "a time, such as 500ms, 10s, 15m or 1h")
+        return int(match[1]) * DURATIONS_MS[match[2]]
+
+    def format(self, value: Any) -> str:
+        """Return the time in the largest unit that is exact."""
+        units = sorted(DURATIONS_MS.items(), key=lambda each: each[1], reverse=True)
+        unit, length = next(each for each in units if each[0] and value % each[1] == 0)
+        return f"{value // length}{unit}" if value else "0ms"
 
 
-def integer(name: str, value: str) -> int:
-    """Return a signed 64-bit integer."""
-    try:
-        found = int(value)
-    except ValueError:
-        refuse(name, value, "a whole number")
-    return found if -LARGEST - 1 <= found <= LARGEST else refuse(name, value, "of 64 bits")
+@final
+class Ids(Kind):
+    """Numbers: `3,4`, or as JSON `[3, 4]`."""
+
+    limits = "numbers, such as `3,4`"
+
+    def parse(self, text: str) -> object:
+        """Return the numbers."""
+        inner = text.removeprefix("[").removesuffix("]")
+        try:
+            return tuple(int(each) for each in inner.split(","))
+        except ValueError:
+            refuse(text, "numbers, such as 3,4 or [3, 4]")
+
+    def refusal(self, value: object) -> str:
+        """Refuse anything but whole numbers."""
+        is_valid = isinstance(value, tuple) and all(isinstance(each, int) for each in value)
+        return "" if is_valid else f"must be a tuple of whole numbers, got {value!r}"
+
+    def format(self, value: Any) -> str:
+        """Return the numbers with commas between."""
+        return ",".join(map(str, value))
 
 
-def count(name: str, value: str) -> int:
-    """Return a number of things, at least one."""
-    found = integer(name, value)
-    return found if found > 0 else refuse(name, value, "at least 1")
+@final
+class Names(Kind):
+    """Names: `position,payload`."""
+
+    limits = "names, such as `position,payload`"
+
+    def parse(self, text: str) -> object:
+        """Return the names."""
+        found = tuple(each.strip() for each in text.split(","))
+        return found if all(found) else refuse(text, "names with commas between them")
+
+    def refusal(self, value: object) -> str:
+        """Refuse a name that is empty."""
+        is_valid = isinstance(value, tuple) and all(
+            isinstance(each, str) and each for each in value
+        )
+        return "" if is_valid else f"must be names with commas between them, got {value!r}"
+
+    def format(self, value: Any) -> str:
+        """Return the names with commas between."""
+        return ",".join(value)
 
 
-def size(name: str, value: str) -> int:
-    """Return bytes: `65536`, `64k`, `16m`, `1g`."""
-    match = SIZE.fullmatch(value.strip())
-    if match is None:
-        refuse(name, value, "bytes, such as 65536, 64k, 16m or 1g")
-    found = int(match[1]) * SIZES[match[2].lower()]
-    return found if found <= LARGEST else refuse(name, value, "below 2^63 bytes")
+@final
+class Pattern(Text):
+    """A regular expression."""
+
+    def refusal(self, value: object) -> str:
+        """Refuse what is no regular expression."""
+        try:
+            re.compile(str(value))
+        except re.error as error:
+            return f"must be a regular expression, got {value!r}: {error}"
+        return Text.refusal(self, value)
+
+    @property
+    def limits(self) -> str:
+        """Return what it is."""
+        return "a regular expression"
 
 
-def positive_size(name: str, value: str) -> int:
-    """Return bytes, at least one."""
-    return size(name, value) or refuse(name, value, "at least 1 byte")
+@final
+class PositionsByRecording(Kind):
+    """`earliest`, `latest`, or by recording: `{"3": 1024, "4": "latest"}`.
+
+    Args:
+        others: Position of the recordings that are not named.
+    """
+
+    limits = "`earliest`, `latest`, or positions by recording"
+
+    def __init__(self, *, others: int) -> None:
+        self.others = others
+
+    def parse(self, text: str) -> object:
+        """Return the positions."""
+        word = WORDS.get(text.lower())
+        if word is not None:
+            return Positions(word)
+        wanted = 'earliest, latest, or positions such as {"3": 1024, "4": -1}'
+        return Positions(self.others, numbers_by_id(text, wanted, smallest=EARLIEST, words=WORDS))
+
+    def refusal(self, value: object) -> str:
+        """Refuse another type."""
+        return "" if isinstance(value, Positions) else f"must be Positions, got {value!r}"
+
+    def format(self, value: Any) -> str:
+        """Return the word, or JSON."""
+        words = {number: word for word, number in WORDS.items()}
+        return json.dumps(value.named) if value.named else words[value.others]
 
 
-def duration_ms(name: str, value: str) -> int:
-    """Return milliseconds: `500ms`, `10s`, `15m`, `1h`; a bare number is milliseconds."""
-    match = DURATION.fullmatch(value.strip())
-    if match is None:
-        refuse(name, value, "a time, such as 500ms, 10s, 15m or 1h")
-    return int(match[1]) * DURATIONS_MS[match[2]]
+@final
+class TimesByRecording(Kind):
+    """Times by recording: `{"3": 1700000000000}`, in milliseconds since 1970."""
+
+    limits = "times by recording, in ms since 1970"
+
+    def parse(self, text: str) -> object:
+        """Return the times."""
+        wanted = 'milliseconds since 1970 by recording, such as {"3": 1700000000000}'
+        return numbers_by_id(text, wanted, smallest=0, words={})
+
+    def refusal(self, value: object) -> str:
+        """Refuse another type."""
+        return "" if isinstance(value, dict) else f"must be a dict, got {value!r}"
+
+    def format(self, value: Any) -> str:
+        """Return JSON."""
+        return json.dumps(value)
 
 
-def one_of(*allowed: str) -> Callable[[str, str], str]:
-    """Return a parser that accepts only these words."""
+class TimestampSource(Kind):
+    """`reserved[:unit]` or `payload:<offset>:<type>[:unit]`; nanoseconds by default."""
 
-    def read(name: str, value: str) -> str:
-        found = value.strip().lower()
-        return found if found in allowed else refuse(name, value, f"one of {', '.join(allowed)}")
+    limits = "`reserved[:unit]` or `payload:<offset>:<type>[:unit]`"
 
-    return read
+    def parse(self, text: str) -> object:
+        """Return the source."""
+        wanted = (
+            "reserved[:unit] or payload:<offset>:<type>[:unit], type one of "
+            f"{', '.join(NUMBER_TYPES)}, unit one of {', '.join(UNITS_NS)}"
+        )
+        match = TIMESTAMP.fullmatch(text)
+        if match is None:
+            refuse(text, wanted)
+        unit_ns = UNITS_NS.get(match["unit"] or "ns")
+        dtype = "<i8" if match["reserved"] else NUMBER_TYPES.get(match["type"])
+        if unit_ns is None or dtype is None:
+            refuse(text, wanted)
+        offset = None if match["reserved"] else int(match["offset"])
+        return TimestampFrom(offset, dtype, unit_ns)
 
+    def refusal(self, value: object) -> str:
+        """Refuse another type."""
+        return "" if isinstance(value, TimestampFrom) else f"must be a source, got {value!r}"
 
-def names(name: str, value: str) -> tuple[str, ...]:
-    """Return names: `position,payload`."""
-    found = tuple(each.strip() for each in value.split(","))
-    return found if all(found) else refuse(name, value, "names with commas between them")
-
-
-def ids(name: str, value: str) -> tuple[int, ...]:
-    """Return numbers: `3,4`, or as JSON `[3, 4]`."""
-    inner = value.strip().removeprefix("[").removesuffix("]")
-    try:
-        return tuple(int(each) for each in inner.split(","))
-    except ValueError:
-        refuse(name, value, "numbers, such as 3,4 or [3, 4]")
-
-
-def pattern(name: str, value: str) -> str:
-    """Return a regular expression that is matched against whole channels."""
-    try:
-        re.compile(value)
-    except re.error as error:
-        refuse(name, value, f"a regular expression ({error})")
-    return text(name, value)
-
-
-def positions(name: str, value: str) -> Positions:
-    """Return `earliest`, `latest`, or by recording: `{"3": 1024, "4": "latest"}`."""
-    word = WORDS.get(value.strip().lower())
-    if word is not None:
-        return Positions(word)
-    wanted = 'earliest, latest, or positions such as {"3": 1024, "4": -1}'
-    default = EARLIEST if name.startswith("starting") else LATEST
-    return Positions(default, numbers_by_id(name, value, wanted, smallest=EARLIEST, words=WORDS))
-
-
-def timestamps_ms(name: str, value: str) -> dict[int, int]:
-    """Return times by recording: `{"3": 1700000000000}`, in milliseconds since 1970."""
-    wanted = 'milliseconds since 1970 by recording, such as {"3": 1700000000000}'
-    return numbers_by_id(name, value, wanted, smallest=0, words={})
+    def format(self, value: Any) -> str:
+        """Return the text of a source."""
+        unit = {length: name for name, length in UNITS_NS.items()}[value.unit_ns]
+        if value.payload_offset is None:
+            return f"reserved:{unit}"
+        types = {dtype: name for name, dtype in NUMBER_TYPES.items()}
+        return f"payload:{value.payload_offset}:{types[value.dtype]}:{unit}"
 
 
 def numbers_by_id(
-    name: str, value: str, wanted: str, *, smallest: int, words: Mapping[str, int]
+    text: str, wanted: str, *, smallest: int, words: Mapping[str, int]
 ) -> dict[int, int]:
     """Return a JSON object of numbers by recording id."""
     try:
-        given: Any = json.loads(value)
+        given: Any = json.loads(text)
     except ValueError:
-        refuse(name, value, wanted)
+        refuse(text, wanted)
     if not isinstance(given, dict) or not given:
-        refuse(name, value, wanted)
+        refuse(text, wanted)
     found = {}
     for key, each in given.items():
         number = words.get(each) if isinstance(each, str) else each
         if not isinstance(number, int) or isinstance(number, bool) or not key.isdigit():
-            refuse(name, value, wanted)
-        if not smallest <= number <= LARGEST:
-            refuse(name, value, wanted)
+            refuse(text, wanted)
+        if not smallest <= number <= INT64_MAX:
+            refuse(text, wanted)
         found[int(key)] = number
     return found
 
 
-def timestamp_from(name: str, value: str) -> TimestampFrom:
-    """Return `reserved[:unit]` or `payload:<offset>:<type>[:unit]`; nanoseconds by default."""
-    wanted = (
-        "reserved[:unit] or payload:<offset>:<type>[:unit], type one of "
-        f"{', '.join(NUMBER_TYPES)}, unit one of {', '.join(UNITS_NS)}"
+def byte_size(
+    name: str,
+    default: Number,
+    doc: str,
+    *,
+    minimum: int = 1,
+    maximum: int = INT64_MAX,
+    power_of_two: bool = False,
+    **more: Unpack[More],
+) -> Number:
+    """Declare a number of bytes."""
+    kind = ByteSize(minimum=minimum, maximum=maximum, power_of_two=power_of_two)
+    return declare(name, default, doc, kind=kind, **more)
+
+
+def duration_ms(
+    name: str, default: Number, doc: str, *, minimum: int = 0, **more: Unpack[More]
+) -> Number:
+    """Declare a time in milliseconds."""
+    return declare(
+        name, default, doc, kind=SparkDuration(minimum=minimum, unit_ns=NS_PER_MS), **more
     )
-    match = TIMESTAMP.fullmatch(value.strip())
-    if match is None:
-        refuse(name, value, wanted)
-    unit_ns = UNITS_NS.get(match["unit"] or "ns")
-    dtype = "<i8" if match["reserved"] else NUMBER_TYPES.get(match["type"])
-    if unit_ns is None or dtype is None:
-        refuse(name, value, wanted)
-    offset = None if match["reserved"] else int(match["offset"])
-    return TimestampFrom(offset, dtype, unit_ns)

@@ -6,25 +6,30 @@ Importing this module is cheap, because it travels with each task.
 
 from __future__ import annotations
 
-import difflib
-from typing import TYPE_CHECKING, Any, Final, Self, final
+from typing import TYPE_CHECKING, ClassVar, Final, final
 
 import attrs
 
-from aeron_async.errors import ConfigurationError
-from aeron_async.spark import option_values as values
-from aeron_async.spark.option_values import EARLIEST, LATEST, Positions, TimestampFrom
+from aeron_async.settings import OptionSettings, choice, declare, flag, integer, text
+from aeron_async.spark.option_values import (
+    EARLIEST,
+    LATEST,
+    Ids,
+    Names,
+    Pattern,
+    Positions,
+    PositionsByRecording,
+    TimesByRecording,
+    TimestampFrom,
+    TimestampSource,
+    byte_size,
+    duration_ms,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-__all__ = [
-    "REPLAY",
-    "ArchiveAccess",
-    "ArchiveOptions",
-    "OptionSpelling",
-    "spellings",
-]
+__all__ = ["REPLAY", "ArchiveAccess", "ArchiveOptions"]
 
 REPLAY: Final = "replay"
 """The value of the option `access` that reads by replay."""
@@ -65,6 +70,7 @@ DEFAULT_BYTES_PER_PARTITION: Final = 256 << 20
 DEFAULT_ROWS_PER_BATCH: Final = 16_384
 DEFAULT_BYTES_PER_BATCH: Final = 16 << 20
 LARGEST_BYTES_PER_BATCH: Final = 1 << 30
+ALL: Final = "all"
 DEFAULT_MAX_TRIGGER_DELAY_MS: Final = 15 * 60_000
 ELSEWHERE: Final[Mapping[str, str]] = {
     "kafka.bootstrap.servers": "did you mean path, the archive's directory?",
@@ -89,233 +95,202 @@ ELSEWHERE: Final[Mapping[str, str]] = {
 """Options of Spark's Kafka connector, or of Spark itself, and their counterparts here."""
 
 
-@final
-@attrs.frozen
-class OptionSpelling:
-    """How one option is spelled and read.
-
-    Attributes:
-        name: Spelling in a query.
-        default: Default as the documentation shows it.
-        says: What the option does.
-    """
-
-    name: str
-    default: str
-    says: str
-
-
-def option(
-    name: str,
-    read: Callable[[str, str], Any],
-    says: str,
-    *,
-    default: Any = None,
-    shown: str = "",
-) -> Any:
-    """Declare a field that an option sets."""
-    metadata = {"read": read, "spelling": OptionSpelling(name, shown, says)}
-    return attrs.field(default=default, metadata=metadata)
+NO_TIMES: Final[Mapping[int, int]] = {}
 
 
 @final
 @attrs.frozen(kw_only=True)
-class ArchiveOptions:
+class ArchiveOptions(OptionSettings):
     """Options of a query; sizes in bytes, times in milliseconds."""
 
-    path: str = option("path", values.text, "directory of the archive", default="")
-    access: str = option(
-        "access",
-        values.one_of("files", REPLAY),
-        "how recordings are read: files, which every executor must see under the same path; or "
-        "replay, by archive.control.channel",
-        default="files",
-        shown="files",
-    )
-    recording_ids: tuple[int, ...] | None = option(
-        "recordingIds", values.ids, "these recordings: `3,4`; a selector"
-    )
-    stream_id: int | None = option(
-        "streamId", values.integer, "all recordings of a stream; a selector, also with channel"
-    )
-    channel: str | None = option(
-        "channel", values.text, "of the stream, as URI; with streamId or alone"
-    )
-    channel_pattern: str | None = option(
-        "channelPattern", values.pattern, "a regular expression for whole channels; a selector"
-    )
-    stream_ids: tuple[int, ...] | None = option(
-        "streamIds", values.ids, "only these streams of channelPattern"
-    )
-    starting_positions: Positions = option(
-        "startingPositions",
-        values.positions,
-        'earliest, latest, or by recording `{"3": 1024}`; -2 is earliest, -1 latest',
-        default=Positions(EARLIEST),
-        shown="earliest",
-    )
-    ending_positions: Positions = option(
-        "endingPositions",
-        values.positions,
-        "the same for the end; batch only",
-        default=Positions(LATEST),
-        shown="latest",
-    )
-    starting_timestamp: int | None = option(
-        "startingTimestamp",
-        values.integer,
-        "from the first message that is not older, in ms since 1970; needs timestampFrom",
-    )
-    starting_offsets_by_timestamp: Mapping[int, int] = option(
-        "startingOffsetsByTimestamp",
-        values.timestamps_ms,
-        'the same by recording: `{"3": 1700000000000}`',
-        default=attrs.Factory(dict),
-    )
-    starting_offsets_by_timestamp_strategy: str = option(
-        "startingOffsetsByTimestampStrategy",
-        values.one_of("error", "latest"),
-        "where no message is that young: error, or latest, which begins at the end",
-        default="error",
-        shown="error",
-    )
-    ending_timestamp: int | None = option(
-        "endingTimestamp",
-        values.integer,
-        "up to before the first message that is not older; batch only, needs timestampFrom",
-    )
-    max_bytes_per_trigger: int | None = option(
-        "maxBytesPerTrigger", values.positive_size, "most of a micro-batch, of all recordings"
-    )
-    max_rows_per_trigger: int | None = option(
-        "maxRowsPerTrigger", values.count, "the same in messages; one of both"
-    )
-    min_bytes_per_trigger: int | None = option(
-        "minBytesPerTrigger", values.positive_size, "wait until there is so much"
-    )
-    max_trigger_delay_ms: int = option(
-        "maxTriggerDelay",
-        values.duration_ms,
-        "but no longer than this",
-        default=DEFAULT_MAX_TRIGGER_DELAY_MS,
-        shown="15m",
-    )
-    min_partitions: int | None = option(
-        "minPartitions", values.count, "split into at least so many, where terms let it"
-    )
-    max_bytes_per_partition: int = option(
-        "maxBytesPerPartition",
-        values.positive_size,
-        "split recordings, at terms, into parts of this size",
-        default=DEFAULT_BYTES_PER_PARTITION,
-        shown="256m",
-    )
-    fail_on_data_loss: bool = option(
-        "failOnDataLoss",
-        values.boolean,
-        "fail on what is damaged or gone; else skip it, log it, and go on",
-        default=True,
-        shown="true",
-    )
-    include_headers: bool = option(
-        "includeHeaders", values.boolean, "header fields as columns", default=False, shown="false"
-    )
-    include_channel: bool = option(
-        "includeChannel", values.boolean, "the channel as a column", default=False, shown="false"
-    )
-    include_padding: bool = option(
-        "includePadding",
-        values.boolean,
-        "padding as rows; needs fragmentMode=frame",
-        default=False,
-        shown="false",
-    )
-    fragment_mode: str = option(
-        "fragmentMode",
-        values.one_of("message", "frame"),
-        "a row for each message, or for each frame",
-        default="message",
-        shown="message",
-    )
-    verify_checksum: str | None = option(
-        "verifyChecksum",
-        values.one_of("crc32", "crc32c"),
-        "check every frame; the recording was made with that checksum",
-    )
-    columns: tuple[str, ...] | None = option(
-        "columns", values.names, "build only these, in this order; `.schema(...)` does the same"
-    )
-    rows_per_batch: int = option(
-        "rowsPerBatch",
-        values.count,
-        "most rows handed to Spark at once",
-        default=DEFAULT_ROWS_PER_BATCH,
-        shown="16384",
-    )
-    bytes_per_batch: int = option(
-        "bytesPerBatch",
-        values.positive_size,
-        "most payload handed to Spark at once; one message may be more",
-        default=DEFAULT_BYTES_PER_BATCH,
-        shown="16m",
-    )
-    filter_pushdown: bool = option(
-        "filterPushdown",
-        values.boolean,
-        "skip what filters on position, recording_id, stream_id and channel rule out; needs "
-        "spark.sql.python.filterPushdown.enabled=true, and a `load()` for each query",
-        default=False,
-        shown="false",
-    )
-    decoder: str | None = option(
-        "decoder",
-        values.text,
-        "columns of one's own: `struct:`, `sbe:`, `json:`, `msgpack:`, or `module:callable`",
-    )
-    timestamp_from: TimestampFrom | None = option(
-        "timestampFrom",
-        values.timestamp_from,
-        "`reserved[:unit]` or `payload:<offset>:<type>[:unit]`; units ns, us, ms, s",
-    )
-    position_source: str = option(
-        "positionSource",
-        values.one_of("auto", "catalog", "counter", "control", "scan"),
-        "who knows where a recording ends that has not stopped",
-        default="auto",
-        shown="auto",
-    )
-    safety_lag_bytes: int | None = option(
-        "safetyLagBytes",
-        values.size,
-        "stay so far behind that end; 64k when a live archive is scanned",
-        shown="0",
-    )
-    archive_control_channel: str | None = option(
-        "archive.control.channel",
-        values.text,
-        "of a live archive, for access=replay and positionSource=control",
-    )
-    archive_response_channel: str | None = option(
-        "archive.response.channel", values.text, "where it answers, and replays"
-    )
-    archive_timeout_ms: int = option(
-        "archive.timeoutMs",
-        values.duration_ms,
-        "how long an answer may take",
-        default=5_000,
-        shown="5000",
-    )
-    archive_retries: int = option(
-        "archive.retries", values.integer, "how often to ask again", default=3, shown="3"
-    )
-    aeron_directory: str | None = option(
-        "aeron.dir", values.text, "of a live archive's driver, for positionSource=counter"
-    )
+    _NOUN: ClassVar[str] = "option"
+    _HINTS: ClassVar[Mapping[str, str]] = ELSEWHERE
 
-    def __attrs_post_init__(self) -> None:
-        for is_wrong, problem in self._problems():
-            if is_wrong:
-                raise ConfigurationError(problem)
+    path: str = text("path", "", "Directory of the archive.")
+    access: str = choice(
+        "access",
+        "files",
+        "How Spark reads recordings: `files`, which every executor sees under the same path, or "
+        "`replay` over `archive.control.channel`.",
+        choices=("files", REPLAY),
+    )
+    recording_ids: tuple[int, ...] | None = declare(
+        "recordingIds", None, "Reads only these recordings.", kind=Ids(), unset=ALL
+    )
+    stream_id: int | None = integer(
+        "streamId", None, "Reads only the recordings of this stream.", unset=ALL
+    )
+    channel: str | None = text(
+        "channel", None, "Reads only the recordings of this channel.", unset=ALL
+    )
+    channel_pattern: str | None = declare(
+        "channelPattern",
+        None,
+        "Reads only the recordings whose whole channel matches.",
+        kind=Pattern(),
+        unset=ALL,
+    )
+    stream_ids: tuple[int, ...] | None = declare(
+        "streamIds", None, "Reads only these streams of `channelPattern`.", kind=Ids(), unset=ALL
+    )
+    starting_positions: Positions = declare(
+        "startingPositions",
+        Positions(EARLIEST),
+        'Where reading begins; by recording it is `{"3": 1024}`, where -2 is earliest, -1 latest.',
+        kind=PositionsByRecording(others=EARLIEST),
+    )
+    ending_positions: Positions = declare(
+        "endingPositions",
+        Positions(LATEST),
+        "Where a batch query ends, written as `startingPositions`.",
+        kind=PositionsByRecording(others=LATEST),
+    )
+    starting_timestamp: int | None = integer(
+        "startingTimestamp",
+        None,
+        "Begins at the first message that is not older, in ms since 1970; needs `timestampFrom`.",
+    )
+    starting_offsets_by_timestamp: Mapping[int, int] = declare(
+        "startingOffsetsByTimestamp",
+        NO_TIMES,
+        'Begins each recording at a time of its own: `{"3": 1700000000000}`.',
+        kind=TimesByRecording(),
+    )
+    starting_offsets_by_timestamp_strategy: str = choice(
+        "startingOffsetsByTimestampStrategy",
+        "error",
+        "What happens if all messages are older: the query fails, or begins at the end.",
+        choices=("error", "latest"),
+    )
+    ending_timestamp: int | None = integer(
+        "endingTimestamp",
+        None,
+        "Ends a batch query before the first message that is not older; needs `timestampFrom`.",
+    )
+    max_bytes_per_trigger: int | None = byte_size(
+        "maxBytesPerTrigger", None, "Length that a micro-batch reads at most of all recordings."
+    )
+    max_rows_per_trigger: int | None = integer(
+        "maxRowsPerTrigger",
+        None,
+        "Messages that a micro-batch reads at most; not with `maxBytesPerTrigger`.",
+        minimum=1,
+    )
+    min_bytes_per_trigger: int | None = byte_size(
+        "minBytesPerTrigger", None, "Length that a micro-batch waits for."
+    )
+    max_trigger_delay_ms: int = duration_ms(
+        "maxTriggerDelay",
+        DEFAULT_MAX_TRIGGER_DELAY_MS,
+        "How long a micro-batch waits for `minBytesPerTrigger`.",
+    )
+    min_partitions: int | None = integer(
+        "minPartitions",
+        None,
+        "Number of partitions to make at least, if the recordings have as many terms.",
+        minimum=1,
+    )
+    max_bytes_per_partition: int = byte_size(
+        "maxBytesPerPartition",
+        DEFAULT_BYTES_PER_PARTITION,
+        "Length of the partitions into which recordings are split, at the ends of terms.",
+    )
+    fail_on_data_loss: bool = flag(
+        "failOnDataLoss",
+        True,
+        "Whether a query fails on data that is damaged or missing; if not, it skips and logs it.",
+    )
+    include_headers: bool = flag(
+        "includeHeaders", False, "Whether rows have the fields of the frame header as columns."
+    )
+    include_channel: bool = flag(
+        "includeChannel", False, "Whether rows have the channel as a column."
+    )
+    include_padding: bool = flag(
+        "includePadding", False, "Whether padding makes rows; needs `fragmentMode=frame`."
+    )
+    fragment_mode: str = choice(
+        "fragmentMode",
+        "message",
+        "Whether each row is a message or a frame.",
+        choices=("message", "frame"),
+    )
+    verify_checksum: str | None = choice(
+        "verifyChecksum",
+        None,
+        "Checksum to verify in every frame; the recording was made with it.",
+        choices=("crc32", "crc32c"),
+    )
+    columns: tuple[str, ...] | None = declare(
+        "columns",
+        None,
+        "Columns to return, in this order; `.schema(...)` does the same.",
+        kind=Names(),
+        unset=ALL,
+    )
+    rows_per_batch: int = integer(
+        "rowsPerBatch", DEFAULT_ROWS_PER_BATCH, "Rows that Spark receives at once.", minimum=1
+    )
+    bytes_per_batch: int = byte_size(
+        "bytesPerBatch",
+        DEFAULT_BYTES_PER_BATCH,
+        "Payload that Spark receives at once; a single message may be longer.",
+        maximum=LARGEST_BYTES_PER_BATCH,
+    )
+    filter_pushdown: bool = flag(
+        "filterPushdown",
+        False,
+        "Whether to skip data that filters on `position`, `recording_id`, `stream_id` and "
+        "`channel` exclude; needs `spark.sql.python.filterPushdown.enabled=true`, and a `load()` "
+        "for each query.",
+    )
+    decoder: str | None = text(
+        "decoder",
+        None,
+        "Decodes payloads into columns: `struct:`, `sbe:`, `json:`, `msgpack:` or "
+        "`module:callable`.",
+    )
+    timestamp_from: TimestampFrom | None = declare(
+        "timestampFrom",
+        None,
+        "Where each message holds its time; the unit is ns, us, ms or s.",
+        kind=TimestampSource(),
+    )
+    position_source: str = choice(
+        "positionSource",
+        "auto",
+        "What tells where a recording ends that is still active.",
+        choices=("auto", "catalog", "counter", "control", "scan"),
+    )
+    safety_lag_bytes: int | None = byte_size(
+        "safetyLagBytes",
+        None,
+        "Length to leave out before that end; 64k if a live archive is scanned.",
+        minimum=0,
+        unset="0",
+    )
+    archive_control_channel: str | None = text(
+        "archive.control.channel",
+        None,
+        "Control channel of a live archive, for `access=replay` and `positionSource=control`.",
+    )
+    archive_response_channel: str | None = text(
+        "archive.response.channel",
+        None,
+        "Channel of the archive's responses and replays; by default on this host.",
+    )
+    archive_timeout_ms: int = duration_ms(
+        "archive.timeoutMs", 5_000, "How long a response of the archive may take."
+    )
+    archive_retries: int = integer(
+        "archive.retries", 3, "How often a request without a response is repeated.", minimum=0
+    )
+    aeron_directory: str | None = text(
+        "aeron.dir",
+        None,
+        "Directory of a live archive's driver, for `positionSource=counter`.",
+        env_name="",
+    )
 
     def _problems(self) -> list[tuple[bool, str]]:
         given = [
@@ -349,10 +324,6 @@ class ArchiveOptions:
                 "positions by time, and frames carry none by themselves: set timestampFrom",
             ),
             (
-                self.bytes_per_batch > LARGEST_BYTES_PER_BATCH,
-                f"bytesPerBatch={self.bytes_per_batch} must be at most 1g: change bytesPerBatch",
-            ),
-            (
                 self.position_source == "control" and self.archive_control_channel is None,
                 "positionSource=control asks a live archive: set archive.control.channel",
             ),
@@ -382,41 +353,3 @@ class ArchiveOptions:
                 f"replays have no checksums: leave verifyChecksum={self.verify_checksum} out",
             ),
         ]
-
-    @classmethod
-    def parse(cls, given: Mapping[str, str]) -> Self:
-        """Parse options; names may have any case, values are text.
-
-        Raises:
-            ConfigurationError: A name is unknown, a value is invalid, or two options contradict
-                each other.
-        """
-        found = {}
-        for key, value in given.items():
-            name = key.lower()
-            field = FIELDS.get(name)
-            if field is None:
-                raise ConfigurationError(unknown(key))
-            spelling: OptionSpelling = field.metadata["spelling"]
-            found[field.name] = field.metadata["read"](spelling.name, value)
-        return cls(**found)
-
-
-FIELDS: Final[Mapping[str, Any]] = {
-    field.metadata["spelling"].name.lower(): field for field in attrs.fields(ArchiveOptions)
-}
-
-
-def spellings() -> list[OptionSpelling]:
-    """Return every option, in the order of the documentation."""
-    return [field.metadata["spelling"] for field in FIELDS.values()]
-
-
-def unknown(key: str) -> str:
-    """Return the error text for an unknown option."""
-    hint = ELSEWHERE.get(key.lower())
-    if hint is None:
-        near = difflib.get_close_matches(key.lower(), FIELDS, n=1)
-        hint = f"did you mean {FIELDS[near[0]].metadata['spelling'].name}?" if near else ""
-    known = ", ".join(each.name for each in spellings())
-    return f"no option is named {key!r}: {hint or 'look below'} The options are {known}"

@@ -6,7 +6,7 @@ import pytest
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.option_values import Positions, TimestampFrom
-from aeron_async.spark.options import ArchiveOptions, spellings
+from aeron_async.spark.options import ArchiveOptions
 
 
 def parse(**given: str) -> ArchiveOptions:
@@ -78,7 +78,7 @@ def test_a_value_is_read(name: str, value: str, field: str, wanted: object) -> N
     ("name", "value", "says"),
     [
         ("streamId", "x", "a whole number"),
-        ("streamId", str(1 << 70), "of 64 bits"),
+        ("streamId", "9" * 19, "at most 9223372036854775807"),
         ("recordingIds", "1,b", "numbers, such as 3,4"),
         ("channel", " ", "not empty"),
         ("channelPattern", "(", "a regular expression"),
@@ -89,12 +89,12 @@ def test_a_value_is_read(name: str, value: str, field: str, wanted: object) -> N
         ("startingPositions", '{"1": -3}', "earliest, latest, or positions"),
         ("startingPositions", '{"1": 1.5}', "earliest, latest, or positions"),
         ("startingOffsetsByTimestamp", '{"1": "latest"}', "milliseconds since 1970"),
-        ("maxBytesPerTrigger", "0", "at least 1 byte"),
-        ("maxBytesPerTrigger", "12q", "bytes, such as"),
-        ("maxBytesPerTrigger", "9999999999999999999g", "below 2"),
+        ("maxBytesPerTrigger", "0", "at least 1, got 0; in bytes"),
+        ("maxBytesPerTrigger", "12q", "a size in bytes, such as"),
+        ("maxBytesPerTrigger", "999999999999g", "at most 9223372036854775807"),
         ("maxRowsPerTrigger", "0", "at least 1"),
         ("maxTriggerDelay", "soon", "a time, such as"),
-        ("failOnDataLoss", "yes", "true or false"),
+        ("failOnDataLoss", "yes", "none of 1, on, true, 0, off, false"),
         ("fragmentMode", "both", "one of message, frame"),
         ("access", "network", "one of files, replay"),
         ("columns", "a,,b", "names with commas"),
@@ -108,8 +108,8 @@ def test_a_value_that_is_none_is_refused(name: str, value: str, says: str) -> No
         parse_dotted(name, value)
     message = str(caught.value)
     assert says in message
-    assert message.startswith(f"{name}={value!r}")
-    assert message.endswith(f"change {name}")
+    assert message.startswith(f"{name} ")
+    assert repr(value.strip()) in message or ", got " in message
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_name_that_is_none_is_refused_with_the_right_one(name: str, says: str)
         ({"startingTimestamp": "1"}, "set timestampFrom"),
         ({"startingOffsetsByTimestamp": '{"1": 1}'}, "set timestampFrom"),
         ({"endingTimestamp": "1"}, "set timestampFrom"),
-        ({"bytesPerBatch": "2g"}, "at most 1g"),
+        ({"bytesPerBatch": "2g"}, "bytesPerBatch must be at most 1073741824"),
         ({"positionSource": "control"}, "set archive.control.channel"),
     ],
 )
@@ -159,11 +159,6 @@ def test_options_that_contradict_one_another_are_refused(given: dict[str, str], 
 def test_a_path_is_needed() -> None:
     with pytest.raises(ConfigurationError, match="no path"):
         ArchiveOptions.parse({})
-
-
-def test_every_option_says_what_it_does() -> None:
-    assert all(each.says and each.name for each in spellings())
-    assert len({each.name.lower() for each in spellings()}) == len(spellings())
 
 
 def test_positions_not_named_are_those_of_others() -> None:

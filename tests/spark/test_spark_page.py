@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aeron_async.spark.columns import COLUMNS
-from aeron_async.spark.options import spellings
 from examples import spark_first_query
 from tests.archive.golden import golden_path, recording_facts
 from tests.examples.pages import DOCS, bare, rows, section
@@ -14,11 +13,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PAGE = DOCS / "howto" / "spark.md"
-
-
-def test_the_page_lists_every_option() -> None:
-    shown = [(bare(name), default, says) for name, default, says in rows(section(PAGE, "Options"))]
-    assert shown == [(each.name, each.default or "-", each.says) for each in spellings()]
 
 
 def test_the_page_lists_every_column() -> None:

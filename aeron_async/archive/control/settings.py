@@ -35,11 +35,10 @@ CONTROL_STREAM_ID: Final = 10
 """Default stream of requests, as in official archives."""
 
 
-@attrs.frozen(kw_only=True)
 class Factory(Kind):
     """A function or a class that makes an object; text cannot name one."""
 
-    limits: str = "a factory"
+    limits = "a factory"
 
     def parse(self, text: str) -> object:
         """Refuse any text.

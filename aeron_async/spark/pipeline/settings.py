@@ -6,7 +6,6 @@ override the file. An unknown name is refused with a suggestion.
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from typing import TYPE_CHECKING, Any, Final, Self, final
@@ -14,10 +13,18 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 import attrs
 
 from aeron_async.errors import ConfigurationError
-from aeron_async.spark import option_values as values
+from aeron_async.settings import Kind, OptionSettings, choice, declare, integer, text
+from aeron_async.spark.option_values import (
+    NS_PER_MS,
+    UNITS_NS,
+    SparkDuration,
+    TimestampSource,
+    byte_size,
+    refuse,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 __all__ = ["Decoding", "EventTime", "Latency", "PipelineSettings", "Sequence"]
@@ -111,20 +118,13 @@ class EventTime:
     unit_ns: int
 
 
-def decodings(name: str, given: Any) -> tuple[Decoding, ...]:
-    """Parse `STREAM[:KIND]=SPEC`, any number of them."""
-    found = []
-    for text in texts(name, given):
-        match = DECODE.fullmatch(text.strip())
-        if match is None:
-            values.refuse(name, text, "STREAM[:KIND]=SPEC, such as 1001:quotes=struct:<price:q")
-        stream_id, spec = int(match[1]), match[3]
-        found.append(Decoding(stream_id, match[2] or kind_of(stream_id, spec), spec))
-    kinds = [each.kind for each in found]
-    twice = sorted({kind for kind in kinds if kinds.count(kind) > 1})
-    if twice:
-        values.refuse(name, ", ".join(twice), "kinds of different names: write STREAM:KIND=SPEC")
-    return tuple(found)
+def decoding(text: str) -> Decoding:
+    """Parse `STREAM[:KIND]=SPEC`."""
+    match = DECODE.fullmatch(text.strip())
+    if match is None:
+        refuse(text, "STREAM[:KIND]=SPEC, such as 1001:quotes=struct:<price:q")
+    stream_id, spec = int(match[1]), match[3]
+    return Decoding(stream_id, match[2] or kind_of(stream_id, spec), spec)
 
 
 def kind_of(stream_id: int, spec: str) -> str:
@@ -135,69 +135,102 @@ def kind_of(stream_id: int, spec: str) -> str:
     return f"stream_{stream_id}".replace("-", "minus_")
 
 
-def latencies(name: str, given: Any) -> tuple[Latency, ...]:
-    """Parse `KIND=START..END[:unit]`, any number of them."""
-    found = []
-    for text in texts(name, given):
-        kind, rest, unit_ns = kind_and_unit(name, text, "KIND=START..END[:unit]")
-        start, dots, end = rest.partition("..")
-        if not dots or not NAME.fullmatch(start) or not NAME.fullmatch(end) or start == end:
-            values.refuse(name, text, "KIND=START..END[:unit], such as quotes=sent..timestamp_ns")
-        found.append(Latency(kind, start, end, unit_ns))
-    return tuple(found)
+def latency(text: str) -> Latency:
+    """Parse `KIND=START..END[:unit]`."""
+    kind, rest, unit_ns = kind_and_unit(text, "KIND=START..END[:unit]")
+    start, dots, end = rest.partition("..")
+    if not dots or not NAME.fullmatch(start) or not NAME.fullmatch(end) or start == end:
+        refuse(text, "KIND=START..END[:unit], such as quotes=sent..timestamp_ns")
+    return Latency(kind, start, end, unit_ns)
 
 
-def sequences(name: str, given: Any) -> tuple[Sequence, ...]:
-    """Parse `KIND=FIELD`, any number of them."""
-    found = []
-    for text in texts(name, given):
-        kind, equals, field = text.strip().partition("=")
-        if not equals or not NAME.fullmatch(kind) or not NAME.fullmatch(field):
-            values.refuse(name, text, "KIND=FIELD, such as quotes=sequence")
-        found.append(Sequence(kind, field))
-    return tuple(found)
+def sequence(text: str) -> Sequence:
+    """Parse `KIND=FIELD`."""
+    kind, equals, field = text.strip().partition("=")
+    if not equals or not NAME.fullmatch(kind) or not NAME.fullmatch(field):
+        refuse(text, "KIND=FIELD, such as quotes=sequence")
+    return Sequence(kind, field)
 
 
-def event_times(name: str, given: Any) -> tuple[EventTime, ...]:
-    """Parse `KIND=FIELD[:unit]`, any number of them."""
-    found = []
-    for text in texts(name, given):
-        kind, field, unit_ns = kind_and_unit(name, text, "KIND=FIELD[:unit]")
-        if not NAME.fullmatch(field):
-            values.refuse(name, text, "KIND=FIELD[:unit], such as quotes=event_us:us")
-        found.append(EventTime(kind, field, unit_ns))
-    return tuple(found)
+def event_time(text: str) -> EventTime:
+    """Parse `KIND=FIELD[:unit]`."""
+    kind, field, unit_ns = kind_and_unit(text, "KIND=FIELD[:unit]")
+    if not NAME.fullmatch(field):
+        refuse(text, "KIND=FIELD[:unit], such as quotes=event_us:us")
+    return EventTime(kind, field, unit_ns)
 
 
-def kind_and_unit(name: str, text: str, wanted: str) -> tuple[str, str, int]:
+def kind_and_unit(text: str, wanted: str) -> tuple[str, str, int]:
     """Return the kind, the text up to the unit, and the unit in nanoseconds."""
     kind, equals, rest = text.strip().partition("=")
     rest, _, unit = rest.partition(":")
-    unit_ns = values.UNITS_NS.get(unit or "ns")
+    unit_ns = UNITS_NS.get(unit or "ns")
     if not equals or not NAME.fullmatch(kind) or unit_ns is None:
-        values.refuse(name, text, f"{wanted}, unit one of {', '.join(values.UNITS_NS)}")
+        refuse(text, f"{wanted}, unit one of {', '.join(UNITS_NS)}")
     return kind, rest, unit_ns
 
 
-def texts(name: str, given: Any) -> tuple[str, ...]:
-    """Return a text, or a list of texts, as a tuple."""
+def pair(text: str) -> tuple[str, str]:
+    """Parse `NAME=VALUE`."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        refuse(text, "NAME=VALUE")
+    return name.strip(), value.strip()
+
+
+def texts(given: object) -> tuple[str, ...]:
+    """Return a text, or a list of texts, as a tuple.
+
+    Raises:
+        ConfigurationError: It is something else.
+    """
     found = [given] if isinstance(given, str) else given
     if not isinstance(found, list | tuple) or not all(isinstance(each, str) for each in found):
-        values.refuse(name, given, "a text, or a list of texts")
+        message = f"{given!r} is not a text, or a list of texts"
+        raise ConfigurationError(message)
     return tuple(found)
 
 
-def pairs(name: str, given: Any) -> dict[str, str]:
-    """Parse `NAME=VALUE`, any number of them, or a table."""
-    if isinstance(given, dict):
-        return {key: shown(value) for key, value in given.items()}
-    found = {}
-    for text in texts(name, given):
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            values.refuse(name, text, "NAME=VALUE")
-        found[key.strip()] = value.strip()
-    return found
+@final
+@attrs.frozen(kw_only=True)
+class Several(Kind):
+    """A text or a list of texts, each of which makes one value."""
+
+    limits: str
+    make: Callable[[str], object]
+
+    def parse(self, text: str) -> object:
+        """Return one value, in a tuple."""
+        return self.read(text)
+
+    def read(self, given: object) -> object:
+        """Return a value for each text."""
+        return tuple(map(self.make, texts(given)))
+
+    def refusal(self, value: object) -> str:
+        """Refuse another type."""
+        return "" if isinstance(value, tuple) else f"must be a tuple, got {value!r}"
+
+
+@final
+class Pairs(Kind):
+    """`NAME=VALUE`, one or a list of them, or a table."""
+
+    limits = "NAME=VALUE; several"
+
+    def parse(self, text: str) -> object:
+        """Return one pair, in a dict."""
+        return self.read(text)
+
+    def read(self, given: object) -> object:
+        """Return all pairs."""
+        if isinstance(given, dict):
+            return {name: shown(value) for name, value in given.items()}
+        return dict(map(pair, texts(given)))
+
+    def refusal(self, value: object) -> str:
+        """Refuse another type."""
+        return "" if isinstance(value, dict) else f"must be a dict, got {value!r}"
 
 
 def shown(value: object) -> str:
@@ -205,96 +238,136 @@ def shown(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def reading(read: Callable[[str, str], Any]) -> Callable[[str, Any], Any]:
-    """Return a parser for a value that is text on the command line and maybe a number in TOML."""
-    return lambda name, given: read(name, shown(given))
+@final
+class Trigger(SparkDuration):
+    """The interval between two batches; `available-now` is None."""
+
+    def parse(self, text: str) -> object:
+        """Return the interval, or None."""
+        return None if text == AVAILABLE_NOW else SparkDuration.parse(self, text)
 
 
-def setting(read: Callable[[str, Any], Any], default: Any) -> Any:
-    """Declare a field."""
-    return attrs.field(default=default, metadata={"read": read})
+@final
+class TimestampText(TimestampSource):
+    """The option `timestampFrom` of the source, as text."""
+
+    def parse(self, text: str) -> object:
+        """Return the text if the source would accept it."""
+        TimestampSource.parse(self, text)
+        return text
+
+    def refusal(self, value: object) -> str:
+        """Refuse what the source would refuse."""
+        try:
+            TimestampSource.parse(self, str(value))
+        except ConfigurationError as error:
+            return f"must be a source of times: {error}"
+        return ""
+
+    def format(self, value: Any) -> str:
+        """Return the text."""
+        return str(value)
 
 
-def trigger(name: str, given: Any) -> int | None:
-    """Parse the interval between two batches; `available-now` is None."""
-    text = shown(given)
-    if text == "available-now":
-        return None
-    return values.duration_ms(name, text) or values.refuse(name, text, "more than 0")
+AVAILABLE_NOW: Final = "available-now"
+TEXTS: Final = Several(limits="a path; several", make=str)
+NO_PAIRS: Final[Mapping[str, str]] = {}
 
 
 @final
 @attrs.frozen(kw_only=True)
-class PipelineSettings:
-    """Settings of a pipeline.
+class PipelineSettings(OptionSettings):
+    """Settings of a pipeline; `settings` describes every field."""
 
-    Attributes:
-        decode: How messages are decoded.
-        timestamp_from: Where each message holds the time when it was recorded or sent, as in the
-            option `timestampFrom` of the source. Rates over time need it.
-        event_time: Field that replaces that time for decoded messages.
-        sequence: Fields that count messages.
-        latency: Latencies to measure.
-        format: Format of bronze and silver; gold is always Parquet.
-        trigger: Milliseconds between two batches; None to ingest what is there, and end.
-        source: More options of `aeron_archive`.
-        conf: More settings of Spark.
-        master: Spark master.
-        max_file_bytes: Size of a file; larger batches are divided, and small files are joined.
-        compact_batches: Number of small folders of a table that are joined.
-        purge_grace: Bytes of a recording to keep before the position that all consumers have read.
-        consumers: Checkpoints of other queries that read the same archive.
-    """
+    decode: tuple[Decoding, ...] = declare(
+        "decode",
+        (),
+        "How the messages of a stream are decoded, and the name of their table.",
+        kind=Several(limits="STREAM[:KIND]=SPEC; several", make=decoding),
+    )
+    timestamp_from: str | None = declare(
+        "timestamp_from",
+        None,
+        "Where each message holds the time when it was sent or recorded; rates over time need it.",
+        kind=TimestampText(),
+    )
+    event_time: tuple[EventTime, ...] = declare(
+        "event_time",
+        (),
+        "Decoded field that replaces that time for messages of a kind.",
+        kind=Several(limits="KIND=FIELD[:unit]; several", make=event_time),
+    )
+    sequence: tuple[Sequence, ...] = declare(
+        "sequence",
+        (),
+        "Decoded field that counts the messages of a kind, to find those that are missing.",
+        kind=Several(limits="KIND=FIELD; several", make=sequence),
+    )
+    latency: tuple[Latency, ...] = declare(
+        "latency",
+        (),
+        "Two times of a message, between which the pipeline measures the latency.",
+        kind=Several(limits="KIND=START..END[:unit]; several", make=latency),
+    )
+    format: str = choice(
+        "format",
+        "parquet",
+        "Format of the tables in bronze and silver; gold is always Parquet.",
+        choices=("parquet", "delta", "iceberg"),
+    )
+    trigger: int | None = declare(
+        "trigger",
+        None,
+        "Interval between batches, until Ctrl-C; without it the pipeline reads what there is.",
+        kind=Trigger(minimum=1, unit_ns=NS_PER_MS),
+        unset=AVAILABLE_NOW,
+    )
+    source: Mapping[str, str] = declare(
+        "source", NO_PAIRS, "More options of the source `aeron_archive`.", kind=Pairs()
+    )
+    conf: Mapping[str, str] = declare("conf", NO_PAIRS, "More settings of Spark.", kind=Pairs())
+    master: str | None = text("master", None, "Spark master.")
+    max_file_bytes: int = byte_size(
+        "max_file_bytes",
+        128 << 20,
+        "Length of the files of a table; the pipeline splits larger batches and joins small files.",
+    )
+    compact_batches: int = integer(
+        "compact_batches",
+        32,
+        "Number of small folders of a table that the pipeline joins into one.",
+        minimum=1,
+    )
+    purge_grace: int = byte_size(
+        "purge_grace",
+        0,
+        "Length of a recording that is kept although all consumers have read it.",
+        minimum=0,
+    )
+    consumers: tuple[str, ...] = declare(
+        "consumers",
+        (),
+        "Checkpoints of other queries that read the same archive.",
+        kind=TEXTS,
+    )
 
-    decode: tuple[Decoding, ...] = setting(decodings, ())
-    timestamp_from: str | None = setting(reading(values.text), None)
-    event_time: tuple[EventTime, ...] = setting(event_times, ())
-    sequence: tuple[Sequence, ...] = setting(sequences, ())
-    latency: tuple[Latency, ...] = setting(latencies, ())
-    format: str = setting(reading(values.one_of("parquet", "delta", "iceberg")), "parquet")
-    trigger: int | None = setting(trigger, None)
-    source: Mapping[str, str] = setting(pairs, attrs.Factory(dict))
-    conf: Mapping[str, str] = setting(pairs, attrs.Factory(dict))
-    master: str | None = setting(reading(values.text), None)
-    max_file_bytes: int = setting(reading(values.positive_size), 128 << 20)
-    compact_batches: int = setting(reading(values.count), 32)
-    purge_grace: int = setting(reading(values.size), 0)
-    consumers: tuple[str, ...] = setting(texts, ())
-
-    def __attrs_post_init__(self) -> None:
-        if self.timestamp_from is not None:
-            values.timestamp_from("timestamp_from", self.timestamp_from)
-        kinds = {each.kind for each in self.decode}
+    def _problems(self) -> Iterator[tuple[bool, str]]:
+        kinds = self.kinds
+        for kind in sorted(set(kinds)):
+            problem = f"decode has {kind!r} twice: write STREAM:KIND=SPEC with different kinds"
+            yield kinds.count(kind) > 1, problem
+        known = ", ".join(sorted(kinds)) or "none: give decode"
         for name in ("event_time", "sequence", "latency"):
             for each in getattr(self, name):
-                if each.kind not in kinds:
-                    known = ", ".join(sorted(kinds)) or "none: give decode"
-                    values.refuse(name, each.kind, f"a kind that decode names ({known})")
+                problem = f"{name} must name a kind that decode names ({known}), got {each.kind!r}"
+                yield each.kind not in kinds, problem
         for key in sorted(self.source):
-            if key.lower() in UNFIT:
-                values.refuse("source", key, UNFIT[key.lower()])
+            remedy = UNFIT.get(key.lower(), "")
+            yield bool(remedy), f"source has {key!r}, which must be {remedy}"
         for each in self.latency:
-            if RECORDED_NS in {each.start, each.end} and self.timestamp_from is None:
-                values.refuse("latency", each.name, f"without {RECORDED_NS}, or set timestamp_from")
-
-    @classmethod
-    def parse(cls, given: Mapping[str, Any]) -> Self:
-        """Parse settings.
-
-        Raises:
-            ConfigurationError: A name is unknown, a value is invalid, or two settings contradict
-                each other.
-        """
-        fields = {field.name: field for field in attrs.fields(cls)}
-        found = {}
-        for key, value in given.items():
-            if key not in fields:
-                near = difflib.get_close_matches(key.replace("-", "_"), fields, n=1)
-                hint = f"did you mean {near[0]}? " if near else ""
-                message = f"no setting is named {key!r}: {hint}There are {', '.join(fields)}"
-                raise ConfigurationError(message)
-            found[key] = fields[key].metadata["read"](key, value)
-        return cls(**found)
+            has_time = self.timestamp_from is not None or RECORDED_NS not in {each.start, each.end}
+            problem = f"latency {each.name!r} needs {RECORDED_NS}: set timestamp_from"
+            yield not has_time, problem
 
     @classmethod
     def load(cls, config: Path | None, flags: Mapping[str, Any]) -> Self:

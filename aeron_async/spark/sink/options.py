@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from typing import TYPE_CHECKING, Any, Final, Self, final
+from typing import TYPE_CHECKING, ClassVar, Final, final
 
 import attrs
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.channel_uri import ChannelUri, Media
-from aeron_async.spark import option_values as values
-from aeron_async.spark.options import OptionSpelling, option
+from aeron_async.settings import (
+    INT32_MAX,
+    INT32_MIN,
+    OptionSettings,
+    Text,
+    choice,
+    declare,
+    integer,
+    text,
+)
+from aeron_async.spark.option_values import byte_size, duration_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["SinkOptions", "spellings"]
+__all__ = ["SinkOptions"]
 
 AT_LEAST_ONCE: Final = "at-least-once"
 EFFECTIVELY_ONCE: Final = "effectively-once"
@@ -39,139 +47,147 @@ ELSEWHERE: Final[Mapping[str, str]] = {
 }
 
 
-def read_query_id(name: str, value: str) -> str:
-    """Return a name that can be part of a channel and of a path."""
-    if QUERY_ID.fullmatch(value) is None:
-        values.refuse(name, value, "up to 64 letters, digits, - or _")
-    return value
+@final
+class Channel(Text):
+    """A channel URI."""
+
+    def refusal(self, value: object) -> str:
+        """Refuse what is no channel."""
+        if not (reason := Text.refusal(self, value)):
+            try:
+                ChannelUri.parse(str(value))
+            except ConfigurationError as error:
+                return f"must be a channel, got {value!r}: {error}"
+        return reason
+
+    @property
+    def limits(self) -> str:
+        """Return what it is."""
+        return "a channel"
 
 
-def number(name: str, value: str) -> int:
-    """Return a number that is not negative."""
-    found = values.integer(name, value)
-    return found if found >= 0 else values.refuse(name, value, "at least 0")
+@final
+class QueryId(Text):
+    """A name that can be part of a channel and of a path."""
 
+    def refusal(self, value: object) -> str:
+        """Refuse other characters."""
+        if isinstance(value, str) and QUERY_ID.fullmatch(value):
+            return ""
+        return f"must be {self.limits}, got {value!r}"
 
-def read_stream_id(name: str, value: str) -> int:
-    """Return a signed 32-bit integer."""
-    found = values.integer(name, value)
-    return found if -(1 << 31) <= found < 1 << 31 else values.refuse(name, value, "of 32 bits")
-
-
-def read_channel(name: str, value: str) -> str:
-    """Return a valid channel."""
-    try:
-        ChannelUri.parse(value)
-    except ConfigurationError as error:
-        values.refuse(name, value, f"a channel ({error})")
-    return value
-
-
-def is_segment_refused(length: int) -> bool:
-    """Return whether archives refuse segment files of this length."""
-    return length.bit_count() != 1 or not 1 << 16 <= length <= 1 << 30
-
-
-def positive_ms(name: str, value: str) -> int:
-    """Return milliseconds, at least one."""
-    return values.duration_ms(name, value) or values.refuse(name, value, "at least 1 ms")
+    @property
+    def limits(self) -> str:
+        """Return the characters."""
+        return "up to 64 letters, digits, - or _"
 
 
 @final
 @attrs.frozen(kw_only=True)
-class SinkOptions:
+class SinkOptions(OptionSettings):
     """Options of a query; times in milliseconds."""
 
-    channel: str | None = option(
-        "channel", read_channel, "where to publish; beats the column `channel`"
-    )
-    stream_id: int | None = option(
-        "streamId", read_stream_id, "stream within the channel; beats the column `stream_id`"
-    )
-    delivery: str = option(
-        "delivery",
-        values.one_of(AT_LEAST_ONCE, EFFECTIVELY_ONCE),
-        "at-least-once, or effectively-once, which needs an archive",
-        default=AT_LEAST_ONCE,
-        shown=AT_LEAST_ONCE,
-    )
-    wait_for: str | None = option(
-        "waitFor",
-        values.one_of(CONSUMED, RECORDED, NOTHING),
-        "what a partition waits for when all its rows are published: consumed by every subscriber, "
-        "recorded by an archive, or none; effectively-once is always recorded",
-        shown=CONSUMED,
-    )
-    publish_timeout_ms: int = option(
-        "publishTimeoutMs",
-        positive_ms,
-        "how long to wait for a subscriber, for room, and until rows are consumed or recorded",
-        default=30_000,
-        shown="30s",
-    )
-    linger_ms: int = option(
-        "lingerMs",
-        positive_ms,
-        "how long a worker's driver stays when no task uses it",
-        default=10_000,
-        shown="10s",
-    )
-    max_streams: int = option(
-        "maxStreams",
-        values.count,
-        "most streams that the rows of a worker may name",
-        default=64,
-        shown="64",
-    )
-    query_id: str | None = option(
-        "queryId",
-        read_query_id,
-        "whose rows they are, for effectively-once; of a streaming query Spark knows it",
-    )
-    batch_id: int | None = option(
-        "batchId", number, "likewise which batch; for a batch write or `foreachBatch`"
-    )
-    archive_path: str | None = option(
-        "archive.path",
-        values.text,
-        "directory that every worker sees, for recordings of its own: one archive for each "
-        "partition below it",
-    )
-    archive_segment_length: int = option(
-        "archive.segmentLength",
-        values.positive_size,
-        "length of the files below archive.path; the longer, the longer every batch takes",
-        default=DEFAULT_SEGMENT_LENGTH,
-        shown="16m",
-    )
-    archive_control_channel: str | None = option(
-        "archive.control.channel", read_channel, "of an archive that runs, in place of archive.path"
-    )
-    archive_control_stream_id: int = option(
-        "archive.control.streamId", read_stream_id, "within that channel", default=10, shown="10"
-    )
-    archive_response_channel: str | None = option(
-        "archive.response.channel",
-        read_channel,
-        "where the archive answers, as it sees this worker",
-    )
-    archive_recording_channel: str | None = option(
-        "archive.recording.channel",
-        read_channel,
-        "where the archive hears the stream, if `channel` is not how it would subscribe",
-    )
-    archive_timeout_ms: int = option(
-        "archive.timeoutMs",
-        positive_ms,
-        "how long an answer of the archive may take",
-        default=5_000,
-        shown="5s",
-    )
+    _NOUN: ClassVar[str] = "option"
+    _HINTS: ClassVar[Mapping[str, str]] = ELSEWHERE
+    _IGNORED: ClassVar[frozenset[str]] = OF_SPARK
 
-    def __attrs_post_init__(self) -> None:
-        for is_wrong, problem in self._problems():
-            if is_wrong:
-                raise ConfigurationError(problem)
+    channel: str | None = declare(
+        "channel",
+        None,
+        "Channel of all rows; it overrides the column `channel`.",
+        kind=Channel(),
+    )
+    stream_id: int | None = integer(
+        "streamId",
+        None,
+        "Stream id of all rows; it overrides the column `stream_id`.",
+        minimum=INT32_MIN,
+        maximum=INT32_MAX,
+    )
+    delivery: str = choice(
+        "delivery",
+        AT_LEAST_ONCE,
+        "How often a row may arrive; `effectively-once` needs an archive.",
+        choices=(AT_LEAST_ONCE, EFFECTIVELY_ONCE),
+    )
+    wait_for: str | None = choice(
+        "waitFor",
+        None,
+        "What a partition waits for after its last row: that every subscriber has consumed the "
+        "rows, that an archive has recorded them, or nothing; `effectively-once` waits for "
+        "`recorded`.",
+        choices=(CONSUMED, RECORDED, NOTHING),
+        unset=CONSUMED,
+    )
+    publish_timeout_ms: int = duration_ms(
+        "publishTimeoutMs",
+        30_000,
+        "How long a task waits for a subscriber, for window space, and until rows are consumed or "
+        "recorded.",
+        minimum=1,
+    )
+    linger_ms: int = duration_ms(
+        "lingerMs",
+        10_000,
+        "How long a worker keeps its driver after the last task.",
+        minimum=1,
+    )
+    max_streams: int = integer(
+        "maxStreams", 64, "Number of streams that the rows of a worker may name.", minimum=1
+    )
+    query_id: str | None = declare(
+        "queryId",
+        None,
+        "Id of the query, for `effectively-once`; Spark gives one to a streaming query.",
+        kind=QueryId(),
+    )
+    batch_id: int | None = integer(
+        "batchId",
+        None,
+        "Id of the batch, for a batch write or `foreachBatch` with `effectively-once`.",
+        minimum=0,
+    )
+    archive_path: str | None = text(
+        "archive.path",
+        None,
+        "Directory that every worker sees; each partition records into an archive below it.",
+    )
+    archive_segment_length: int = byte_size(
+        "archive.segmentLength",
+        DEFAULT_SEGMENT_LENGTH,
+        "Length of the files below `archive.path`; longer files make each batch slower.",
+        minimum=1 << 16,
+        maximum=1 << 30,
+        power_of_two=True,
+    )
+    archive_control_channel: str | None = declare(
+        "archive.control.channel",
+        None,
+        "Control channel of a running archive, in place of `archive.path`.",
+        kind=Channel(),
+    )
+    archive_control_stream_id: int = integer(
+        "archive.control.streamId",
+        10,
+        "Stream id of that control channel.",
+        minimum=INT32_MIN,
+        maximum=INT32_MAX,
+    )
+    archive_response_channel: str | None = declare(
+        "archive.response.channel",
+        None,
+        "Channel of the archive's responses, as the archive's host sees this worker.",
+        kind=Channel(),
+    )
+    archive_recording_channel: str | None = declare(
+        "archive.recording.channel",
+        None,
+        "Channel on which the archive subscribes to the stream, if that is not `channel`.",
+        kind=Channel(),
+    )
+    archive_timeout_ms: int = duration_ms(
+        "archive.timeoutMs", 5_000, "How long a response of the archive may take.", minimum=1
+    )
 
     @property
     def is_effectively_once(self) -> bool:
@@ -198,13 +214,6 @@ class SinkOptions:
         is_ipc = self.channel is not None and ChannelUri.parse(self.channel).media is Media.IPC
         once = self.is_effectively_once
         return [
-            (
-                is_segment_refused(self.archive_segment_length),
-                (
-                    f"archive.segmentLength={self.archive_segment_length} must be a power of two "
-                    "from 64k to 1g: change archive.segmentLength"
-                ),
-            ),
             (
                 self.archive_path is not None and self.archive_control_channel is not None,
                 "archive.path and archive.control.channel are two archives: give one of them",
@@ -249,42 +258,3 @@ class SinkOptions:
                 ),
             ),
         ]
-
-    @classmethod
-    def parse(cls, given: Mapping[str, str]) -> Self:
-        """Parse options; names may have any case, values are text.
-
-        Raises:
-            ConfigurationError: A name is unknown, a value is invalid, or two options contradict
-                each other.
-        """
-        found = {}
-        for key, value in given.items():
-            field = FIELDS.get(key.lower())
-            if field is None and key.lower() in OF_SPARK:
-                continue
-            if field is None:
-                raise ConfigurationError(unknown(key))
-            spelling: OptionSpelling = field.metadata["spelling"]
-            found[field.name] = field.metadata["read"](spelling.name, value)
-        return cls(**found)
-
-
-FIELDS: Final[Mapping[str, Any]] = {
-    field.metadata["spelling"].name.lower(): field for field in attrs.fields(SinkOptions)
-}
-
-
-def spellings() -> list[OptionSpelling]:
-    """Return every option, in the order of the documentation."""
-    return [field.metadata["spelling"] for field in FIELDS.values()]
-
-
-def unknown(key: str) -> str:
-    """Return the error text for an unknown option."""
-    hint = ELSEWHERE.get(key.lower())
-    if hint is None:
-        near = difflib.get_close_matches(key.lower(), FIELDS, n=1)
-        hint = f"did you mean {FIELDS[near[0]].metadata['spelling'].name}?" if near else ""
-    known = ", ".join(each.name for each in spellings())
-    return f"no option is named {key!r}: {hint or 'look below'} The options are {known}"

@@ -11,7 +11,6 @@ from aeron_async.spark.sink.identity import (
     Identity,
     Marker,
 )
-from aeron_async.spark.sink.options import spellings
 from aeron_async.spark.sink.rows import COLUMNS
 from examples import spark_sink
 from tests.examples.pages import DOCS, bare, rows, section
@@ -20,11 +19,6 @@ if TYPE_CHECKING:
     import pytest
 
 PAGE = DOCS / "howto" / "spark-sink.md"
-
-
-def test_the_page_lists_every_option() -> None:
-    shown = [(bare(name), default, says) for name, default, says in rows(section(PAGE, "Options"))]
-    assert shown == [(each.name, each.default or "-", each.says) for each in spellings()]
 
 
 def test_the_page_lists_every_column() -> None:
