@@ -69,42 +69,36 @@ def write_report(lake: Path, output: Path) -> None:
     write_atomically(output, page.encode())
 
 
+def key(name: str, flag: str | None = None) -> Parameter:
+    """Return the flag of a setting, with the sentence and the limits of its declaration."""
+    setting = PipelineSettings.settings()[name]
+    limits = setting.kind.limits.replace("`", "")
+    return Parameter(name=flag, help=f"{setting.doc[:-1]} ({limits})." if limits else setting.doc)
+
+
 @Parameter(name="*", group="Lake")
 @attrs.frozen(kw_only=True)
 class LakeOptions:
-    """Options of a lake; a TOML file may hold them as well.
+    """Options of a lake; a TOML file may hold them as well, and `PipelineSettings` reads both.
 
     Attributes:
         config: A TOML file; its keys are these flags, in snake case.
-        decode: STREAM[:KIND]=SPEC, such as "1001:quotes=struct:<price:q,symbol:8s"; repeated.
-        timestamp_from: "reserved[:unit]" or "payload:OFFSET:TYPE[:unit]".
-        event_time: KIND=FIELD[:unit]; repeated.
-        sequence: KIND=FIELD, which counts messages; repeated.
-        latency: KIND=START..END[:unit]; repeated.
-        format: Format of bronze and silver: parquet, delta or iceberg.
-        source: NAME=VALUE, an option of aeron_archive; repeated.
-        conf: NAME=VALUE, a setting of Spark; repeated.
-        master: Spark master.
-        max_file_bytes: Size of a file, such as 128m.
-        compact_batches: Number of small folders that are joined.
-        purge_grace: Bytes to keep before the position that all consumers have read.
-        consumers: Checkpoints of other queries that read the same archive; repeated.
     """
 
     config: Path | None = None
-    decode: list[str] | None = None
-    timestamp_from: str | None = None
-    event_time: list[str] | None = None
-    sequence: list[str] | None = None
-    latency: list[str] | None = None
-    format: str | None = None
-    source: list[str] | None = None
-    conf: list[str] | None = None
-    master: str | None = None
-    max_file_bytes: str | None = None
-    compact_batches: Count | None = None
-    purge_grace: str | None = None
-    consumers: Annotated[list[str] | None, Parameter(name="--consumer")] = None
+    decode: Annotated[list[str] | None, key("decode")] = None
+    timestamp_from: Annotated[str | None, key("timestamp_from")] = None
+    event_time: Annotated[list[str] | None, key("event_time")] = None
+    sequence: Annotated[list[str] | None, key("sequence")] = None
+    latency: Annotated[list[str] | None, key("latency")] = None
+    format: Annotated[str | None, key("format")] = None
+    source: Annotated[list[str] | None, key("source")] = None
+    conf: Annotated[list[str] | None, key("conf")] = None
+    master: Annotated[str | None, key("master")] = None
+    max_file_bytes: Annotated[str | None, key("max_file_bytes")] = None
+    compact_batches: Annotated[Count | None, key("compact_batches")] = None
+    purge_grace: Annotated[str | None, key("purge_grace")] = None
+    consumers: Annotated[list[str] | None, key("consumers", "--consumer")] = None
 
     def settings(self, trigger: str | None) -> PipelineSettings:
         """Return the settings of these flags and of the file."""

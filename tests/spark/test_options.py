@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from aeron_async.errors import ConfigurationError
@@ -164,3 +167,14 @@ def test_a_path_is_needed() -> None:
 def test_positions_not_named_are_those_of_others() -> None:
     assert parse(startingPositions='{"3": 64}').starting_positions.of(4) == -2
     assert parse(endingPositions='{"3": 64}').ending_positions.of(4) == -1
+
+
+def test_the_options_import_neither_the_driver_nor_the_logs() -> None:
+    """They travel with each task."""
+    code = (
+        "import sys, aeron_async.spark.options; "
+        "print([name for name in sys.modules if name.startswith('aeron_async')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for name in ("driver", "client", "logs", "archive"):
+        assert f"aeron_async.{name}" not in done.stdout

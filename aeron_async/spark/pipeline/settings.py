@@ -283,7 +283,10 @@ class PipelineSettings(OptionSettings):
         "decode",
         (),
         "How the messages of a stream are decoded, and the name of their table.",
-        kind=Several(limits="STREAM[:KIND]=SPEC; several", make=decoding),
+        kind=Several(
+            limits="STREAM[:KIND]=SPEC, such as `1001:quotes=struct:<price:q`; several",
+            make=decoding,
+        ),
     )
     timestamp_from: str | None = declare(
         "timestamp_from",
