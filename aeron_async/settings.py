@@ -19,6 +19,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+from abc import ABC, abstractmethod
 from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
@@ -107,16 +108,19 @@ Word = TypeVar("Word", bound=str | None)
 # Kinds of values. Another package can add its own: see `driver.core.strategies.Supplier`.
 
 
-class Kind:
+class Kind(ABC):
     """The values that a setting accepts, and how they are written as text."""
 
+    LIMITS: ClassVar[str] = ""
+    """The accepted values as the reference page says them; empty if any will do."""
+
+    @abstractmethod
     def parse(self, text: str) -> object:
         """Return the value of a text, without checking its limits.
 
         Raises:
             ConfigurationError: The text is not written like this kind; the message quotes it.
         """
-        raise NotImplementedError
 
     def read(self, given: object) -> object:
         """Return the value of an entry of a TOML file, where a number needs no quotes.
@@ -138,18 +142,17 @@ class Kind:
         """
         return value
 
+    @abstractmethod
     def refusal(self, value: object) -> str:
         """Return why a value is refused, such as `must be at least 1, got 0`; else nothing."""
-        raise NotImplementedError
 
     def format(self, value: Any) -> str:
         """Return a value as text that `parse` accepts."""
         return str(value)
 
-    @property
     def limits(self) -> str:
-        """Return the accepted values as the reference page says them."""
-        raise NotImplementedError
+        """Return `LIMITS`, or limits that differ from setting to setting."""
+        return self.LIMITS
 
 
 class Text(Kind):
@@ -164,11 +167,6 @@ class Text(Kind):
         if not isinstance(value, str):
             return f"must be text, got {value!r}"
         return "" if value.strip() else f"must be text that is not empty, got {value!r}"
-
-    @property
-    def limits(self) -> str:
-        """Return nothing: any text will do."""
-        return ""
 
 
 @attrs.frozen(kw_only=True)
@@ -208,7 +206,6 @@ class Integer(Kind):
         """Return the end of an error: the unit, and that text is accepted too."""
         return ""
 
-    @property
     def limits(self) -> str:
         """Return the range, and what else a number must be."""
         low, high = self.minimum, self.maximum
@@ -286,7 +283,7 @@ class Flag(Kind):
     """True or false."""
 
     words: ClassVar[Mapping[str, bool | None]] = _FLAGS
-    limits = "true or false"
+    LIMITS: ClassVar[str] = "true or false"
 
     def parse(self, text: str) -> object:
         """Return the value of a word, in any case."""
@@ -297,7 +294,7 @@ class Flag(Kind):
 
     def refusal(self, value: object) -> str:
         """Refuse another type."""
-        return "" if isinstance(value, bool) else f"must be {self.limits}, got {value!r}"
+        return "" if isinstance(value, bool) else f"must be {self.LIMITS}, got {value!r}"
 
     def format(self, value: Any) -> str:
         """Return the word."""
@@ -308,7 +305,7 @@ class Inferable(Flag):
     """True, false, or None for `infer`."""
 
     words: ClassVar[Mapping[str, bool | None]] = _INFERABLES
-    limits = "true, false or infer"
+    LIMITS: ClassVar[str] = "true, false or infer"
 
 
 @attrs.frozen(kw_only=True)
@@ -327,7 +324,6 @@ class Choice(Kind):
             return ""
         return f"must be one of {', '.join(self.choices)}, got {value!r}"
 
-    @property
     def limits(self) -> str:
         """Return the words."""
         return ", ".join(f"`{name}`" for name in self.choices)
@@ -336,7 +332,7 @@ class Choice(Kind):
 class PortRange(Kind):
     """Two ports, both included, as in Aeron's `20000 20100`."""
 
-    limits = "two ports, low and high"
+    LIMITS: ClassVar[str] = "two ports, low and high"
 
     def parse(self, text: str) -> object:
         """Return both ports."""

@@ -77,7 +77,7 @@ def table(owner: str, first: str | None) -> str:
         cells = [f"`{name}`{mark}"] if has_variables else [f"`{each.name}`{mark}"]
         cells += [f"`{each.name}`", f"`{each.env_name}`"] if has_variables else []
         cells += [f"`{each.uri_key}`" if each.uri_key else ""] if has_parameters else []
-        cells += [default_of(each), each.kind.limits, each.doc]
+        cells += [default_of(each), each.kind.limits(), each.doc]
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "".join(f"{line}\n" for line in lines)
 

@@ -309,7 +309,7 @@ def test_a_value_that_is_printed_is_read_back(setting: Setting, data: st.DataObj
 def test_a_default_that_is_printed_is_read_back() -> None:
     for _, _, setting in every_setting():
         shown = setting.format(setting.default)
-        if shown != setting.unset and setting.kind.limits != "a factory":
+        if shown != setting.unset and setting.kind.limits() != "a factory":
             assert setting.parse(shown) == setting.default
 
 
@@ -341,4 +341,4 @@ def test_values_are_printed_as_the_environment_has_them() -> None:
     ],
 )
 def test_limits_are_said_as_on_the_page(field: str, limits: str) -> None:
-    assert Sample.settings()[field].kind.limits == limits
+    assert Sample.settings()[field].kind.limits() == limits

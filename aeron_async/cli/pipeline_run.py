@@ -72,7 +72,7 @@ def write_report(lake: Path, output: Path) -> None:
 def key(name: str, flag: str | None = None) -> Parameter:
     """Return the flag of a setting, with the sentence and the limits of its declaration."""
     setting = PipelineSettings.settings()[name]
-    limits = setting.kind.limits.replace("`", "")
+    limits = setting.kind.limits().replace("`", "")
     return Parameter(name=flag, help=f"{setting.doc[:-1]} ({limits})." if limits else setting.doc)
 
 

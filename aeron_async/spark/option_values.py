@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, Unpack, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, TypeVar, Unpack, final
 
 import attrs
 
@@ -137,7 +137,7 @@ class SparkDuration(Duration):
 class Ids(Kind):
     """Numbers: `3,4`, or as JSON `[3, 4]`."""
 
-    limits = "numbers, such as `3,4`"
+    LIMITS: ClassVar[str] = "numbers, such as `3,4`"
 
     def parse(self, text: str) -> object:
         """Return the numbers."""
@@ -161,7 +161,7 @@ class Ids(Kind):
 class Names(Kind):
     """Names: `position,payload`."""
 
-    limits = "names, such as `position,payload`"
+    LIMITS: ClassVar[str] = "names, such as `position,payload`"
 
     def parse(self, text: str) -> object:
         """Return the names."""
@@ -184,6 +184,8 @@ class Names(Kind):
 class Pattern(Text):
     """A regular expression."""
 
+    LIMITS: ClassVar[str] = "a regular expression"
+
     def refusal(self, value: object) -> str:
         """Refuse what is no regular expression."""
         try:
@@ -191,11 +193,6 @@ class Pattern(Text):
         except re.error as error:
             return f"must be a regular expression, got {value!r}: {error}"
         return Text.refusal(self, value)
-
-    @property
-    def limits(self) -> str:
-        """Return what it is."""
-        return "a regular expression"
 
 
 @final
@@ -206,7 +203,7 @@ class PositionsByRecording(Kind):
         others: Position of the recordings that are not named.
     """
 
-    limits = "`earliest`, `latest`, or positions by recording"
+    LIMITS: ClassVar[str] = "`earliest`, `latest`, or positions by recording"
 
     def __init__(self, *, others: int) -> None:
         self.others = others
@@ -233,7 +230,7 @@ class PositionsByRecording(Kind):
 class TimesByRecording(Kind):
     """Times by recording: `{"3": 1700000000000}`, in milliseconds since 1970."""
 
-    limits = "times by recording, in ms since 1970"
+    LIMITS: ClassVar[str] = "times by recording, in ms since 1970"
 
     def parse(self, text: str) -> object:
         """Return the times."""
@@ -252,7 +249,7 @@ class TimesByRecording(Kind):
 class TimestampSource(Kind):
     """`reserved[:unit]` or `payload:<offset>:<type>[:unit]`; nanoseconds by default."""
 
-    limits = "`reserved[:unit]` or `payload:<offset>:<type>[:unit]`"
+    LIMITS: ClassVar[str] = "`reserved[:unit]` or `payload:<offset>:<type>[:unit]`"
 
     def parse(self, text: str) -> object:
         """Return the source."""

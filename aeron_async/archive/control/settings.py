@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import attrs
 
@@ -38,7 +38,7 @@ CONTROL_STREAM_ID: Final = 10
 class Factory(Kind):
     """A function or a class that makes an object; text cannot name one."""
 
-    limits = "a factory"
+    LIMITS: ClassVar[str] = "a factory"
 
     def parse(self, text: str) -> object:
         """Refuse any text.

@@ -124,7 +124,6 @@ class Supplier(Choice):
         """Return the name; that of a factory reads better than its repr."""
         return str(getattr(value, "__qualname__", value))
 
-    @property
     def limits(self) -> str:
         """Return our names, and what else is accepted."""
         names = ", ".join(f"`{name}`" for name in self.choices)

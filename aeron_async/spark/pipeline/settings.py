@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from typing import TYPE_CHECKING, Any, Final, Self, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, final
 
 import attrs
 
@@ -196,7 +196,7 @@ def texts(given: object) -> tuple[str, ...]:
 class Several(Kind):
     """A text or a list of texts, each of which makes one value."""
 
-    limits: str
+    expected: str
     make: Callable[[str], object]
 
     def parse(self, text: str) -> object:
@@ -211,12 +211,16 @@ class Several(Kind):
         """Refuse another type."""
         return "" if isinstance(value, tuple) else f"must be a tuple, got {value!r}"
 
+    def limits(self) -> str:
+        """Return how each text is written."""
+        return f"{self.expected}; several"
+
 
 @final
 class Pairs(Kind):
     """`NAME=VALUE`, one or a list of them, or a table."""
 
-    limits = "NAME=VALUE; several"
+    LIMITS: ClassVar[str] = "NAME=VALUE; several"
 
     def parse(self, text: str) -> object:
         """Return one pair, in a dict."""
@@ -270,7 +274,7 @@ class TimestampText(TimestampSource):
 
 
 AVAILABLE_NOW: Final = "available-now"
-TEXTS: Final = Several(limits="a path; several", make=str)
+TEXTS: Final = Several(expected="a path", make=str)
 NO_PAIRS: Final[Mapping[str, str]] = {}
 
 
@@ -284,7 +288,7 @@ class PipelineSettings(OptionSettings):
         (),
         "How the messages of a stream are decoded, and the name of their table.",
         kind=Several(
-            limits="STREAM[:KIND]=SPEC, such as `1001:quotes=struct:<price:q`; several",
+            expected="STREAM[:KIND]=SPEC, such as `1001:quotes=struct:<price:q`",
             make=decoding,
         ),
     )
@@ -298,19 +302,19 @@ class PipelineSettings(OptionSettings):
         "event_time",
         (),
         "Decoded field that replaces that time for messages of a kind.",
-        kind=Several(limits="KIND=FIELD[:unit]; several", make=event_time),
+        kind=Several(expected="KIND=FIELD[:unit]", make=event_time),
     )
     sequence: tuple[Sequence, ...] = declare(
         "sequence",
         (),
         "Decoded field that counts the messages of a kind, to find those that are missing.",
-        kind=Several(limits="KIND=FIELD; several", make=sequence),
+        kind=Several(expected="KIND=FIELD", make=sequence),
     )
     latency: tuple[Latency, ...] = declare(
         "latency",
         (),
         "Two times of a message, between which the pipeline measures the latency.",
-        kind=Several(limits="KIND=START..END[:unit]; several", make=latency),
+        kind=Several(expected="KIND=START..END[:unit]", make=latency),
     )
     format: str = choice(
         "format",

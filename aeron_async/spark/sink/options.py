@@ -51,6 +51,8 @@ ELSEWHERE: Final[Mapping[str, str]] = {
 class Channel(Text):
     """A channel URI."""
 
+    LIMITS: ClassVar[str] = "a channel"
+
     def refusal(self, value: object) -> str:
         """Refuse what is no channel."""
         if not (reason := Text.refusal(self, value)):
@@ -60,26 +62,18 @@ class Channel(Text):
                 return f"must be a channel, got {value!r}: {error}"
         return reason
 
-    @property
-    def limits(self) -> str:
-        """Return what it is."""
-        return "a channel"
-
 
 @final
 class QueryId(Text):
     """A name that can be part of a channel and of a path."""
 
+    LIMITS: ClassVar[str] = "up to 64 letters, digits, - or _"
+
     def refusal(self, value: object) -> str:
         """Refuse other characters."""
         if isinstance(value, str) and QUERY_ID.fullmatch(value):
             return ""
-        return f"must be {self.limits}, got {value!r}"
-
-    @property
-    def limits(self) -> str:
-        """Return the characters."""
-        return "up to 64 letters, digits, - or _"
+        return f"must be {self.LIMITS}, got {value!r}"
 
 
 @final
