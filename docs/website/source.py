@@ -114,7 +114,7 @@ def fields(cls: Class) -> list[Attribute]:
         if isinstance(member, Attribute)
         and member.annotation is not None
         and "property" not in member.labels
-        and "ClassVar" not in str(member.annotation)
+        and "instance-attribute" in member.labels  # Griffe has taken `ClassVar` off the others
         and str(keywords(member).get("init")) != "False"
     ]
 
