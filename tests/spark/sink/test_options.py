@@ -39,7 +39,7 @@ def test_what_spark_reads_itself_is_let_through() -> None:
         ({"path": "/x"}, "set channel"),
         ({"zzzzzz": "x"}, "The options are channel, streamId"),
         ({"channel": "tcp:1"}, "channel must be a channel, got 'tcp:1'"),
-        ({"channel": "aeron:ipc"}, "outside a worker's own process"),
+        ({"channel": "aeron:ipc"}, "outside a worker's process"),
         ({"streamId": "2147483648"}, "at most 2147483647"),
         ({"streamId": "x"}, "a whole number"),
         ({"delivery": "exactly-once"}, "one of at-least-once, effectively-once"),
