@@ -48,13 +48,7 @@ AFTER_BURST_NS: Final = 1_000_000
 
 
 class Sender(Agent):
-    """The agent that sends.
-
-    Args:
-        context: The driver's settings.
-        clock: The driver's clock.
-        system_counters: The driver's counters.
-        on_done: Called with a publication that is DONE.
+    """The agent that sends; `on_done` is called with a publication that is DONE.
 
     Attributes:
         endpoints: All send endpoints, for explanations of what their receivers did.
@@ -116,8 +110,12 @@ class Sender(Agent):
         if not (is_quiet and self.may_act(now_ns)) or self._is_polling:
             self.on_activity(publication)
             return
-        quiet = publication.quiet
-        if quiet is not None and self._guard(publication, quiet.try_send_alone, now_ns) is True:
+        try:
+            is_sent = publication.send_data_fast(now_ns)
+        except Exception as error:  # noqa: BLE001 - the turn below removes the publication
+            is_sent = False
+            self._fail(publication, error)
+        if is_sent:
             publication.polled_ns = now_ns
             return
         self._take_turn(publication, now_ns)
@@ -152,10 +150,7 @@ class Sender(Agent):
         """Let idle publications send their heartbeats; any other due work makes them ready."""
         schedule = self._schedule
         for publication in schedule.expired(now_ns, BEATS_PER_CYCLE):
-            quiet = publication.quiet
-            deadline_ns = 0
-            if quiet is not None:
-                deadline_ns = self._guard(publication, quiet.try_beat, now_ns)
+            deadline_ns = self._guard(publication, publication.heartbeat_fast, now_ns)
             if now_ns < deadline_ns < NEVER_NS:
                 schedule.at(publication, deadline_ns)
             else:
@@ -185,20 +180,24 @@ class Sender(Agent):
     def _guard(
         self, publication: SubscribablePublication, action: Callable[[int], int], now_ns: int
     ) -> int:
-        """Let a publication act; if it fails it ends, and the others are not affected.
+        """Let a publication act; if it fails it ends, and the others are not affected."""
+        try:
+            return action(now_ns)
+        except Exception as error:  # noqa: BLE001 - it is logged, and given to the publication
+            self._fail(publication, error)
+            return NEVER_NS
+
+    def _fail(self, publication: SubscribablePublication, error: Exception) -> None:
+        """End a publication that has failed.
 
         Differs: Aeron counts the error, and polls the publication again and again.
         """
-        try:
-            return action(now_ns)
-        except Exception as error:
-            self._system_counters[SystemCounterId.ERRORS].increment()
-            log.error(  # noqa: TRY400 - it is given the error
-                "publication_failed",
-                channel=publication.channel,
-                session_id=publication.session_id,
-                stream_id=publication.stream_id,
-                exc_info=error,
-            )
-            publication.fail(error)
-            return NEVER_NS
+        self._system_counters[SystemCounterId.ERRORS].increment()
+        log.error(
+            "publication_failed",
+            channel=publication.channel,
+            session_id=publication.session_id,
+            stream_id=publication.stream_id,
+            exc_info=error,
+        )
+        publication.fail(error)

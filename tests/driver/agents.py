@@ -57,20 +57,19 @@ class Stream:
         self.is_calm = False
         self.calm_times_ns: list[int] = []
         self.beat_times_ns: list[int] = []
-        self.quiet = self
         self.channel, self.session_id, self.stream_id = "aeron:udp", 1, 2
         self.failure: Exception | None = None
 
-    def try_send_alone(self, now_ns: int) -> bool:
+    def send_data_fast(self, now_ns: int) -> bool:
         if self.failure is not None:
             raise self.failure
         if self.is_calm:
             self.calm_times_ns.append(now_ns)
         return self.is_calm
 
-    advance_rebuild_position_fast = report_fast = try_send_alone
+    advance_rebuild_position_fast = report_fast = send_data_fast
 
-    def try_beat(self, now_ns: int) -> int:
+    def heartbeat_fast(self, now_ns: int) -> int:
         if self.failure is not None:
             raise self.failure
         if self.is_calm:

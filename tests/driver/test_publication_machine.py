@@ -102,7 +102,7 @@ class PublicationMachine(RuleBasedStateMachine):
     @rule(step_ns=st.sampled_from([0, 1, 1 * MS, 11 * MS, 100 * MS, 1 * SECOND, 6 * SECOND]))
     def poll(self, step_ns: int) -> None:
         self.now_ns += step_ns
-        is_simulated = self.publication._connection.is_simulated
+        is_simulated = self.publication._is_simulated
         assert self.publication.poll(self.now_ns) >= 0
         if is_simulated:
             # What the spies read counts as sent, up to a limit that goes with it.

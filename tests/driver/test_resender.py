@@ -29,13 +29,11 @@ class Log:
 
     def resend(self, position: int, length: int) -> list[tuple[int, int]]:
         """Resend, and return place and length of each datagram."""
-        term_id, term_offset = place(position, self.log.initial_term_id)
         self.length = resend_range(
             self.log,
             self.outbox.send,
             sender_position=self.position,
-            term_id=term_id,
-            term_offset=term_offset,
+            position=position,
             length=length,
         )
         return [
@@ -139,8 +137,7 @@ def test_a_resent_datagram_is_the_one_that_was_sent() -> None:
         log.log,
         log.outbox.send,
         sender_position=1_024,
-        term_id=INITIAL_TERM_ID,
-        term_offset=FRAME,
+        position=FRAME,
         length=FRAME,
     )
     assert log.outbox.sent == [bytes(log.log.terms[0][FRAME : 2 * FRAME])]

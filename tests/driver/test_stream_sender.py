@@ -202,7 +202,7 @@ def test_a_window_that_was_used_up_by_what_left_alone_is_counted() -> None:
     assert rig.blocked_count == 1
     rig.sender.set_limit(4_096)
     rig.offer(320)
-    assert rig.sender.send_alone(1)
+    assert rig.sender.send_data_fast(1)
     assert rig.blocked_count == 1
     rig.send(640)
     assert rig.blocked_count == 2

@@ -33,7 +33,7 @@ def connected(**options: Any) -> PublicationRig:
 
 def send(rig: PublicationRig, now_ns: int) -> tuple[bool, list[int]]:
     """Offer at once, and return whether that was all, and the lengths of what left."""
-    is_all = rig.publication._quiet.try_send_alone(now_ns)
+    is_all = rig.publication.send_data_fast(now_ns)
     return is_all, [len(datagram) for datagram in rig.outbox.take()]
 
 
@@ -85,7 +85,7 @@ def test_what_is_due_is_left_to_a_poll_and_once_a_second_all_is() -> None:
 
 def beat(rig: PublicationRig, now_ns: int) -> tuple[int, int]:
     """Let a heartbeat leave, and return the next deadline, and how many did."""
-    deadline_ns = rig.publication._quiet.try_beat(now_ns)
+    deadline_ns = rig.publication.heartbeat_fast(now_ns)
     return deadline_ns, len(rig.outbox.take())
 
 
@@ -107,7 +107,7 @@ def test_after_a_lone_offer_the_heartbeat_waits_for_it() -> None:
     rig.offer(MESSAGE)
     assert send(rig, 60 * MS) == (True, [FRAME])
     assert beat(rig, 110 * MS) == (160 * MS, 0)
-    (frame,) = [rig.publication._quiet.try_beat(160 * MS), *rig.outbox.take()][1:]
+    (frame,) = [rig.publication.heartbeat_fast(160 * MS), *rig.outbox.take()][1:]
     assert frame == heartbeat(FRAME)
 
 

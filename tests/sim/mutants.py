@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aeron_async.client.image import Image
 from aeron_async.driver.core import image_gaps, publication_image
-from aeron_async.driver.core.network_publication import StatusReports
+from aeron_async.driver.core.network_publication import NetworkPublication
 from aeron_async.driver.core.publication_image import ImageIntake
 from aeron_async.driver.core.retransmit_handler import RetransmitHandler
 from aeron_async.driver.images import Images
@@ -96,8 +96,8 @@ MUTANTS = (
     ),
     Mutant(
         "the window of a receiver counts from what was sent, not from what it has consumed",
-        StatusReports,
-        "try_take",
+        NetworkPublication,
+        "on_status_message_fast",
         (
             (
                 "edge = min(sent_position, position) + window_length",

@@ -74,7 +74,7 @@ class ReplyLimiter:
 
     @classmethod
     def of(cls, context: DriverContext) -> Self:
-        """Return the limiter for the round-trip measurements of one image."""
+        """Return the limiter for the round-trip measurements of one stream."""
         return cls(
             limit=context.max_rtt_replies_per_second,
             limit_per_asker=context.max_rtt_replies_per_source,

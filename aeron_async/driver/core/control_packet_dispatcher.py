@@ -10,9 +10,9 @@ Source: Aeron `SendChannelEndpoint`, `aeron_send_channel_endpoint_dispatch`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from struct import Struct
+from typing import TYPE_CHECKING, Final
 
-from aeron_async.driver.core.network_publication import PLAIN, REPORT
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.protocol.datagram import (
     INVALID,
@@ -40,19 +40,21 @@ Activity = Callable[["NetworkPublication"], None]
 InvalidDatagram = Callable[[memoryview, "Address", int], None]
 ResponseSetupHandler = Callable[["NetworkPublication", int], None]
 
+STATUS_MESSAGE_FAST: Final = Struct("<iiiiiiiq")
+"""A status message whose version, flags and type are unpacked as one word."""
+NO_FLAGS: Final = 3 << 16
+"""The value of that word in a status message of our version without flags."""
+
 
 class ControlPacketDispatcher:
     """The publications of one send endpoint.
 
-    Args:
-        system_counters: The driver's counters.
-        on_activity: Called with a publication that received something; it must be polled.
-        on_invalid_datagram: Called with an invalid datagram, its source and the time, after it has
-            been counted.
-        destinations: The endpoint's destinations, if it sends to several.
-        on_response_setup: Called with a publication and the session id of its responses.
+    `on_activity` is called with a publication that received something, and must be polled;
+    `on_invalid_datagram` with a datagram that was counted as invalid, its source and the time;
+    `on_response_setup` with a publication and the session id of its responses.
 
     Attributes:
+        destinations: The endpoint's destinations, if it sends to several.
         last_sm_ns: When a status message for one of the publications was last accepted.
     """
 
@@ -68,6 +70,7 @@ class ControlPacketDispatcher:
     ) -> None:
         self._counters = system_counters
         self._sm_received = system_counters[SystemCounterId.STATUS_MESSAGES_RECEIVED]
+        self._naks_received = system_counters[SystemCounterId.NAK_MESSAGES_RECEIVED]
         self._on_activity = on_activity
         self._on_invalid_datagram = on_invalid_datagram
         self.destinations = destinations
@@ -96,9 +99,7 @@ class ControlPacketDispatcher:
     ) -> None:
         """Dispatch control frames to this publication from now on.
 
-        Args:
-            publication: The publication.
-            response_outbox: Its outbox if it sends to the receiver that asks for its SETUP.
+        It has a response outbox if it sends to the receiver that asks for its SETUP.
         """
         self._publications[publication.session_id, publication.stream_id] = publication
         if response_outbox is not None:
@@ -117,7 +118,9 @@ class ControlPacketDispatcher:
 
     def on_datagram(self, datagram: memoryview, source: Address, now_ns: int) -> None:
         """Dispatch one datagram; an invalid one is counted and reported, and changes nothing."""
-        if len(datagram) == STATUS_MESSAGE_LENGTH and self._try_report(datagram, now_ns):
+        if len(datagram) == STATUS_MESSAGE_LENGTH and self._on_status_message_fast(
+            datagram, now_ns
+        ):
             return
         kind = frame_type(datagram)
         if kind == INVALID:
@@ -129,17 +132,17 @@ class ControlPacketDispatcher:
             self._counters[SystemCounterId.INVALID_PACKETS].increment()
             self._on_invalid_datagram(datagram, source, now_ns)
 
-    def _try_report(self, datagram: memoryview, now_ns: int) -> bool:
-        """Try the fast path for a plain status message: there are thousands a second."""
+    # Handlers. Each returns whether the datagram is valid; the fast way, whether it has done all.
+
+    def _on_status_message_fast(self, datagram: memoryview, now_ns: int) -> bool:
+        """Dispatch a plain status message: there are thousands a second."""
         length, kind, session_id, stream_id, term_id, term_offset, window_length, receiver_id = (
-            REPORT.unpack(datagram)
+            STATUS_MESSAGE_FAST.unpack(datagram)
         )
-        if kind != PLAIN or length != STATUS_MESSAGE_LENGTH or self.destinations is not None:
+        if kind != NO_FLAGS or length != STATUS_MESSAGE_LENGTH or self.destinations is not None:
             return False
         publication = self._publications.get((session_id, stream_id))
-        if publication is None or publication.reports is None:
-            return False
-        if not publication.reports.try_take(
+        if publication is None or not publication.on_status_message_fast(
             term_id, term_offset, window_length, receiver_id, now_ns
         ):
             return False
@@ -147,8 +150,6 @@ class ControlPacketDispatcher:
         self.last_sm_ns = now_ns
         self._on_activity(publication)
         return True
-
-    # Handlers. Each returns whether the datagram is valid.
 
     def _on_status_message(self, datagram: memoryview, source: Address, now_ns: int) -> bool:
         sm = StatusMessage.decode(datagram)
@@ -194,7 +195,7 @@ class ControlPacketDispatcher:
             return True
         if not check_nak(nak, publication.log.term_length):
             return False
-        self._counters[SystemCounterId.NAK_MESSAGES_RECEIVED].increment()
+        self._naks_received.increment()
         publication.on_nak(nak, now_ns, source=source)
         self._on_activity(publication)
         return True

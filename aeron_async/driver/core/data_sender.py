@@ -80,10 +80,6 @@ class FrameBoundaryIndex:
     term, which costs a store per datagram and misses other cuts; and walking from the start of the
     term, which takes milliseconds for every NAK.
 
-    Args:
-        log: The log with the frames.
-        position: Where the stream starts, in bytes.
-
     Attributes:
         next_position: A datagram that begins at or after this position must be marked; in bytes.
     """
@@ -107,10 +103,7 @@ class FrameBoundaryIndex:
     def mark_runs(self, position: int, length: int, segments: SegmentTable) -> None:
         """Record, for each block that runs of datagrams reach, its first datagram.
 
-        Args:
-            position: Of the first datagram.
-            length: Length of all datagrams that were sent.
-            segments: Where the runs are cut; see `scan_runs`.
+        `position` is that of the first datagram, `length` that of all that were sent.
         """
         self.next_position = mark_starts(
             self._positions, self.next_position, position, segments, length
@@ -154,26 +147,14 @@ def resend_range(
     send: Callable[[memoryview], bool],
     *,
     sender_position: int,
-    term_id: int,
-    term_offset: int,
+    position: int,
     length: int,
 ) -> int:
     """Resend the whole frames of a range, and return how many bytes of the stream that covered.
 
     A range resends nothing if it begins before the resend window (half a term plus the longest
     message behind the sender), begins beyond what was sent, or is shorter than its first frame.
-
-    Args:
-        log: The log with the frames.
-        send: Sends a datagram, and returns whether that succeeded.
-        sender_position: Up to where data has been sent, in bytes.
-        term_id: Term of the range.
-        term_offset: Where the range begins, in bytes.
-        length: Length of the range, in bytes.
     """
-    position = compute_position(
-        term_id, term_offset, initial_term_id=log.initial_term_id, bits=log.position_bits
-    )
     bottom = sender_position - log.term_length // 2 - max_message_length(log.term_length)
     if not bottom <= position < sender_position:
         return 0
@@ -181,14 +162,15 @@ def resend_range(
     term, words = log.terms[index], log.term_words[index]
     # Differs: C continues into data that has not been sent yet, past the sender limit.
     sent_length = sender_position - position
-    offset, end = term_offset, min(term_offset + min(length, sent_length), log.term_length)
+    start = position & (log.term_length - 1)
+    offset, end = start, min(start + min(length, sent_length), log.term_length)
     while offset < end:
         limit = min(end - offset, log.mtu_length)
         available, padding = scan_for_send(term, words, offset, limit=limit)
         if available == 0 or not send(term[offset : offset + available]):
             break
         offset += available + padding
-    return offset - term_offset
+    return offset - start
 
 
 # Refused NAKs.
@@ -227,12 +209,7 @@ class RefusedNaks:
         self._is_news = self._count >= REPEATS_MIN
 
     def tell(self, source: Address | None, now_ns: int) -> None:
-        """Log the last refused NAK if it was repeated too often, at most once a second.
-
-        Args:
-            source: Where the NAK came from.
-            now_ns: The time now.
-        """
+        """Log the last refused NAK if it was repeated too often, at most once a second."""
         if not self._is_news:
             return
         self._is_news = False
@@ -272,16 +249,8 @@ RUNS_MAX: Final = 64
 class StreamSender:
     """The sending half of one publication.
 
-    Args:
-        log: The terms it sends from.
-        params: The publication's parameters from the channel and the context.
-        counters: Counters for its position and limit.
-        system_counters: The driver's counters.
-        outbox: Sends the datagrams.
-        burst_limit: The number of full runs of datagrams sent before other streams get their turn;
-            a run of a single datagram costs as much as six datagrams.
-        now_ns: The time now.
-        timestamps: Writes the send time into messages; None if the channel did not ask for it.
+    `burst_limit` is the number of full runs of datagrams sent before other streams get their turn;
+    a run of a single datagram costs as much as six datagrams.
 
     Attributes:
         position: Up to where data has been sent, in bytes.
@@ -386,12 +355,7 @@ class StreamSender:
         self.set_limit(self.position)
 
     def send_setup(self, now_ns: int, position: int) -> None:
-        """Send a SETUP with the position at which a new receiver starts, if the budget allows it.
-
-        Args:
-            now_ns: The time now.
-            position: Where a new receiver starts, in bytes.
-        """
+        """Send a SETUP for a receiver that starts at `position`, if the budget allows it."""
         self._last_setup_ns = now_ns
         if self._handshake is not None:
             if not self._handshake.try_take(SETUP_LENGTH):
@@ -418,6 +382,34 @@ class StreamSender:
         self.send(setup.encode())
         self.first_setup_ns = self.first_setup_ns if self.setup_count else now_ns
         self.setup_count += 1
+
+    def send_data_fast(self, now_ns: int) -> bool:
+        """Send one datagram; return whether that was all there was and nothing held it back.
+
+        A failed send is not counted here: the burst that follows tries it again.
+        """
+        log, position = self._log, self.position
+        window = self.limit - position
+        if self._timestamps is not None or window <= log.mtu_length:
+            return False
+        index = partition_index(position, bits=self._bits)
+        offset = position & self._mask
+        term, words = log.terms[index], log.term_words[index]
+        length, padding = scan_for_send(term, words, offset, limit=log.mtu_length)
+        if length == 0 or padding:
+            return False
+        if not self._outbox.send(term[offset : offset + length]):
+            return False
+        if position >= self._frame_starts.next_position:
+            self._frame_starts.mark(position)
+        self.position = position + length
+        self._last_sent_ns = now_ns
+        self._is_tracking_limit = True
+        self._counters.sender_position.set(self.position)
+        self._bytes_sent.increment(length)
+        # After a full term comes another one, which may hold more data.
+        end = offset + length
+        return end <= self._mask and words[end >> 2] == 0
 
     def send_data(self, now_ns: int) -> int:
         """Send a burst of whole frames, and return when to send again."""
@@ -472,34 +464,6 @@ class StreamSender:
             self._on_blocked()
         return deadline_ns
 
-    def send_alone(self, now_ns: int) -> bool:
-        """Send one datagram; return whether that was all there was and nothing held it back.
-
-        A failed send is not counted here: the burst that follows tries it again.
-        """
-        log, position = self._log, self.position
-        window = self.limit - position
-        if self._timestamps is not None or window <= log.mtu_length:
-            return False
-        index = partition_index(position, bits=self._bits)
-        offset = position & self._mask
-        term, words = log.terms[index], log.term_words[index]
-        length, padding = scan_for_send(term, words, offset, limit=log.mtu_length)
-        if length == 0 or padding:
-            return False
-        if not self._outbox.send(term[offset : offset + length]):
-            return False
-        if position >= self._frame_starts.next_position:
-            self._frame_starts.mark(position)
-        self.position = position + length
-        self._last_sent_ns = now_ns
-        self._is_tracking_limit = True
-        self._counters.sender_position.set(self.position)
-        self._bytes_sent.increment(length)
-        # After a full term comes another one, which may hold more data.
-        end = offset + length
-        return end <= self._mask and words[end >> 2] == 0
-
     def send_heartbeat(self, now_ns: int, *, is_end_of_stream: bool) -> None:
         """Send a heartbeat at the sender position."""
         flags = DataFlags.UNFRAGMENTED
@@ -536,8 +500,7 @@ class StreamSender:
             log,
             self.send,
             sender_position=self.position,
-            term_id=term_id,
-            term_offset=term_offset,
+            position=position,
             length=length,
         )
         if resent_length > 0:

@@ -46,16 +46,9 @@ TRIP_GAIN_SHIFT: Final = 3
 
 
 class IpcWindow:
-    """The publisher limit of one IPC publication.
+    """The position below which an offer may begin, shown by a counter.
 
-    Args:
-        log: The terms that are cleaned behind the subscribers.
-        counter: The counter that shows the limit to clients.
-        window_length: How far the limit runs ahead of the slowest subscriber, in bytes.
-        position: Where the stream starts, in bytes.
-
-    Attributes:
-        limit: Position below which an offer may begin, in bytes.
+    It runs `window_length` ahead of the slowest subscriber; the log behind that one is cleaned.
     """
 
     limit: int
@@ -121,23 +114,7 @@ class IpcPublicationListener(Protocol):
 
 
 class IpcPublication(SubscribablePublication):
-    """One stream between clients of this driver.
-
-    Args:
-        registration_id: Identifies the publication within its driver.
-        channel: The channel as its first client wrote it.
-        log: The terms the publication writes to.
-        params: Its parameters from the channel and the context.
-        context: The driver's settings.
-        counters: The publication's counters.
-        system_counters: The driver's counters.
-        listener: Called when the publication changes.
-        readers: Notifies the clients of subscribers.
-        now_ns: The time now.
-
-    Attributes:
-        is_connected: Whether there is a subscriber.
-    """
+    """One stream between clients of this driver; it is connected while it has a subscriber."""
 
     def __init__(
         self,
@@ -221,14 +198,12 @@ class IpcPublication(SubscribablePublication):
         return subscriber
 
     def reject(self, reason: str, now_ns: int) -> None:
-        """Remove all subscribers of the stream, and accept none for a while.
+        """Remove all subscribers, tell the publishers why, and accept none for a while.
 
-        Args:
-            reason: The reason given to the publishers.
-            now_ns: The time now; the cool-down lasts for the image liveness timeout from here.
+        The cool-down lasts for the image liveness timeout.
         """
         self._listener.on_image_rejected(self, reason)
-        if self._life.is_active:
+        if self.state is PublicationState.ACTIVE:
             self._cool_down_deadline_ns = now_ns + self._image_liveness_timeout_ns
         release_subscribers(self, self._readers)
 
@@ -261,7 +236,7 @@ class IpcPublication(SubscribablePublication):
         """Update the connection and the limit, and wake publishers that wait."""
         consumed = self.subscribers.consumed()
         self._consumer_position = max([self._consumer_position, *consumed])
-        if not self._life.is_active:
+        if self.state is not PublicationState.ACTIVE:
             return
         is_changed = self._set_connected(is_connected=bool(consumed))
         if consumed:
@@ -289,7 +264,7 @@ class IpcPublication(SubscribablePublication):
         self.counters.publisher_position.set(producer_position)
         if len(self.subscribers):
             self._tell_readers(producer_position, trigger=self._window.consumption_trigger)
-        if self._life.is_active:
+        if self.state is PublicationState.ACTIVE:
             deadline_ns = self._check_readers_and_publishers(producer_position, now_ns)
             return min(deadline_ns, self._check_cool_down(now_ns))
         if self.state is PublicationState.DRAINING:
@@ -298,8 +273,8 @@ class IpcPublication(SubscribablePublication):
                 is_unblocked = self._blocked_check.unblock(self._consumer_position)
                 return now_ns if is_unblocked else NEVER_NS
             release_subscribers(self, self._readers)
-            self._life.linger(PublicationEvent.DRAINED, self._consumer_position, now_ns)
-        return self._life.leave(self._consumer_position, now_ns, is_over=True)
+            self._linger(PublicationEvent.DRAINED, now_ns)
+        return self._leave(now_ns, is_over=True)
 
     def _check_cool_down(self, now_ns: int) -> int:
         if now_ns < self._cool_down_deadline_ns:

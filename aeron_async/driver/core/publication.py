@@ -5,11 +5,14 @@ sent or, on IPC, consumed. In LINGER it still resends, and announces the end of 
 its receiver has sent a goodbye or the linger timeout has passed. A DONE publication is no longer
 used.
 
-`TRANSITIONS` lists which state may follow which; `PublicationLife` decides when.
+`TRANSITIONS` lists which state may follow which; `SubscribablePublication` decides when.
 
 Spies and IPC subscribers read directly from the log of a `SubscribablePublication`, up to the
 furthest claim; they stop at a frame that is not committed yet. The publication wakes them when
 there may be more to read.
+
+The methods of `SubscribablePublication` are of four kinds: what each kind of publication defines;
+polling, which the sender does; the state of the publication; and its readers and publishers.
 
 Source: Aeron `NetworkPublication.State`, `NetworkPublication.onTimeEvent`,
 `IpcPublication.onTimeEvent`, `NetworkPublication`, `IpcPublication`, `Subscribable`.
@@ -39,17 +42,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aeron_async.driver.core.context import DriverContext
-    from aeron_async.driver.core.network_publication import QuietSender
     from aeron_async.driver.core.stream_params import PublicationParams
     from aeron_async.driver.core.subscriber_position import SubscribableListener, SubscriberPosition
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.logbuffer.log_buffers import LogBuffers
-    from aeron_async.logs import LogBudget
 
 __all__ = [
     "TRANSITIONS",
     "PublicationEvent",
-    "PublicationLife",
     "PublicationState",
     "SubscribablePublication",
     "next_state",
@@ -105,96 +105,9 @@ def next_state(state: PublicationState, event: PublicationEvent) -> PublicationS
     return TRANSITIONS[state, event]
 
 
-# When the state changes.
-
-log: Final = get_logger(__name__)
-
-
-class PublicationLife:
-    """The states of one publication.
-
-    Args:
-        log_buffers: Gives the session id and the stream id, for the log.
-        channel: The channel as its first client wrote it.
-        linger_timeout_ns: How long to linger for receivers that have sent no goodbye.
-        log_budget: Limits the log lines where a peer can cause them; None means no limit.
-    """
-
-    __slots__ = (
-        "_channel",
-        "_linger_deadline_ns",
-        "_linger_timeout_ns",
-        "_peer_log",
-        "_session_id",
-        "_stream_id",
-        "state",
-    )
-
-    def __init__(
-        self,
-        log_buffers: LogBuffers,
-        channel: str,
-        *,
-        linger_timeout_ns: int,
-        log_budget: LogBudget | None = None,
-    ) -> None:
-        self._peer_log = within(log_budget, log)
-        self.state: PublicationState = PublicationState.ACTIVE
-        self._channel = channel
-        self._session_id = log_buffers.session_id
-        self._stream_id = log_buffers.stream_id
-        self._linger_timeout_ns = linger_timeout_ns
-        self._linger_deadline_ns = NEVER_NS
-
-    @property
-    def is_active(self) -> bool:
-        """Return whether clients may offer."""
-        return self.state is PublicationState.ACTIVE
-
-    def release(self, position: int) -> None:
-        """Start to drain."""
-        self._set_state(PublicationEvent.RELEASED, position)
-
-    def linger(self, event: PublicationEvent, position: int, now_ns: int) -> None:
-        """Start to linger.
-
-        Args:
-            event: `DRAINED` or `REVOKED`.
-            position: Up to where the stream was sent, in bytes; for the log.
-            now_ns: The time now.
-        """
-        self._set_state(event, position)
-        self._linger_deadline_ns = now_ns + self._linger_timeout_ns
-
-    def leave(self, position: int, now_ns: int, *, is_over: bool) -> int:
-        """End a linger that is over, or has lasted for its timeout; return the next deadline."""
-        if not is_over and now_ns < self._linger_deadline_ns:
-            return self._linger_deadline_ns
-        self._set_state(PublicationEvent.LINGERED, position)
-        return NEVER_NS
-
-    def has_lingered(self, now_ns: int, *, for_ns: int) -> bool:
-        """Return whether it has lingered for at least `for_ns`."""
-        return now_ns >= self._linger_deadline_ns - self._linger_timeout_ns + for_ns
-
-    def fail(self, position: int) -> None:
-        """Go to DONE at once, from any state."""
-        self._set_state(PublicationEvent.FAILED, position)
-
-    def _set_state(self, event: PublicationEvent, position: int) -> None:
-        before, self.state = self.state, next_state(self.state, event)
-        self._peer_log.info(
-            "publication_state_changed",
-            before=before.name,
-            after=self.state.name,
-            channel=self._channel,
-            session_id=self._session_id,
-            stream_id=self._stream_id,
-            position=position,
-        )
-
-
 # The publication.
+
+logger: Final = get_logger(__name__)
 
 
 class WindowListener(Protocol):
@@ -208,20 +121,8 @@ class WindowListener(Protocol):
 class SubscribablePublication(ABC):
     """A stream that clients of this driver write, and that subscriptions of it may read.
 
-    Args:
-        registration_id: Identifies the publication within its driver.
-        channel: The channel as its first client wrote it.
-        log: The terms the publication writes to.
-        params: Its parameters from the channel and the context.
-        context: The driver's settings.
-        system_counters: The driver's counters.
-        readers: Notifies the clients of the subscriptions that read the log.
-        linger_timeout_ns: How long it lingers once it has drained.
-        now_ns: The time now.
-
     Attributes:
-        start: Where the stream began.
-        subscribers: The subscriptions of this driver that read the log.
+        state: Only `_set_state` changes it.
         consumption_trigger: When a reader passes this position the publication must be polled.
         failure: The error that failed it; the next poll raises it.
         window_listeners: What is told, in this order, that the window may have changed. They only
@@ -229,10 +130,7 @@ class SubscribablePublication(ABC):
         wake_flag: Publishers and readers set it; the poll clears it.
         polled_ns: When it was last polled.
         has_sent_burst: Whether that poll sent more than one datagram.
-        quiet: The fast paths that need no poll, if it has any.
     """
-
-    quiet: QuietSender | None = None
 
     def __init__(
         self,
@@ -262,17 +160,16 @@ class SubscribablePublication(ABC):
         self.has_sent_burst = False
         self.consumption_trigger: int = position
         self.failure: Exception | None = None
+        self.state: PublicationState = PublicationState.ACTIVE
+        # A peer that makes this driver publish must not fill its log.
+        is_asked_by_peer = params.handshake_length is not None
+        self._state_log = within(system_counters.log_budget if is_asked_by_peer else None, logger)
+        self._linger_timeout_ns = linger_timeout_ns
+        self._linger_deadline_ns = NEVER_NS
         self._strategy: object = None
         self._revoked = system_counters[SystemCounterId.PUBLICATIONS_REVOKED]
         self._readers = readers
         self._untethered = UntetheredCheck(self, readers)
-        is_asked_by_peer = params.handshake_length is not None
-        self._life = PublicationLife(
-            log,
-            channel,
-            linger_timeout_ns=linger_timeout_ns,
-            log_budget=system_counters.log_budget if is_asked_by_peer else None,
-        )
         self._blocked_check = BlockedPublisherCheck(
             log,
             system_counters[SystemCounterId.UNBLOCKED_PUBLICATIONS],
@@ -280,15 +177,6 @@ class SubscribablePublication(ABC):
             position=position,
             now_ns=now_ns,
         )
-
-    def _on_window_changed(self) -> None:
-        for listener in self.window_listeners:
-            listener.on_window_changed()
-
-    @property
-    def state(self) -> PublicationState:
-        """Return the state of the publication."""
-        return self._life.state
 
     @property
     def producer_position(self) -> int:
@@ -300,6 +188,8 @@ class SubscribablePublication(ABC):
         """Return the position up to which its log may be read: the furthest claim, in bytes."""
         return producer_position(self.log)
 
+    # What each kind of publication defines.
+
     @property
     @abstractmethod
     def join_position(self) -> int:
@@ -310,9 +200,10 @@ class SubscribablePublication(ABC):
     def is_accepting_subscriptions(self) -> bool:
         """Return whether a reader that joins now can still read something."""
 
+    @property
     @abstractmethod
-    def poll(self, now_ns: int) -> int:
-        """Do all that is due, and return the next deadline."""
+    def _consumed_position(self) -> int:
+        """Return the position up to which the stream was sent or, on IPC, consumed, in bytes."""
 
     @abstractmethod
     def _close_to_publishers(self, position: int) -> None:
@@ -326,24 +217,29 @@ class SubscribablePublication(ABC):
     def _advance(self, now_ns: int) -> int:
         """Change the state as far as possible, and return the next deadline."""
 
-    @property
+    # Polling. A kind of publication without a fast way leaves all to `poll`.
+
+    def send_data_fast(self, now_ns: int) -> bool:
+        """Send a lone offer without a poll; return False if `poll` must be called."""
+        del now_ns
+        return False
+
+    def heartbeat_fast(self, now_ns: int) -> int:
+        """Send a heartbeat that is due, and return the next deadline; 0: `poll` must be called."""
+        del now_ns
+        return 0
+
     @abstractmethod
-    def _consumed_position(self) -> int:
-        """Return the position up to which the stream was sent or, on IPC, consumed, in bytes."""
+    def poll(self, now_ns: int) -> int:
+        """Do all that is due, and return the next deadline."""
 
-    def add_subscriber(self, subscriber: SubscriberPosition) -> None:
-        """Add a subscription as a reader; the caller then polls the publication."""
-        self.subscribers.add(subscriber)
-
-    def remove_subscriber(self, subscription_id: int) -> SubscriberPosition | None:
-        """Remove a subscription and return its position; the caller then polls the publication."""
-        return self.subscribers.remove(subscription_id)
+    # The state.
 
     def release(self, now_ns: int) -> None:
         """End the stream as the last client closes it: refuse offers, drain, then linger."""
-        if self._life.is_active:
+        if self.state is PublicationState.ACTIVE:
             self._end()
-            self._life.release(self._consumed_position)
+            self._set_state(PublicationEvent.RELEASED)
             if len(self.subscribers):
                 self.subscribers.on_progress()
             self._advance(now_ns)
@@ -353,22 +249,22 @@ class SubscribablePublication(ABC):
 
         Source: Aeron `NetworkPublication.revoke`, `IpcPublication.revoke`.
         """
-        if self._life.is_active:
+        if self.state is PublicationState.ACTIVE:
             self.log.metadata.is_publication_revoked = True
             self._end()
             self._disconnect()
             self._revoked.increment()
-            self._life.linger(PublicationEvent.REVOKED, self._consumed_position, now_ns)
+            self._linger(PublicationEvent.REVOKED, now_ns)
             release_subscribers(self, self._readers)
             self._advance(now_ns)
 
     def fail(self, error: Exception) -> None:
-        """End at once after `poll` raised `error`.
+        """End at once, from any state, after `poll` raised `error`.
 
         Local readers are notified; receivers have to wait for their own timeout.
         """
         self.failure = error
-        self._life.fail(self._consumed_position)
+        self._set_state(PublicationEvent.FAILED)
         release_subscribers(self, self._readers)
 
     def cause_of_failure(self, error: Exception) -> str:
@@ -380,6 +276,58 @@ class SubscribablePublication(ABC):
         position = self.producer_position
         self._close_to_publishers(position)
         self.log.metadata.end_of_stream_position = position
+
+    def _linger(self, event: PublicationEvent, now_ns: int) -> None:
+        """Start to linger, because it was drained or revoked."""
+        self._set_state(event)
+        self._linger_deadline_ns = now_ns + self._linger_timeout_ns
+
+    def _has_lingered(self, now_ns: int, *, for_ns: int) -> bool:
+        """Return whether it has lingered for at least `for_ns`."""
+        return now_ns >= self._linger_deadline_ns - self._linger_timeout_ns + for_ns
+
+    def _leave(self, now_ns: int, *, is_over: bool) -> int:
+        """End a linger that is over, or has lasted for its timeout; return the next deadline."""
+        if not is_over and now_ns < self._linger_deadline_ns:
+            return self._linger_deadline_ns
+        self._set_state(PublicationEvent.LINGERED)
+        return NEVER_NS
+
+    def _set_state(self, event: PublicationEvent) -> None:
+        before, self.state = self.state, next_state(self.state, event)
+        self._state_log.info(
+            "publication_state_changed",
+            before=before.name,
+            after=self.state.name,
+            channel=self.channel,
+            session_id=self.session_id,
+            stream_id=self.stream_id,
+            position=self._consumed_position,
+        )
+
+    # Readers and publishers.
+
+    def add_subscriber(self, subscriber: SubscriberPosition) -> None:
+        """Add a subscription as a reader; the caller then polls the publication."""
+        self.subscribers.add(subscriber)
+
+    def remove_subscriber(self, subscription_id: int) -> SubscriberPosition | None:
+        """Remove a subscription and return its position; the caller then polls the publication."""
+        return self.subscribers.remove(subscription_id)
+
+    def _on_window_changed(self) -> None:
+        for listener in self.window_listeners:
+            listener.on_window_changed()
+
+    def _tell_readers(self, producer_position: int, *, trigger: int) -> None:
+        """Wake the readers if there may be more to read: a frame is readable once committed.
+
+        A reader that passes `trigger` may let the limit rise.
+        """
+        if not self.subscribers.have_consumed(producer_position):
+            self.subscribers.on_progress()
+        # The publication may also be waiting for a reader that has read everything.
+        self.consumption_trigger = min(trigger, producer_position - 1)
 
     def _check_readers_and_publishers(self, producer_position: int, now_ns: int) -> int:
         """Check for slow readers and blocked publishers, and return the next deadline."""
@@ -396,15 +344,3 @@ class SubscribablePublication(ABC):
             now_ns=now_ns,
         )
         return min(deadline_ns, blocked_ns)
-
-    def _tell_readers(self, producer_position: int, *, trigger: int) -> None:
-        """Wake the readers if there may be more to read: a frame is readable once committed.
-
-        Args:
-            producer_position: Up to where the log is claimed, in bytes.
-            trigger: A reader that passes this position may let the limit rise.
-        """
-        if not self.subscribers.have_consumed(producer_position):
-            self.subscribers.on_progress()
-        # The publication may also be waiting for a reader that has read everything.
-        self.consumption_trigger = min(trigger, producer_position - 1)

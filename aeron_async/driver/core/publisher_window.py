@@ -31,16 +31,9 @@ RETRY_INTERVAL_NS: Final = 1_000_000_000
 
 
 class PublisherWindow:
-    """The publisher limit of one publication.
+    """The position below which an offer may begin, shown by a counter.
 
-    Args:
-        log: The terms that are cleaned ahead of the publishers.
-        counter: The counter that shows the limit to clients.
-        window_length: How far the limit runs ahead of the slowest consumer, in bytes.
-        position: Where the stream starts, in bytes.
-
-    Attributes:
-        limit: Position below which an offer may begin, in bytes.
+    It runs `window_length` ahead of the slowest consumer; the log is cleaned ahead of the limit.
     """
 
     def __init__(
@@ -90,15 +83,7 @@ class PublisherWindow:
 
 
 class BlockedPublisherCheck:
-    """Finds a claim that is never committed, and turns it into padding.
-
-    Args:
-        log: The terms of the publication.
-        unblocked: Counts the claims turned into padding.
-        timeout_ns: How long the sender may wait at a claim.
-        position: Where the stream starts, in bytes.
-        now_ns: The time now.
-    """
+    """Turns a claim at which the sender has waited for `timeout_ns` into padding."""
 
     def __init__(
         self, log: LogBuffers, unblocked: Counter, *, timeout_ns: int, position: int, now_ns: int

@@ -34,10 +34,6 @@ class ReceiverLiveness:
 
     If it refused the newest receiver, forged ids would keep a real receiver out.
 
-    Args:
-        context: How long a silent receiver counts as alive, and how many rejections are accepted.
-        system_counters: The driver's counters.
-
     Attributes:
         last_gone: Id of the receiver that left or timed out last, and when it was last heard;
             None if a receiver has rejected or refused the stream since.
@@ -69,6 +65,19 @@ class ReceiverLiveness:
         """Return the address of a receiver, for explanations; None if unknown."""
         return self._sources.get(receiver_id)
 
+    def on_status_message_fast(self, receiver_id: int, now_ns: int) -> bool:
+        """Record that a known receiver was heard again; return False for an unknown one.
+
+        Its address stays the one of its last status message that took the long way.
+        """
+        heard_ns = self._last_heard_ns
+        if receiver_id not in heard_ns:
+            return False
+        if len(heard_ns) > 1:
+            del heard_ns[receiver_id]
+        heard_ns[receiver_id] = now_ns
+        return True
+
     def on_status_message(
         self, receiver_id: int, now_ns: int, source: Address | None = None
     ) -> None:
@@ -83,16 +92,6 @@ class ReceiverLiveness:
         heard_ns[receiver_id] = now_ns
         if source is not None:
             self._sources[receiver_id] = source
-
-    def hear_again(self, receiver_id: int, now_ns: int) -> bool:
-        """Record that a known receiver was heard; return False for an unknown one."""
-        heard_ns = self._last_heard_ns
-        if receiver_id not in heard_ns:
-            return False
-        if len(heard_ns) > 1:
-            del heard_ns[receiver_id]
-        heard_ns[receiver_id] = now_ns
-        return True
 
     def on_goodbye(self, receiver_id: int) -> bool:
         """Remove a receiver that sent a goodbye; return False if it was unknown.
@@ -150,10 +149,6 @@ class ReceiverLiveness:
 
         Every receiver reports in time. Once the last report is overdue, new data reaches no
         receiver that was there.
-
-        Args:
-            sender_position: Up to where data was sent, in bytes.
-            now_ns: The time now.
         """
         for heard_ns in reversed(self._last_heard_ns.values()):
             if now_ns < heard_ns + self._overdue_ns:

@@ -46,15 +46,8 @@ class RetransmitAction:
 class RetransmitHandler:
     """The ranges of one publication that are being answered, oldest first.
 
-    Args:
-        resend: Sends a range of the log again.
-        budget: Limits the bytes of all resends together.
-        delay_ns: How long to wait before resending; 0 resends at once.
-        linger_ns: How long repeats of an answered NAK are ignored.
-        max_ranges: Most ranges held at once.
-        has_group_semantics: Whether several receivers may ask for different ranges.
-        overflow: Counts NAKs dropped because a group already holds `max_ranges` ranges.
-        suppressed: Counts NAKs cut short or dropped because the budget was used up.
+    A group holds at most `max_ranges` ranges; a NAK beyond that counts as an overflow. A NAK that
+    the budget cuts short or drops counts as suppressed.
     """
 
     def __init__(
@@ -106,15 +99,7 @@ class RetransmitHandler:
     def on_nak(
         self, *, term_id: int, term_offset: int, length: int, sender_position: int, now_ns: int
     ) -> None:
-        """Answer a NAK whose length flow control has already bounded.
-
-        Args:
-            term_id: Term of the gap.
-            term_offset: Where the gap begins, in bytes.
-            length: Bytes granted; 0 is ignored.
-            sender_position: Up to where data has been sent, in bytes.
-            now_ns: The time now.
-        """
+        """Answer a NAK whose length flow control has already bounded; a length of 0 is ignored."""
         if length <= 0:
             return
         self.poll(now_ns)
