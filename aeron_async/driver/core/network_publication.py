@@ -466,15 +466,18 @@ class NetworkPublication(SubscribablePublication):
         of those a second. Ours wakes up to send: a publisher that offers steadily leaves no
         such cycle, and dead receivers would never time out.
         """
+        if not is_idle:
+            deadline_ns = self.flow_control.deadline_ns()
+            if now_ns < deadline_ns:
+                return deadline_ns
         sender = self._sender
-        if is_idle or now_ns >= self.flow_control.deadline_ns():
-            was_blocked = sender.limit <= sender.position
-            limit = self.flow_control.on_idle(
-                sender_limit=sender.limit, sender_position=sender.position, now_ns=now_ns
-            )
-            self._set_sender_limit(limit)
-            if was_blocked and limit > sender.position:
-                return now_ns
+        was_blocked = sender.limit <= sender.position
+        limit = self.flow_control.on_idle(
+            sender_limit=sender.limit, sender_position=sender.position, now_ns=now_ns
+        )
+        self._set_sender_limit(limit)
+        if was_blocked and limit > sender.position:
+            return now_ns
         return self.flow_control.deadline_ns()
 
     def _set_sender_limit(self, limit: int) -> None:
