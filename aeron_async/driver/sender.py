@@ -111,13 +111,11 @@ class Sender(Agent):
             self.on_activity(publication)
             return
         try:
-            is_sent = publication.send_data_fast(now_ns)
-        except Exception as error:  # noqa: BLE001 - the turn below removes the publication
-            is_sent = False
+            if publication.send_data_fast(now_ns):
+                publication.polled_ns = now_ns
+                return
+        except Exception as error:  # noqa: BLE001 - it is logged, and given to the publication
             self._fail(publication, error)
-        if is_sent:
-            publication.polled_ns = now_ns
-            return
         self._take_turn(publication, now_ns)
         self.wake_by(self._schedule.next_deadline_ns())
 
