@@ -49,12 +49,7 @@ __all__ = [
 
 
 class ImageFactory:
-    """Makes the images of one driver.
-
-    Args:
-        resources: What the driver's parts share.
-        listener: Called when an image changes.
-    """
+    """Makes the images of one driver; `listener` hears of their changes."""
 
     def __init__(self, resources: DriverResources, listener: SubscribableListener) -> None:
         self._resources = resources
@@ -68,14 +63,7 @@ class ImageFactory:
         destination: ReceiveDestination,
         link: SubscriptionLink,
     ) -> PublicationImage:
-        """Return the image of a new stream.
-
-        Args:
-            endpoint: The endpoint that receives it.
-            setup: The SETUP of its sender.
-            source: The address the SETUP came from.
-            destination: The destination that received it.
-            link: The oldest subscription that wants the stream; the image has its settings.
+        """Return the image of a new stream, with the settings of the oldest subscription to it.
 
         Raises:
             RegistrationError: There is no memory or counter left, or no congestion control.
@@ -202,15 +190,8 @@ def log_spec(
 class Images:
     """Every image of one driver.
 
-    Args:
-        resources: What the driver's parts share.
-        receiver: Polls the images.
-        readers: Joins subscriptions to streams, and notifies their clients.
-        links: All subscriptions, oldest first.
-        on_endpoint_released: Called when an image no longer uses its endpoint.
-
-    Attributes:
-        refusals: The streams that were refused lately.
+    `links` are all subscriptions, oldest first. `on_endpoint_released` is called when an image no
+    longer uses its endpoint.
     """
 
     def __init__(
@@ -228,6 +209,7 @@ class Images:
         self._on_endpoint_released = on_endpoint_released
         self._images: dict[PublicationImage, ReceiveChannelEndpoint] = {}
         self._refusal_frames = RefusalFrames(resources)
+        # The streams that were refused lately.
         self.refusals: Refusals = Refusals()
         self._budget = ImageBudget(resources.context)
         self._factory = ImageFactory(resources, readers)
@@ -319,7 +301,7 @@ class Images:
             link = self._links[subscriber.subscription_id]
             if link.session_id == image.session_id and link.unanswered_ns is None:
                 # Recorded now: the image will be gone when the responses are next checked.
-                link.unanswered_ns = image.ended_ns
+                link.unanswered_ns = image.life.ended_ns
             self._readers.part(image, link)
             self._readers.on_unavailable_image(image, subscriber)
 

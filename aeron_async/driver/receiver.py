@@ -54,17 +54,7 @@ class ImageLifecycle(Protocol):
 
 
 class Receiver(Agent):
-    """The agent that receives.
-
-    Args:
-        context: The driver's settings.
-        clock: The driver's clock.
-        system_counters: The driver's counters.
-        lifecycle: Called when an image changes its state.
-
-    Attributes:
-        endpoints: All receive endpoints, for explanations of what their senders did.
-    """
+    """The agent that receives; it tells `lifecycle` when an image changes its state."""
 
     role_name = "receiver"
 
@@ -86,6 +76,7 @@ class Receiver(Agent):
         self._schedule: Schedule[PublicationImage] = Schedule()
         self._elicitors: Schedule[SetupElicitor] = Schedule()
         self._lifecycle = lifecycle
+        # For explanations of what their senders did.
         self.endpoints: Iterable[ReceiveChannelEndpoint] = ()
         self._received_length = 0
         self._bytes_received = system_counters[SystemCounterId.BYTES_RECEIVED]
@@ -108,7 +99,7 @@ class Receiver(Agent):
     def on_consumed(self, image: PublicationImage) -> None:
         """Report what a reader has consumed: at once, so that the reader need not yield."""
         now_ns = self._clock.now_ns()
-        if not (self.may_act(now_ns) and image.report_fast(now_ns)):
+        if not (self.may_act(now_ns) and image.send_pending_status_message_fast(now_ns)):
             self.on_activity(image)
 
     def on_reading(self, is_begun: bool) -> None:  # noqa: FBT001 - a callback of one meaning

@@ -179,7 +179,7 @@ class Subscribers:
     def on_unavailable_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
         """Take an image from the client of a subscription that was left behind, or at its end."""
         # `ended` is None if the image continues and only this subscriber was left behind.
-        end = source.ended if isinstance(source, PublicationImage) else None
+        end = source.life.ended if isinstance(source, PublicationImage) else None
         link = self._links[subscriber.subscription_id]
         link.listener.on_unavailable_image(source.registration_id, end)
 

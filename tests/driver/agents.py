@@ -67,7 +67,7 @@ class Stream:
             self.calm_times_ns.append(now_ns)
         return self.is_calm
 
-    advance_rebuild_position_fast = report_fast = send_data_fast
+    advance_rebuild_position_fast = send_pending_status_message_fast = send_data_fast
 
     def heartbeat_fast(self, now_ns: int) -> int:
         if self.failure is not None:

@@ -287,7 +287,7 @@ class ImageRig:
     def feed(self, datagram: bytes, now_ns: int) -> None:
         """Hand a datagram of data to the image as the dispatcher would."""
         header = DataHeader.decode(datagram)
-        self.image.on_data(
+        self.image.insert_packet(
             memoryview(datagram),
             self.connection(),
             term_id=header.term_id,

@@ -137,7 +137,8 @@ def test_a_round_trip_of_more_than_ten_seconds_or_less_than_none_is_not_believed
 ) -> None:
     rig.feed(SETUP)
     heard: list[int] = []
-    monkeypatch.setattr(rig.images[0].image, "on_rttm", lambda *, rtt_ns, **_: heard.append(rtt_ns))
+    control = rig.images[0].image._congestion_control
+    monkeypatch.setattr(control, "on_rttm", lambda *, rtt_ns, **_: heard.append(rtt_ns))
     rig.feed(
         rttm(flags=RttFlags(0), echo_timestamp_ns=echo_ns, reception_delta_ns=0).encode(), now_ns
     )

@@ -198,15 +198,14 @@ class Receiver:
         """Return all that what has arrived may have changed."""
         image, log = self.image.image, self.image.log
         connection = self.image.connection()
-        intake = image._intake
         return {
             "terms": [bytes(term) for term in log.terms],
             "end": (log.metadata.end_of_stream_position, log.metadata.is_publication_revoked),
-            "positions": (intake.hwm_position, intake.floor_position, image.rebuild_position),
+            "positions": (image.hwm_position, image.rebuild_position),
             "hwm": self.image.counters.receiver_hwm.get(),
-            "activity": (connection.last_activity_ns, intake.last_packet_ns),
+            "activity": (connection.last_activity_ns, image.last_packet_ns),
             "source": (connection.is_end_of_stream, connection.eos_position),
-            "is_ended": (intake.is_end_of_stream, intake.is_revoked),
+            "is_ended": (image.is_end_of_stream, image._is_revoked),
             "state": (image.state, self.image.progress),
             "counts": {
                 each: self.rig.counts[each] for each in (*SystemCounterId, *DriverCounterId)

@@ -111,7 +111,7 @@ def test_an_end_before_a_forged_one_is_the_end(
         stage.pass_time(100 * MS, heartbeats=False)
         stage.rig.feed(heartbeat(stage.position, flags), stage.now_ns)
     stage.settle()
-    ended = stage.image.ended
+    ended = stage.image.life.ended
     assert ended is not None
     assert (ended.reason, ended.position) == (reason, stage.position)
     assert stage.rig[DriverCounterId.STREAM_ENDS_WITHDRAWN] == 1
@@ -157,7 +157,7 @@ def test_forged_setups_do_not_end_an_image_whose_source_sends_heartbeats() -> No
                 now_ns=now_ns,
             )
         rig.image.poll(now_ns)
-    assert rig.image.ended is None
+    assert rig.image.life.ended is None
     # Each time the source has answered, and half a minute later it is asked again.
     assert request_count == 4
 
@@ -170,7 +170,7 @@ def test_forged_heartbeats_do_not_hide_a_gap(stage: Stage) -> None:
         stage.pass_time(50 * MS)
         stage.rig.feed(heartbeat(stage.starts[21]), stage.now_ns)
         stage.settle()
-    ended = stage.image.ended
+    ended = stage.image.life.ended
     assert ended is not None
     assert ended.reason is ImageEndReason.GAP_UNFILLED
 
@@ -182,7 +182,7 @@ def test_padding_over_much_of_a_term_is_found_out(stage: Stage, lost: tuple[int,
     stage.settle()
     stage.send(20, lost=lost, in_one_go=False)
     stage.pass_time(2 * SECOND)
-    ended = stage.image.ended
+    ended = stage.image.life.ended
     assert ended is not None
     assert ended.reason is ImageEndReason.CONTRADICTED
     assert ended.start_position == stage.starts[20]

@@ -126,7 +126,7 @@ def test_a_forged_frame_costs_a_stream_nothing(
     stage.pass_time(8 * SECOND)
     if 22 in lost and forge is shorter_ahead:
         # The genuine frame came too late: only when its place had been read.
-        ended = stage.image.ended
+        ended = stage.image.life.ended
         assert ended is not None
         assert ended.reason is ImageEndReason.CONTRADICTED
     elif not (22 in lost and forge is other_flags_ahead):
@@ -169,7 +169,7 @@ def test_what_was_read_and_is_contradicted_by_the_publisher_ends_the_image_aloud
         stage.send(10, lost=lost, in_one_go=False)
         stage.pass_time(2 * SECOND)
     assert stage.rig.state() is ImageState.LINGER
-    ended = stage.image.ended
+    ended = stage.image.life.ended
     assert ended is not None
     assert ended.reason is ImageEndReason.CONTRADICTED
     assert ended.start_position <= stage.starts[21]
@@ -192,7 +192,7 @@ def test_a_gap_that_nobody_fills_ends_the_image_aloud_within_its_timeout(stage: 
         stage.pass_time(400 * MS)
     assert stage.rig.state() is ImageState.LINGER, "and no goodbye holds up the next image"
     assert stage.now_ns - begun_ns < 6 * SECOND
-    ended = stage.image.ended
+    ended = stage.image.life.ended
     assert ended is not None
     assert ended.reason is ImageEndReason.GAP_UNFILLED
     assert ended.position == ended.start_position == stage.starts[21]
@@ -225,7 +225,7 @@ def test_the_true_end_of_a_stream_ends_it_at_once(stage: Stage) -> None:
     stage.rig.feed(heartbeat(stage.position, EOS), stage.now_ns)
     stage.settle()
     assert stage.rig.state() is ImageState.DRAINING
-    ended = stage.image.ended
+    ended = stage.image.life.ended
     assert ended is not None
     assert ended.reason is ImageEndReason.END_OF_STREAM
 
@@ -237,7 +237,7 @@ def test_an_end_is_withdrawn_when_the_publisher_goes_on(stage: Stage) -> None:
     assert stage.rig.state() is ImageState.DRAINING
     stage.send(1)
     assert stage.rig.state() is ImageState.ACTIVE
-    assert stage.image.ended is None
+    assert stage.image.life.ended is None
     assert stage.rig[DriverCounterId.STREAM_ENDS_WITHDRAWN] == 1
     stage.pass_time(2 * SECOND)
     stage.expect_everything()
@@ -283,7 +283,7 @@ def test_a_place_that_was_in_conflict_is_asked_about_once_more_when_it_is_shown(
         assert stage.image.rebuild_position > place
     stage.send(3, lost=(stage.sent,))
     stage.pass_time(5 * SECOND)
-    ended = stage.image.ended
+    ended = stage.image.life.ended
     if not is_filled_by_a_stranger:
         stage.expect_everything()
         return
@@ -305,7 +305,7 @@ def test_a_stranger_who_repeats_its_frame_does_not_speak_for_the_publisher(
     stage.pass_time(repeated_after_ms * MS)
     stage.rig.feed(forged, stage.now_ns)
     stage.pass_time(5 * SECOND)
-    ended = stage.image.ended
+    ended = stage.image.life.ended
     assert ended is not None
     assert ended.reason is ImageEndReason.CONTRADICTED
 
@@ -316,10 +316,10 @@ def test_an_image_of_forged_terms_asks_for_the_true_ones_and_ends_when_they_come
     """Row B1: where the first SETUP was forged, data fits, and what the image reports does not."""
     image = stage.image
     begun_ns = stage.now_ns
-    while image.ended is None and stage.now_ns < begun_ns + 5 * SECOND:
+    while image.life.ended is None and stage.now_ns < begun_ns + 5 * SECOND:
         stage.hear_setup(2**20)
         stage.pass_time(100 * MS)
-    ended = image.ended
+    ended = image.life.ended
     assert ended is not None
     assert ended.reason is ImageEndReason.CONTRADICTED
     assert 2 * SECOND < stage.now_ns - begun_ns < 4 * SECOND
@@ -397,7 +397,7 @@ def test_setups_of_other_terms_from_the_images_own_address_end_one_that_never_be
     terms = setup(term_length=2**20).initial_term_id, 2**20, rig.log.mtu_length
     for count in range(5, 8):
         connection = connect(rig.image, rig.outbox, rig.image.source, 0)
-        assert rig.image.ended is None
+        assert rig.image.life.ended is None
         assert not rig.image.on_setup(
             terms,
             (terms[0], 0),
@@ -406,7 +406,7 @@ def test_setups_of_other_terms_from_the_images_own_address_end_one_that_never_be
             now_ns=count * 100 * MS,
         )
         rig.image.poll(count * 100 * MS)
-    ended = rig.image.ended
+    ended = rig.image.life.ended
     assert ended is not None
     assert ended.reason is ImageEndReason.CONTRADICTED
 
@@ -422,7 +422,7 @@ def test_a_source_of_other_terms_is_found_out_by_what_fits_nowhere(stage: Stage)
         if stage.setup_request_count * 5 > count:
             stage.hear_setup(2**20)
     stage.pass_time(100 * MS)
-    ended = stage.image.ended
+    ended = stage.image.life.ended
     assert ended is not None
     assert ended.reason is ImageEndReason.CONTRADICTED
 
@@ -474,7 +474,7 @@ def test_the_end_of_a_stream_shows_nothing_that_was_sent_in_other_terms(
     stage.hear_setup(2**20)
     stage.rig.feed(heartbeat(stage.position, EOS), stage.now_ns)
     stage.pass_time(SECOND, heartbeats=False)
-    ended = stage.image.ended
+    ended = stage.image.life.ended
     assert ended is not None
     if is_confirmed:
         assert ended.reason is ImageEndReason.END_OF_STREAM
@@ -494,7 +494,7 @@ def test_a_stranger_that_confirms_forged_terms_does_not_get_shown_what_is_held(
         stage.hear_setup(2**20)
         stage.pass_time(100 * MS)
         assert len(stage.read) == read_count
-    ended = stage.image.ended
+    ended = stage.image.life.ended
     assert ended is not None
     assert ended.reason is ImageEndReason.CONTRADICTED
 
@@ -515,7 +515,7 @@ def test_a_revocation_that_is_withdrawn_settles_no_doubt(stage: Stage) -> None:
     stage.is_deaf = False
     stage.send(3)
     stage.pass_time(2 * SECOND)
-    ended = stage.image.ended
+    ended = stage.image.life.ended
     assert ended is not None
     assert ended.reason is ImageEndReason.CONTRADICTED
 
@@ -525,15 +525,15 @@ def test_an_image_that_was_contradicted_shows_nothing_more() -> None:
     stage = Stage()
     stage.send(20)
     shown = stage.image.rebuild_position
-    stage.image._watch.doubts.prove(shown, shown, shown)
+    stage.image._doubts.prove(shown, shown, shown)
     # The reader takes nothing, and the publisher goes on.
     stage.rig.read = lambda **_: []  # type: ignore[method-assign]
     for _ in range(10):
         stage.send(2)
         stage.pass_time(100 * MS)
         assert stage.image.rebuild_position == shown
-    assert stage.image.ended is not None
-    assert stage.image.ended.position == shown
+    assert stage.image.life.ended is not None
+    assert stage.image.life.ended.position == shown
 
 
 @pytest.mark.parametrize("is_ahead", [False, True])
@@ -543,7 +543,7 @@ def test_a_source_that_begins_elsewhere_ends_an_image_that_never_began(*, is_ahe
     rig.image.poll(0)
     terms = INITIAL_TERM_ID, rig.log.term_length, rig.log.mtu_length
     for count in range(5, 8):
-        assert rig.image.ended is None
+        assert rig.image.life.ended is None
         connection = connect(rig.image, rig.outbox, rig.image.source, 0)
         assert not rig.image.on_setup(
             terms,
@@ -553,7 +553,7 @@ def test_a_source_that_begins_elsewhere_ends_an_image_that_never_began(*, is_ahe
             now_ns=count * 100 * MS,
         )
         rig.image.poll(count * 100 * MS)
-    ended = rig.image.ended
+    ended = rig.image.life.ended
     assert ended is not None
     assert ended.reason is ImageEndReason.CONTRADICTED
 
@@ -561,11 +561,11 @@ def test_a_source_that_begins_elsewhere_ends_an_image_that_never_began(*, is_ahe
 def test_an_image_that_hears_other_setups_alone_for_three_seconds_ends(stage: Stage) -> None:
     """Row B2: a frame was forged beside the SETUP, so that the image has begun."""
     for _ in range(35):
-        assert stage.image.ended is None
+        assert stage.image.life.ended is None
         stage.pass_time(100 * MS, heartbeats=False)
         stage.hear_setup(2**20)
     stage.pass_time(100 * MS, heartbeats=False)
-    ended = stage.image.ended
+    ended = stage.image.life.ended
     assert ended is not None
     assert ended.reason is ImageEndReason.CONTRADICTED
 
@@ -573,7 +573,7 @@ def test_an_image_that_hears_other_setups_alone_for_three_seconds_ends(stage: St
 def test_a_stranger_that_confirms_forged_terms_does_not_keep_a_stream_still(stage: Stage) -> None:
     """Row B2: it says what the image has, and its source what is true; the image stands still."""
     for tenth in range(60):
-        if stage.image.ended is not None:
+        if stage.image.life.ended is not None:
             break
         stage.pass_time(100 * MS, heartbeats=False)
         # The publisher sends on, beyond what the image thinks it may, and a stranger keeps it idle.
@@ -582,7 +582,7 @@ def test_a_stranger_that_confirms_forged_terms_does_not_keep_a_stream_still(stag
         if tenth % 4 == 0:
             stage.hear_setup(stage.rig.log.term_length)
             stage.hear_setup(2**20)
-    ended = stage.image.ended
+    ended = stage.image.life.ended
     assert ended is not None
     assert ended.reason is ImageEndReason.CONTRADICTED
 
@@ -604,7 +604,7 @@ def test_a_publisher_that_has_not_come_as_far_as_was_read_is_believed(stage: Sta
     stage.rig.feed(data(stage.position, 64), stage.now_ns)
     stage.settle()
     stage.pass_time(3 * SECOND)
-    ended = stage.image.ended
+    ended = stage.image.life.ended
     assert ended is not None
     assert ended.reason is ImageEndReason.CONTRADICTED
 

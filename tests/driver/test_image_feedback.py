@@ -200,7 +200,7 @@ def test_the_log_is_cleaned_a_term_behind_what_is_reported() -> None:
     rig = ImageRig(join_position=TERM_LENGTH)
     for term in rig.log.terms[0:1]:
         term[:] = b"\xff" * TERM_LENGTH
-    rig.image._consumption._clean_position = 0
+    rig.image._clean_position = 0
     rig.image.poll(0)
     rig.feed(pad(TERM_LENGTH, HALF_TERM), 1)
     rig.consume_to(TERM_LENGTH + QUARTER)

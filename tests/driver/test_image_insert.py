@@ -27,9 +27,9 @@ START = 2 * TERM_LENGTH
 
 def liveness_after(rig: ImageRig, datagram: bytes, now_ns: int) -> tuple[bool, bool]:
     """Return whether a datagram refreshed the image, and whether its connection."""
-    before = rig.image._intake.last_packet_ns, rig.connection().last_activity_ns
+    before = rig.image.last_packet_ns, rig.connection().last_activity_ns
     rig.feed(datagram, now_ns)
-    after = rig.image._intake.last_packet_ns, rig.connection().last_activity_ns
+    after = rig.image.last_packet_ns, rig.connection().last_activity_ns
     return after[0] != before[0], after[1] != before[1]
 
 
@@ -302,7 +302,7 @@ def test_a_setup_keeps_the_connection_but_not_the_image_alive(rig: ImageRig) -> 
         now_ns=4 * SECOND,
     )
     assert rig.connection().last_activity_ns == 4 * SECOND
-    assert rig.image._intake.last_packet_ns == 0
+    assert rig.image.last_packet_ns == 0
 
 
 @pytest.mark.parametrize(

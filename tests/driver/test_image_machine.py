@@ -84,7 +84,7 @@ class ImageMachine(RuleBasedStateMachine):
         if frame_type(view) not in {FrameType.DATA, FrameType.PAD}:
             return
         fields = DATA_HEADER.unpack_from(view)
-        self.image.on_data(
+        self.image.insert_packet(
             view,
             self.rig.connection(),
             term_id=fields[7],
@@ -136,7 +136,7 @@ class ImageMachine(RuleBasedStateMachine):
         # A forgery that was placed is taken back, so that what is read stays the stream.
         for term, old in zip(self.rig.log.terms, before, strict=True):
             term[:] = old
-        self.image._intake.hwm_position = hwm
+        self.image.hwm_position = hwm
 
     @rule(offset=st.integers(-2 * TERM_LENGTH // 32, TERM_LENGTH // 32))
     def feed_heartbeat(self, offset: int) -> None:

@@ -123,14 +123,14 @@ def test_what_was_read_is_reported_without_a_poll() -> None:
     rig = resting()
     rig.image.wake_flag.is_set = True
     rig.consume_to(STEP)
-    assert rig.image.report_fast(2 * MS)
+    assert rig.image.send_pending_status_message_fast(2 * MS)
     assert sms(rig) == [], "not more than a quarter"
     rig.consume_to(STEP + 32)
-    assert rig.image.report_fast(2 * MS)
+    assert rig.image.send_pending_status_message_fast(2 * MS)
     assert sms(rig) == [STEP + 32]
     assert not rig.image.wake_flag.is_set
     assert rig.image.consumption_trigger == 2 * STEP + 32
-    assert rig.image._intake._feedback.overrun_threshold == STEP + 32 + TERM_LENGTH // 2
+    assert rig.image._feedback.overrun_threshold == STEP + 32 + TERM_LENGTH // 2
     rig.image.poll(201 * MS)
     assert sms(rig) == [], "two hundred milliseconds after the last one"
     rig.image.poll(202 * MS)
@@ -139,10 +139,10 @@ def test_what_was_read_is_reported_without_a_poll() -> None:
 
 def test_what_was_read_is_cleaned_a_term_behind_without_a_poll() -> None:
     rig = resting(join_position=TERM_LENGTH)
-    rig.image._consumption._clean_position = 0
+    rig.image._clean_position = 0
     rig.log.terms[0][:] = b"\xff" * TERM_LENGTH
     rig.consume_to(TERM_LENGTH + STEP + 32)
-    assert rig.image.report_fast(2 * MS)
+    assert rig.image.send_pending_status_message_fast(2 * MS)
     assert not any(rig.log.terms[0][: STEP + 32])
     assert rig.log.terms[0][STEP + 32] == 0xFF
 
@@ -150,34 +150,36 @@ def test_what_was_read_is_cleaned_a_term_behind_without_a_poll() -> None:
 def test_the_slowest_of_several_readers_is_what_is_reported() -> None:
     rig = resting(subscribers=2)
     rig.consume_to(2 * STEP)
-    assert rig.image.report_fast(2 * MS)
+    assert rig.image.send_pending_status_message_fast(2 * MS)
     assert sms(rig) == []
     rig.consume_to(STEP + 32, 1)
-    assert rig.image.report_fast(2 * MS)
+    assert rig.image.send_pending_status_message_fast(2 * MS)
     assert sms(rig) == [STEP + 32]
 
 
 def test_what_was_read_wants_a_poll_where_there_is_more_to_it() -> None:
     rig = resting()
     rig.consume_to(2 * STEP)
-    assert not rig.image.report_fast(rig.image.poll(2 * MS))
+    assert not rig.image.send_pending_status_message_fast(rig.image.poll(2 * MS))
     rig = resting()
     rig.image.failure = ValueError("boom")
-    assert not rig.image.report_fast(2 * MS)
+    assert not rig.image.send_pending_status_message_fast(2 * MS)
     rig = resting(chosen_control="cubic", context=DriverContext())
-    assert not rig.image.report_fast(2 * MS)
+    assert not rig.image.send_pending_status_message_fast(2 * MS)
     rig = resting()
     rig.subscribe(is_tether=False)
-    assert not rig.image.report_fast(2 * MS), "it may be left behind by who was read from"
+    assert not rig.image.send_pending_status_message_fast(2 * MS), (
+        "it may be left behind by who was read from"
+    )
     rig = resting(subscribers=0)
-    assert not rig.image.report_fast(2 * MS)
+    assert not rig.image.send_pending_status_message_fast(2 * MS)
     rig = resting()
     rig.image.remove_subscriber(0)
-    assert not rig.image.report_fast(2 * MS), "nobody reads"
+    assert not rig.image.send_pending_status_message_fast(2 * MS), "nobody reads"
     rig = resting()
     rig.feed(heartbeat(0, EOS), 2 * MS)
     rig.image.poll(2 * MS)
-    assert not rig.image.report_fast(3 * MS)
+    assert not rig.image.send_pending_status_message_fast(3 * MS)
     assert rig.outbox.take()
 
 
@@ -190,7 +192,9 @@ def test_what_fails_without_a_poll_is_raised_by_the_next_one(
     rig = resting()
     rig.consume_to(STEP + 32)
     monkeypatch.setattr(rig.outbox, "send_to", fail)
-    assert not rig.image.report_fast(2 * MS), "whoever reads has nothing to do with it"
+    assert not rig.image.send_pending_status_message_fast(2 * MS), (
+        "whoever reads has nothing to do with it"
+    )
     with pytest.raises(LookupError):
         rig.image.poll(2 * MS)
     rig = resting()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aeron_async.client.image import Image
 from aeron_async.driver.core import image_gaps, publication_image
 from aeron_async.driver.core.network_publication import NetworkPublication
-from aeron_async.driver.core.publication_image import ImageIntake
+from aeron_async.driver.core.publication_image import PublicationImage
 from aeron_async.driver.core.retransmit_handler import RetransmitHandler
 from aeron_async.driver.images import Images
 from aeron_async.logbuffer import rebuilder
@@ -66,8 +66,8 @@ class Mutant(NamedTuple):
 MUTANTS = (
     Mutant(
         "a duplicate of what was consumed is placed again",
-        ImageIntake,
-        "on_data",
+        PublicationImage,
+        "insert_packet",
         (
             ("position < feedback.last_sm_position", "position < 0"),
             ("position >= self.hwm_position", "position >= 0"),
@@ -121,16 +121,16 @@ MUTANTS = (
     ),
     Mutant(
         "a run is placed beyond what may be placed",
-        ImageIntake,
-        "on_run",
+        PublicationImage,
+        "insert_packets_fast",
         (("limit = feedback.overrun_threshold - position", "limit = log.term_length"),),
     ),
     Mutant(
         "a run is placed where its readers have been",
-        ImageIntake,
-        "on_run",
+        PublicationImage,
+        "insert_packets_fast",
         (
-            ("position < self.floor_position", "position < 0"),
+            ("position < self.rebuild_position", "position < 0"),
             ("position < feedback.last_sm_position", "position < 0"),
         ),
     ),

@@ -43,12 +43,10 @@ INTERVAL_NS: Final = 1_000_000_000
 
 
 class ReplyLimiter:
-    """Limits the answers per second; remembers no more askers than it answers.
+    """Limits the answers per second: in all, to one asker, and to one address with many askers.
 
-    Args:
-        limit: Answers per second.
-        limit_per_asker: Answers per second to one asker.
-        limit_per_source: Answers per second to one address with many askers; None means `limit`.
+    Without a limit for each address, `limit` holds there too. A limiter remembers no more askers
+    than it answers.
     """
 
     __slots__ = (
@@ -83,10 +81,7 @@ class ReplyLimiter:
     def try_take(self, asker: Hashable, now_ns: int, *, source: Hashable = None) -> bool:
         """Return whether a request may be answered now, and count it if so.
 
-        Args:
-            asker: Identifies the asker.
-            now_ns: The time now.
-            source: The address the asker sends from, if others may send from there too.
+        `source` is the address the asker sends from, if others may send from there too.
         """
         if now_ns >= self._start_ns + INTERVAL_NS:
             self._start_ns = now_ns
@@ -136,8 +131,7 @@ class NakBudget:
     speed of its losses, however many small gaps it has per second, while a forged heartbeat half a
     term ahead of the sender causes a bounded number of NAKs.
 
-    Args:
-        limit: NAKs per second, at least 10; a tenth of them may be sent in one burst.
+    The limit is at least 10 NAKs per second; a tenth of them may be sent in one burst.
     """
 
     __slots__ = ("_burst_ns", "_free_count", "_interval_ns", "_is_full_ns", "_proven")
@@ -262,17 +256,10 @@ class RetransmitBudget:
     half.
 
     Differs: Aeron has no such limit.
-
-    Args:
-        context: The driver's settings with the limits.
-        mtu_length: Length of a full datagram, in bytes.
-        position: Where the stream starts, in bytes.
-
-    Attributes:
-        window_length: The latest receiver window, in bytes.
     """
 
     def __init__(self, context: DriverContext, *, mtu_length: int, position: int) -> None:
+        # The latest receiver window.
         self.window_length = 0
         self._capacity = context.max_retransmit_burst_length * CREDIT_PER_BYTE
         self._base_length = context.max_retransmit_base_count * mtu_length
@@ -287,13 +274,7 @@ class RetransmitBudget:
         self._last_ns = 0
 
     def take(self, length: int, *, sender_position: int, now_ns: int) -> int:
-        """Return how much of `length` may be resent, and count it as spent.
-
-        Args:
-            length: Bytes asked for.
-            sender_position: Up to where data has been sent, in bytes.
-            now_ns: The time now.
-        """
+        """Return how many of `length` bytes may be resent, and count them as spent."""
         base_length = max(self._base_length, self.window_length)
         self._credit = min(
             self._capacity,

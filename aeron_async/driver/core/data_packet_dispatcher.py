@@ -61,15 +61,7 @@ ELICIT_WINDOW_NS: Final = 1_000_000_000
 
 
 class DataPacketDispatcher:
-    """The streams of one receive endpoint.
-
-    Args:
-        context: The driver's settings.
-        system_counters: The driver's counters.
-        receiver_id: Identifies this receiver to senders.
-        group_tag: Sent in every status message; None for none.
-        listener: Called with what was found.
-    """
+    """The streams of one receive endpoint."""
 
     def __init__(
         self,
@@ -149,18 +141,11 @@ class DataPacketDispatcher:
     def on_datagram(
         self, datagram: memoryview, source: Address, now_ns: int, destination: ReceiveDestination
     ) -> None:
-        """Dispatch one datagram; an invalid one is counted and reported, and changes nothing.
-
-        Args:
-            datagram: The whole datagram as received; not kept.
-            source: The address it came from.
-            now_ns: The time now.
-            destination: The destination that received it.
-        """
+        """Dispatch one datagram; an invalid one is counted and reported, and changes nothing."""
         # Most datagrams hold the next data of an image, and are placed like a run of one.
         segments = self._lone_segments
         segments[0] = segments[1] = length = len(datagram)
-        if length <= DATA_HEADER_LENGTH or not self._take_runs(
+        if length <= DATA_HEADER_LENGTH or not self._on_data_fast(
             datagram, segments, 0, 0, source, now_ns, destination
         ):
             self._take_one(datagram, source, now_ns, destination)
@@ -189,13 +174,8 @@ class DataPacketDispatcher:
     ) -> None:
         """Dispatch runs of datagrams from one source as `on_datagram` dispatches each.
 
-        Args:
-            data: The datagrams, one after the other; not kept.
-            segments: For each run, its end in `data` and the length of its datagrams, in bytes; the
-                last datagram of a run may be shorter. A single datagram is a run of one.
-            source: The address they came from.
-            now_ns: The time now.
-            destination: The destination that received them.
+        `segments` holds, for each run, its end in `data` and the length of its datagrams, in bytes;
+        the last datagram of a run may be shorter. A single datagram is a run of one.
 
         Raises:
             Exception: What one datagram raised, or a group if several did; the others were
@@ -208,7 +188,7 @@ class DataPacketDispatcher:
             # A failure stops no other datagram, as when a transport reads them one by one.
             try:
                 if length >= DATA_HEADER_LENGTH:
-                    taken = self._take_runs(
+                    taken = self._on_data_fast(
                         data, segments, index, start, source, now_ns, destination
                     )
                 if not taken:
@@ -224,7 +204,7 @@ class DataPacketDispatcher:
         if failures:
             raise_failures(failures)
 
-    def _take_runs(
+    def _on_data_fast(
         self,
         data: memoryview,
         segments: SegmentTable,
@@ -245,7 +225,9 @@ class DataPacketDispatcher:
         connection = image.connections.find(destination, source, now_ns)
         if connection is None or connection.is_new:
             return 0
-        taken = image.on_run(data, segments, connection, index, start, term_id, term_offset, now_ns)
+        taken = image.insert_packets_fast(
+            data, segments, index, start, connection, term_id, term_offset, now_ns
+        )
         if taken:
             self._listener.on_image_activity(image)
         return taken
@@ -268,7 +250,7 @@ class DataPacketDispatcher:
                 # ended its image. A stream with several sources has a destination for each.
                 self._foreign_packets.increment()
                 return
-            if not image.on_data(
+            if not image.insert_packet(
                 datagram, connection, term_id=term_id, term_offset=term_offset, now_ns=now_ns
             ):
                 self._listener.on_invalid_datagram(datagram, source, now_ns)

@@ -22,17 +22,7 @@ NEVER_HEARD_NS: Final = -(2**63)
 
 
 class ImageConnection:
-    """One source of an image.
-
-    Args:
-        destination: The destination that receives it; answers go out by the same one.
-        source: The address its datagrams come from.
-        now_ns: The time now.
-
-    Attributes:
-        last_activity_ns: When a datagram of it was last accepted.
-        is_new: Whether it is not among the image's connections yet.
-    """
+    """One source of an image; answers go out by the destination that receives it."""
 
     __slots__ = (
         "destination",
@@ -46,8 +36,10 @@ class ImageConnection:
     def __init__(self, destination: ReceiveDestination, source: Address, *, now_ns: int) -> None:
         self.destination: ReceiveDestination = destination
         self.source: Address = source
+        # When a datagram of it was last accepted.
         self.last_activity_ns: int = now_ns
         self.is_end_of_stream: bool = False
+        # Whether it is not among the image's connections yet.
         self.is_new: bool = False
         self.eos_position: int = 0
 
@@ -65,11 +57,6 @@ class ImageConnections:
     """Every source of one image, by the destination that receives it.
 
     There are at most as many as destinations, which only the subscription adds.
-
-    Args:
-        destination: The destination that received the first SETUP.
-        source: The address that came from.
-        now_ns: The time now.
     """
 
     __slots__ = ("_awaited", "_connections")

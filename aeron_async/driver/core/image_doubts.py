@@ -83,27 +83,7 @@ log: Final = get_logger(__name__)
 
 
 class Doubt:
-    """One frame that was shown to readers, and that the publisher is asked about.
-
-    Args:
-        end: Where the range in question ends, in bytes.
-        shown_end: Where the shown frame ends, in bytes.
-        now_ns: The time now.
-        is_weak: Whether the publisher may have reasons not to answer: there are too many doubts, or
-            the stream was far ahead when the conflict came. Then silence proves nothing.
-        is_contradicted: Whether something other than what was shown has come already. If not, only
-            an answer can end the image, not silence.
-
-    Attributes:
-        asked_count: Questions sent.
-        tries: Questions sent or put off.
-        is_agreed: Whether what was shown came again since the last question.
-        is_denied: Whether something else came since the last question.
-        agreed_count: Questions after which what was shown came.
-        denied_count: Questions after which only something else came.
-        mixed_count: Those of `agreed_count` after which something else came as well.
-        deadline_ns: When to count the answers and to ask again.
-    """
+    """One frame that was shown to readers, and that the publisher is asked about."""
 
     __slots__ = (
         "agreed_count",
@@ -120,25 +100,42 @@ class Doubt:
         "tries",
     )
 
-    agreed_count: int
+    end: int
+    """Where the range in question ends, in bytes."""
+    shown_end: int
+    """Where the shown frame ends, in bytes."""
+    is_weak: bool
+    """Whether the publisher may have reasons not to answer: there are too many doubts, or the
+    stream was far ahead when the conflict came. Then silence proves nothing."""
+    is_contradicted: bool
+    """Whether something other than what was shown has come already. If not, only an answer can end
+    the image, not silence."""
     asked_count: int
-    denied_count: int
-    is_agreed: bool
-    is_denied: bool
-    mixed_count: int
+    """Questions sent."""
     tries: int
+    """Questions sent or put off."""
+    is_agreed: bool
+    """Whether what was shown came again since the last question."""
+    is_denied: bool
+    """Whether something else came since the last question."""
+    agreed_count: int
+    """Questions after which what was shown came."""
+    denied_count: int
+    """Questions after which only something else came."""
+    mixed_count: int
+    """Those of `agreed_count` after which something else came as well."""
+    deadline_ns: int
+    """When to count the answers and to ask again."""
 
     def __init__(
         self, end: int, shown_end: int, now_ns: int, *, is_weak: bool, is_contradicted: bool
     ) -> None:
-        self.end: int = end
-        self.shown_end: int = shown_end
-        self.is_weak: bool = is_weak
-        self.is_contradicted: bool = is_contradicted
+        self.end, self.shown_end = end, shown_end
+        self.is_weak, self.is_contradicted = is_weak, is_contradicted
         self.asked_count = self.tries = 0
         self.agreed_count = self.denied_count = self.mixed_count = 0
         self.is_agreed = self.is_denied = False
-        self.deadline_ns: int = now_ns
+        self.deadline_ns = now_ns
 
     def count_answers(self) -> None:
         """Count everything that came since the last question as one answer.
@@ -165,19 +162,8 @@ class Doubt:
 class ImageDoubts:
     """The doubts of one image.
 
-    Args:
-        log_buffers: The log of the image.
-        feedback: Asks the publisher.
-        source: Source of the image; for the log.
-        system_counters: The driver's counters.
-        on_doubt: Called when the image must be polled.
-
-    Attributes:
-        end: How the image ends, once what readers were shown has been contradicted.
-        deadline_ns: When to poll.
-        behind_ns: When the last of a series of heartbeats came that say the publisher is behind
-            what was shown. A heartbeat that contradicts them must set it to -1: datagrams read in
-            one batch have the same time, so the times alone do not show what came in between.
+    `on_doubt` is called when the image must be polled. `shown` is the position up to which readers
+    were shown the stream, in bytes.
     """
 
     __slots__ = (
@@ -200,7 +186,15 @@ class ImageDoubts:
         "end",
     )
 
+    end: ImageEnd | None
+    """How the image ends, once what readers were shown has been contradicted."""
+    deadline_ns: int
+    """When to poll."""
     behind_ns: int
+    """When the last of a series of heartbeats came that say the publisher is behind what was shown.
+
+    A heartbeat that contradicts them must set it to -1: datagrams read in one batch have the same
+    time, so the times alone do not show what came in between."""
 
     def __init__(
         self,
@@ -210,8 +204,8 @@ class ImageDoubts:
         system_counters: SystemCounters,
         on_doubt: Callable[[], None],
     ) -> None:
-        self.end: ImageEnd | None = None
-        self.deadline_ns: int = NEVER_NS
+        self.end = None
+        self.deadline_ns = NEVER_NS
         self._log = log_buffers
         self._peer_log = within(system_counters.log_budget, log)
         self._feedback = feedback
@@ -235,14 +229,7 @@ class ImageDoubts:
         return self._limiter.try_take(None, now_ns)
 
     def on_conflict(self, conflict: Conflict, source: Address, now_ns: int, *, shown: int) -> None:
-        """Record a place for which two different headers came, the second from `source`.
-
-        Args:
-            conflict: The place.
-            source: Where the second header came from.
-            now_ns: The time now.
-            shown: Up to where readers were shown the stream, in bytes.
-        """
+        """Record a place for which two different headers came, the second from `source`."""
         self._conflicts.increment()
         self._unlogged_count += 1
         if now_ns >= self._logged_ns + LOG_INTERVAL_NS:
@@ -328,14 +315,7 @@ class ImageDoubts:
                     del self._doubts[position]
 
     def on_behind(self, position: int, *, now_ns: int, last_packet_ns: int, shown: int) -> None:
-        """Record a heartbeat that says the publisher is behind what was shown.
-
-        Args:
-            position: The position in the heartbeat, in bytes.
-            now_ns: The time now.
-            last_packet_ns: When a datagram was last accepted.
-            shown: Up to where readers were shown the stream, in bytes.
-        """
+        """Record a heartbeat that says the publisher is at `position`, behind what was shown."""
         # Any other datagram in between contradicts it; a single delayed heartbeat proves nothing.
         is_alone = last_packet_ns == self.behind_ns and shown == self._behind_shown
         self.behind_ns, self._behind_shown = now_ns, shown
@@ -348,13 +328,7 @@ class ImageDoubts:
             self.prove(position, shown, shown)
 
     def prove(self, start: int, end: int, shown: int) -> None:
-        """End the image: the publisher has contradicted what was shown.
-
-        Args:
-            start: Where the contradicted data begins, in bytes.
-            end: Where it ends, in bytes.
-            shown: Up to where readers were shown the stream, in bytes.
-        """
+        """End the image: the publisher has contradicted what was shown from `start` to `end`."""
         if self.end is None:
             self.end = ImageEnd(
                 reason=ImageEndReason.CONTRADICTED,
@@ -382,10 +356,7 @@ class ImageDoubts:
     def poll(self, now_ns: int, *, last_packet_ns: int, shown: int) -> None:
         """Ask the publisher, or decide by its answers, as far as is due.
 
-        Args:
-            now_ns: The time now.
-            last_packet_ns: When the publisher was last heard; while it is silent it is not asked.
-            shown: Up to where readers were shown the stream, in bytes.
+        A publisher that is silent is not asked.
         """
         if now_ns < self.deadline_ns:
             return

@@ -49,17 +49,7 @@ class LookaheadLossDetector:
     """The gaps behind the first gap of one image.
 
     Only for streams with a single receiver: in a group each receiver waits for a random time before
-    it sends a NAK.
-
-    Args:
-        log: Where the image is rebuilt.
-        feedback: Sends the NAKs.
-        delay: How long to wait first, since a late datagram may still arrive.
-        patience: Limits the NAKs.
-
-    Attributes:
-        deadline_ns: When to scan further; `NEVER_NS` when everything was scanned, or when the
-            stream has to progress first.
+    it sends a NAK. Here it waits for `delay`, since a late datagram may still arrive.
     """
 
     __slots__ = (
@@ -81,6 +71,7 @@ class LookaheadLossDetector:
         delay: FeedbackDelay,
         patience: NakCredit,
     ) -> None:
+        # When to scan further; never when everything was scanned, or the stream must first advance.
         self.deadline_ns: int = NEVER_NS
         self._log = log
         self._feedback = feedback
@@ -165,18 +156,7 @@ FILL_RETRY_NS: Final = 1_000_000
 
 
 class ImageGaps:
-    """The gaps of one image; only the first has a timer.
-
-    Args:
-        log: Where the image is rebuilt.
-        feedback: Sends the NAKs.
-        delay: Says when to send a NAK.
-        system_counters: The driver's counters.
-        is_reliable: Whether NAKs are sent for lost data; if not, gaps become padding.
-
-    Attributes:
-        detector: The first gap, and when to act on it.
-    """
+    """The gaps of one image: NAKs are sent if it is reliable, else gaps become padding."""
 
     def __init__(
         self,
@@ -187,6 +167,7 @@ class ImageGaps:
         *,
         is_reliable: bool,
     ) -> None:
+        # The first gap, and when to act on it.
         self.detector: LossDetector = LossDetector(delay)
         self._log = log
         self._feedback = feedback

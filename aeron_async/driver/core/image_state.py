@@ -149,19 +149,15 @@ class ImageEndReason(Enum):
 
 @attrs.frozen(kw_only=True)
 class ImageEnd:
-    """Why an image ended, and where.
-
-    Attributes:
-        reason: Why it ended.
-        position: Up to where the stream was complete, in bytes.
-        start_position: Where the missing or contradicted data begins; otherwise `position`.
-        end_position: Where that data ends, as far as known.
-    """
+    """Why an image ended, and where; positions are in bytes."""
 
     reason: ImageEndReason
     position: int
+    """Up to where the stream was complete."""
     start_position: int
+    """Where the missing or contradicted data begins; otherwise `position`."""
     end_position: int
+    """Where that data ends, as far as known."""
 
     @classmethod
     def at(cls, reason: ImageEndReason, position: int) -> ImageEnd:
@@ -209,16 +205,7 @@ log: Final = get_logger(__name__)
 class ImageLife:
     """The states of one image.
 
-    Args:
-        log_buffers: Gives the session id and the stream id, for the log.
-        source: The address its SETUP came from.
-        context: Gives the timeouts for a silent source and for the goodbye phase.
-        now_ns: The time now.
-        log_budget: Limits its log lines; None means no limit.
-
-    Attributes:
-        is_awaited: Whether another stream waits to replace this one.
-        ended: Why and where the image ended; None while it has not.
+    `position` is everywhere the one up to which the image is rebuilt, in bytes.
     """
 
     __slots__ = (
@@ -249,6 +236,7 @@ class ImageLife:
     ) -> None:
         self._log = within(log_budget, log)
         self.state: ImageState = ImageState.ACTIVE
+        # Why, where and when the image ended; the time means nothing before.
         self.ended: ImageEnd | None = None
         self.ended_ns: int = now_ns
         self._session_id = log_buffers.session_id
@@ -262,6 +250,7 @@ class ImageLife:
         self._drain_limit_ns = NEVER_NS
         self._taken: list[int] = []
         self._still_ns = now_ns
+        # Whether another stream waits to replace this one.
         self.is_awaited: bool = False
 
     def end(
@@ -277,15 +266,8 @@ class ImageLife:
     ) -> int:
         """Let an active image drain if it is over, and return 0; otherwise its silence deadline.
 
-        Args:
-            now_ns: The time now.
-            last_packet_ns: When the source was last heard.
-            has_readers: Whether any subscription reads the image.
-            is_whole: Whether the stream has ended and all of it has arrived.
-            is_revoked: Whether the publisher revoked it; then missing data is not awaited.
-            broken: How the image ends if it cannot continue although its source is heard; else
-                None.
-            position: Up to where the image is rebuilt, in bytes; for the log.
+        A stream that has ended is whole once all of it has arrived; a revoked one waits for
+        nothing. `broken` says how an image ends that cannot continue although its source is heard.
         """
         silent_at_ns = last_packet_ns + self._liveness_timeout_ns
         if is_revoked:
@@ -316,13 +298,8 @@ class ImageLife:
     ) -> int:
         """Change the state of an image that has ended, and return the next deadline.
 
-        Args:
-            now_ns: The time now.
-            has_readers: Whether any subscription still holds the image.
-            is_drained: Returns whether the readers have read all that arrived.
-            consumed: Returns the position of each reader, in bytes.
-            heard_ns: When a source that has not ended the stream was last heard; 0 if it has ended.
-            position: Up to where the image is rebuilt, in bytes; for the log.
+        `consumed` returns the position of each reader. `heard_ns` says when a source was last heard
+        that has not ended the stream; it is 0 if all have.
         """
         if self.state is ImageState.DRAINING:
             goodbye_at_ns = self._changed_ns + self._goodbye_ns
@@ -367,11 +344,7 @@ class ImageLife:
         self._set_state(ImageEvent.UNREAD, now_ns, position)
 
     def on_over_run(self, position: int) -> None:
-        """Warn that the source sends beyond the window; the caller warns once per image.
-
-        Args:
-            position: Up to where the image is rebuilt, in bytes.
-        """
+        """Warn that the source sends beyond the window; the caller warns once per image."""
         # Without readers, the source just does not know yet that they are gone.
         if self.state is ImageState.ACTIVE:
             self._log.warning(

@@ -19,33 +19,29 @@ is heard.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS
 from aeron_async.driver.core.image_connection import NEVER_HEARD_NS
-from aeron_async.driver.core.image_doubts import ImageDoubts
 from aeron_async.driver.core.image_state import ImageEnd, ImageEndReason
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import DriverCounterId
-from aeron_async.logbuffer.late_frames import LateFrames
 from aeron_async.logbuffer.position import compute_position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from aeron_async.driver.core.context import DriverContext
-    from aeron_async.driver.core.image_connection import ImageConnections
+    from aeron_async.driver.core.image_doubts import ImageDoubts
     from aeron_async.driver.core.image_gaps import ImageGaps
-    from aeron_async.driver.core.image_state import ImageLife
-    from aeron_async.driver.core.outbox import Address, ReceiveDestination
-    from aeron_async.driver.core.publication_image import ImageIntake
+    from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.status_message_sender import StatusMessageSender
     from aeron_async.driver.core.system_counters import SystemCounters
+    from aeron_async.logbuffer.late_frames import LateFrames
     from aeron_async.logbuffer.log_buffers import LogBuffers
 
 __all__ = [
     "GapClock",
     "ImageWatch",
+    "WatchedImage",
 ]
 
 # The first gap.
@@ -59,20 +55,14 @@ WIDER_STEPS: Final = 8
 
 
 class GapClock:
-    """Times the first gap of one image.
-
-    Args:
-        timeout_ns: How long a gap may last.
-
-    Attributes:
-        start: Where the gap begins, in bytes; -1 if there is none.
-    """
+    """Times the first gap of one image; it may last `timeout_ns`."""
 
     __slots__ = ("_looked_ns", "_since_ns", "_step_ns", "_wider_ns", "start", "timeout_ns")
 
     def __init__(self, timeout_ns: int) -> None:
         self.timeout_ns: int = timeout_ns
         self._step_ns = max(1, timeout_ns // WIDER_STEPS)
+        # Where the gap begins, in bytes; -1 if there is none.
         self.start: int = -1
         self._since_ns = 0
         self._looked_ns = 0
@@ -88,13 +78,7 @@ class GapClock:
         self.start = -1
 
     def look(self, start: int, *, last_packet_ns: int, now_ns: int) -> bool:
-        """Return whether the first gap has lasted for too long.
-
-        Args:
-            start: Where the gap begins, in bytes.
-            last_packet_ns: When the source was last heard.
-            now_ns: The time now.
-        """
+        """Return whether the first gap, which begins at `start`, has lasted for too long."""
         if start != self.start:
             self.restart(now_ns)
             self.start = start
@@ -151,11 +135,7 @@ class TermsQuestion:
     arrive, one of them is from a stranger: an image that progresses, or is complete and idle, is
     taken as genuine; one that is stuck, or holds data back, is not.
 
-    Attributes:
-        begin_ns: When the first question was asked, or is to be asked.
-        deadline_ns: When to ask or to judge the answers; `NEVER_NS` while no question is open.
-        is_holding: Whether data is held back from readers: it may belong to no stream with the
-            image's terms, and then what is placed beside it is not the whole stream.
+    Positions are those up to which readers were shown the stream, in bytes.
     """
 
     __slots__ = (
@@ -175,10 +155,15 @@ class TermsQuestion:
     )
 
     begin_ns: int
+    """When the first question was asked, or is to be asked."""
+    deadline_ns: int
+    """When to ask or to judge the answers; `NEVER_NS` while no question is open."""
     is_holding: bool
+    """Whether data is held back from readers: it may belong to no stream with the image's terms,
+    and then what is placed beside it is not the whole stream."""
 
     def __init__(self) -> None:
-        self.deadline_ns: int = NEVER_NS
+        self.deadline_ns = NEVER_NS
         self.is_holding = self._is_paused = False
         self._rest_until_ns = self._misfits_rest_until_ns = 0
         self._reset(0, position=-1)
@@ -195,13 +180,7 @@ class TermsQuestion:
         return self.deadline_ns != NEVER_NS
 
     def on_misfit(self, now_ns: int, position: int, *, is_holding: bool) -> bool:
-        """Open a question, unless one was settled recently; return whether anything changed.
-
-        Args:
-            now_ns: The time now.
-            position: Up to where readers were shown the stream, in bytes.
-            is_holding: Whether to hold data back from readers until it is settled.
-        """
+        """Open a question, unless one was settled recently; return whether anything changed."""
         if self.is_open:
             is_new = is_holding and not self.is_holding
         else:
@@ -248,10 +227,7 @@ class TermsQuestion:
     def judge(self, now_ns: int, position: int, *, is_idle: bool) -> bool:
         """Judge the answers to the last question; return whether to ask another one.
 
-        Args:
-            now_ns: The time now, at or after the deadline.
-            position: Up to where readers were shown the stream, in bytes.
-            is_idle: Whether the source says that it has sent no more than that.
+        The source of an idle image says that it has sent no more than `position`.
         """
         if not self._asked_count:
             return True
@@ -270,12 +246,7 @@ class TermsQuestion:
         return True
 
     def try_ask(self, now_ns: int, *, heard_ns: int) -> bool:
-        """Return whether to ask now, and count it. A source that is silent is not asked.
-
-        Args:
-            now_ns: The time now, at or after the deadline.
-            heard_ns: When the source was last heard.
-        """
+        """Return whether to ask now, and count it. A source that is silent is not asked."""
         self._asked_ns = now_ns
         self.deadline_ns = now_ns + TERMS_ASK_NS
         if now_ns - heard_ns > TERMS_HEARD_NS:
@@ -312,46 +283,57 @@ class TermsQuestion:
 # The end of the image.
 
 
+class WatchedImage(Protocol):
+    """What `ImageWatch` reads of its image."""
+
+    log: LogBuffers
+    source: Address
+    rebuild_position: int
+    last_packet_ns: int
+    idle_position: int
+    ahead_ns: int
+    idle_ns: int
+    misfit_ns: int
+    is_rejected: bool
+    is_end_of_stream: bool
+
+    @property
+    def is_begun(self) -> bool:
+        """Return whether any data of the stream has arrived."""
+        ...
+
+    def on_doubt(self) -> None:
+        """The image must be polled."""
+        ...
+
+
 class ImageWatch:
     """Decides whether one image can continue.
 
-    Args:
-        log: The log of the image.
-        feedback: Sends the questions to its sources.
-        source: The address its SETUP came from.
-        context: The driver's settings.
-        system_counters: The driver's counters.
-        is_reliable: Whether NAKs are sent for lost data; where gaps are padded, none stays.
-        on_doubt: Called when the image must be polled.
-
-    Attributes:
-        doubts: Records contradictions.
-        late_frames: Places data that arrives out of order; None where gaps are padded.
-        broken: How the image ends, once it cannot continue.
+    `late_frames` is None where gaps are padded; then none stays.
     """
 
     def __init__(
         self,
-        log: LogBuffers,
+        image: WatchedImage,
         feedback: StatusMessageSender,
-        source: Address,
+        gaps: ImageGaps,
+        doubts: ImageDoubts,
+        late_frames: LateFrames | None,
         context: DriverContext,
         system_counters: SystemCounters,
-        *,
-        is_reliable: bool,
-        on_doubt: Callable[[], None],
     ) -> None:
-        self.doubts: ImageDoubts = ImageDoubts(log, feedback, source, system_counters, on_doubt)
-        self.late_frames: LateFrames | None = LateFrames(log) if is_reliable else None
+        # How the image ends, once it cannot continue.
         self.broken: ImageEnd | None = None
-        self._log = log
-        self._source = source
+        self._image = image
+        self._feedback = feedback
+        self._gaps = gaps
+        self._doubts = doubts
+        self._late_frames = late_frames
         self._clock = GapClock(context.image_gap_timeout_ns)
         self._doubted_ns = min(AHEAD_NS, context.image_gap_timeout_ns // 2)
         self._images_broken = system_counters[DriverCounterId.IMAGES_BROKEN]
         self._shown_position = self._shown_from = -1
-        self._feedback = feedback
-        self._on_doubt = on_doubt
         self._foreign_setup_count = 0
         self._foreign_setup_ns = 0
         self._heard_before_ns = NEVER_HEARD_NS
@@ -361,154 +343,122 @@ class ImageWatch:
     @property
     def deadline_ns(self) -> int:
         """Return when to call `look` again."""
-        deadline_ns = min(self.doubts.deadline_ns, self._terms.deadline_ns)
+        deadline_ns = min(self._doubts.deadline_ns, self._terms.deadline_ns)
         return deadline_ns if self._clock.start < 0 else min(deadline_ns, self._clock.deadline_ns)
 
-    def on_setup(
-        self,
-        connections: ImageConnections,
-        intake: ImageIntake,
-        life: ImageLife,
-        terms: tuple[int, int, int],
-        place: tuple[int, int],
-        *,
-        destination: ReceiveDestination,
-        source: Address,
-        now_ns: int,
+    def accepts_setup(
+        self, terms: tuple[int, int, int], place: tuple[int, int], source: Address, now_ns: int
     ) -> bool:
-        """Record a SETUP as a sign of life; return False if it belongs to another stream.
+        """Return whether a SETUP belongs to the image; count it against the image if not.
 
         Differs: Aeron takes any SETUP of the session for a sign of life. A SETUP that begins
         elsewhere or has other terms comes from a publisher whose data this image can never take. If
         nothing else is heard from the image's own address, the image's SETUP was forged. If data is
         heard too, the image asks its source.
-
-        Args:
-            connections: The image's sources.
-            intake: The receiving end of the image.
-            life: The states of the image; set to awaited if another stream waits.
-            terms: Initial term id, term length and MTU in the SETUP.
-            place: Active term id and term offset in the SETUP.
-            destination: The destination that received it.
-            source: The address it came from.
-            now_ns: The time now.
         """
-        log = self._log
-        if terms != (log.initial_term_id, log.term_length, log.mtu_length) or (
-            self._is_elsewhere(place, intake, now_ns)
+        log = self._image.log
+        if terms == (log.initial_term_id, log.term_length, log.mtu_length) and not (
+            self._is_elsewhere(place, now_ns)
         ):
-            if source == self._source:
-                self._on_foreign_setup(intake, now_ns)
-            life.is_awaited = True
-            return False
-        connection = connections.find(destination, source, now_ns)
-        if connection is None:
-            life.is_awaited = True
-            return False
+            return True
+        if source == self._image.source:
+            self._on_foreign_setup(now_ns)
+        return False
+
+    def on_own_setup(self, now_ns: int) -> None:
+        """Record a SETUP of the image from one of its sources."""
         self._foreign_setup_count = 0
         self._terms.on_own_setup(now_ns)
-        connection.last_activity_ns = now_ns
-        if connection.is_new:
-            connections.keep(connection)
-        return True
 
-    def _is_elsewhere(self, place: tuple[int, int], intake: ImageIntake, now_ns: int) -> bool:
+    def _is_elsewhere(self, place: tuple[int, int], now_ns: int) -> bool:
         """Return whether a SETUP shows that the image joined at a position outside its stream.
 
         A publisher never goes back, and one further ahead than a window allows never got a status
         message of this image. Checked only before any data has come; later there are other signs.
         """
-        if intake.is_begun or now_ns < intake.last_packet_ns + FOREIGN_SETUP_SILENCE_NS:
+        image = self._image
+        if image.is_begun or now_ns < image.last_packet_ns + FOREIGN_SETUP_SILENCE_NS:
             return False
-        log = self._log
+        log = image.log
         position = compute_position(
             *place, initial_term_id=log.initial_term_id, bits=log.position_bits
         )
-        return not 0 <= position - intake.floor_position <= log.term_length // 2
+        return not 0 <= position - image.rebuild_position <= log.term_length // 2
 
-    def _on_foreign_setup(self, intake: ImageIntake, now_ns: int) -> None:
+    def _on_foreign_setup(self, now_ns: int) -> None:
         """Count a SETUP from the image's address with other terms, or open a question.
 
         While nothing else is heard from that address, enough of them prove the image's SETUP
         forged.
         """
-        if now_ns >= intake.last_packet_ns + FOREIGN_SETUP_SILENCE_NS:
-            if self._heard_before_ns != intake.last_packet_ns:
-                self._heard_before_ns = intake.last_packet_ns
+        image = self._image
+        if now_ns >= image.last_packet_ns + FOREIGN_SETUP_SILENCE_NS:
+            if self._heard_before_ns != image.last_packet_ns:
+                self._heard_before_ns = image.last_packet_ns
                 self._foreign_setup_count, self._foreign_setup_ns = 0, now_ns
             self._foreign_setup_count += 1
             is_long = now_ns >= self._foreign_setup_ns + FOREIGN_SETUPS_NS
             if self._foreign_setup_count >= FOREIGN_SETUPS_MAX and (
-                not intake.is_begun or (is_long and not intake.is_end_of_stream)
+                not image.is_begun or (is_long and not image.is_end_of_stream)
             ):
-                self._disprove_terms(intake.floor_position)
-            if not intake.is_begun:
+                self._disprove_terms()
+            if not image.is_begun:
                 return
-        is_wanted = not intake.is_end_of_stream
-        if is_wanted and self._terms.on_foreign_setup(now_ns, intake.floor_position):
-            self._on_doubt()
+        is_wanted = not image.is_end_of_stream
+        if is_wanted and self._terms.on_foreign_setup(now_ns, image.rebuild_position):
+            image.on_doubt()
 
-    def on_misfit(self, source: Address, position: int, is_invalid: bool, now_ns: int) -> None:  # noqa: FBT001 - called by position, as the others of the intake are
-        """Open a question because the source sends data that does not fit the image's terms.
+    def on_misfit(self, source: Address, now_ns: int, *, is_invalid: bool) -> None:
+        """Open a question because a source sends data that does not fit the image's terms.
 
-        Args:
-            source: Where the data came from.
-            position: Up to where readers were shown the stream, in bytes.
-            is_invalid: Whether it fits no stream with such terms. Data behind it would follow
-                without a gap, so readers are shown nothing until the source has answered.
-            now_ns: The time now.
+        Invalid data fits no stream with such terms. Data behind it would follow without a gap, so
+        readers are shown nothing until the source has answered.
         """
-        if source == self._source and (
-            self._terms.on_misfit(now_ns, position, is_holding=is_invalid)
+        image = self._image
+        if source == image.source and (
+            self._terms.on_misfit(now_ns, image.rebuild_position, is_holding=is_invalid)
         ):
-            self._on_doubt()
+            image.on_doubt()
 
     @property
     def is_holding(self) -> bool:
         """Return whether readers are shown nothing more, until an answer or until the end."""
-        return self._terms.is_holding or self.doubts.end is not None or self.broken is not None
+        return self._terms.is_holding or self._doubts.end is not None or self.broken is not None
 
-    def on_shown(self, position: int) -> None:
-        """Record how far the stream is complete, in each check."""
-        if position != self._shown_position:
-            self._shown_from, self._shown_position = self._shown_position, position
+    def look(self, now_ns: int, *, is_active: bool) -> None:
+        """Check whether the image, whose gaps were just scanned, can continue.
 
-    def look(self, gaps: ImageGaps, intake: ImageIntake, now_ns: int, *, is_active: bool) -> None:
-        """Check whether the image can continue.
-
-        Args:
-            gaps: The gaps of the image, just scanned.
-            intake: The receiving end of the image.
-            now_ns: The time now.
-            is_active: Whether more of the stream is wanted.
+        More of an active image is wanted.
         """
+        image = self._image
         if self._is_paused:
             self._is_paused = False
-            self.doubts.resume(now_ns)
+            self._doubts.resume(now_ns)
             self._terms.resume(now_ns)
-        position = intake.floor_position
+        position = image.rebuild_position
         if position != self._shown_position:
-            self.on_shown(position)
+            self._shown_from, self._shown_position = self._shown_position, position
         # Checked here to save a call: idle images are checked as well.
-        if now_ns >= self.doubts.deadline_ns:
-            self.doubts.poll(now_ns, last_packet_ns=intake.last_packet_ns, shown=position)
-        if self.late_frames is not None and gaps.detector.length:
-            self._look_at_gap(gaps.end, intake, now_ns)
+        if now_ns >= self._doubts.deadline_ns:
+            self._doubts.poll(now_ns, last_packet_ns=image.last_packet_ns, shown=position)
+        if self._late_frames is not None and self._gaps.detector.length:
+            self._look_at_gap(self._gaps.end, now_ns)
         elif self._clock.start >= 0:
             self._clock.stop()
-        intake.idle_position = -1
+        image.idle_position = -1
         if now_ns >= self._terms.deadline_ns:
-            self._ask_for_terms(intake, now_ns, is_active=is_active)
-        if self.doubts.end is not None:
-            self._break(self.doubts.end)
+            self._ask_for_terms(now_ns, is_active=is_active)
+        if self._doubts.end is not None:
+            self._break(self._doubts.end)
 
-    def _look_at_gap(self, end: int, intake: ImageIntake, now_ns: int) -> None:
+    def _look_at_gap(self, end: int, now_ns: int) -> None:
         """Time the first gap; request a wider range or end the image if that is due."""
-        position = intake.floor_position
-        if intake.idle_position == position and now_ns >= intake.ahead_ns + self._doubted_ns:
+        image = self._image
+        position = image.rebuild_position
+        if image.idle_position == position and now_ns >= image.ahead_ns + self._doubted_ns:
             # The publisher says that it has sent no more, and no heartbeat contradicts that.
             self._clock.restart(now_ns)
-        elif self._clock.look(position, last_packet_ns=intake.last_packet_ns, now_ns=now_ns):
+        elif self._clock.look(position, last_packet_ns=image.last_packet_ns, now_ns=now_ns):
             self._break(
                 ImageEnd(
                     reason=ImageEndReason.GAP_UNFILLED,
@@ -526,44 +476,45 @@ class ImageWatch:
         A revocation may be withdrawn. Then what readers were shown is in doubt as before.
         """
         self._clock.stop()
-        self.doubts.pause()
+        self._doubts.pause()
         self._terms.pause()
         self._is_paused = True
 
     def stop(self) -> None:
         """Check nothing until the next `look`: no reader needs what is missing."""
         self._clock.stop()
-        self.doubts.stop()
+        self._doubts.stop()
         self._terms.stop()
 
-    def _ask_for_terms(self, intake: ImageIntake, now_ns: int, *, is_active: bool) -> None:
+    def _ask_for_terms(self, now_ns: int, *, is_active: bool) -> None:
         """Ask the source for the terms of its stream, or judge by its answers so far.
 
         Differs: in Aeron a SETUP with other terms changes nothing, and an image whose own SETUP was
         forged is stuck for as long as its source is heard.
         """
-        terms, position = self._terms, intake.floor_position
+        image, terms = self._image, self._terms
         # A publisher that has ended its stream sends no SETUP.
-        if not is_active or intake.is_rejected or intake.is_end_of_stream:
+        if not is_active or image.is_rejected or image.is_end_of_stream:
             if terms.is_holding and terms.is_contradicted:
                 # The data held back was sent in other terms, and some of it fits nowhere.
-                self._disprove_terms(position)
+                self._disprove_terms()
             terms.stop()
             return
-        is_idle = intake.misfit_ns < terms.begin_ns <= intake.idle_ns
-        if not terms.judge(now_ns, position, is_idle=is_idle):
+        is_idle = image.misfit_ns < terms.begin_ns <= image.idle_ns
+        if not terms.judge(now_ns, image.rebuild_position, is_idle=is_idle):
             return
         if not terms.is_over:
-            if terms.try_ask(now_ns, heard_ns=max(intake.last_packet_ns, intake.misfit_ns)):
+            if terms.try_ask(now_ns, heard_ns=max(image.last_packet_ns, image.misfit_ns)):
                 self._feedback.send_setup_request(now_ns)
         elif terms.is_disproved:
             terms.stop()
-            self._disprove_terms(position)
+            self._disprove_terms()
         else:
             terms.give_up(now_ns)
 
-    def _disprove_terms(self, position: int) -> None:
-        self.doubts.prove(position, position, position)
+    def _disprove_terms(self) -> None:
+        position = self._image.rebuild_position
+        self._doubts.prove(position, position, position)
 
     def _ask_wider(self, position: int, end: int, now_ns: int) -> None:
         """Request the frame before a gap and a datagram behind it along with the gap.
@@ -572,9 +523,9 @@ class ImageWatch:
         no frame of the publisher does, and no resend fills it.
         """
         start = position
-        if self.late_frames is not None and 0 <= self._shown_from < position:
-            start = self.late_frames.last_frame(position, from_position=self._shown_from)
-        self.doubts.ask(start, end + self._log.mtu_length, now_ns)
+        if self._late_frames is not None and 0 <= self._shown_from < position:
+            start = self._late_frames.last_frame(position, from_position=self._shown_from)
+        self._doubts.ask(start, end + self._image.log.mtu_length, now_ns)
 
     def _break(self, end: ImageEnd) -> None:
         if self.broken is None:

@@ -256,7 +256,7 @@ def gives_way(image: PublicationImage, now_ns: int) -> bool:
 def gives_way_ns(image: PublicationImage) -> int:
     """Return when another stream may replace this one, if nothing more of it is heard."""
     if image.state is not ImageState.ACTIVE:
-        return image.ended_ns
+        return image.life.ended_ns
     heard_ns = max((each.last_activity_ns for each in image.connections), default=0)
     return heard_ns + SUCCESSION_SILENCE_NS
 

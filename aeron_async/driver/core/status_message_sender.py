@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from aeron_async.driver.core.budgets import NakBudget
 from aeron_async.driver.core.context import PENDING_SETUP_TIMEOUT_NS
 from aeron_async.driver.core.image_connection import NEVER_HEARD_NS
 from aeron_async.driver.core.loss_detector import NEVER_NS
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aeron_async.counters import Counter
-    from aeron_async.driver.core.budgets import NakBudget
+    from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.image_connection import ImageConnections
     from aeron_async.driver.core.outbox import ReceiveDestination
     from aeron_async.driver.core.stream_counters import ImageCounters
@@ -71,15 +72,7 @@ def eliciting_status_message(
 
 
 class SetupElicitor:
-    """Sends SETUP requests by one destination.
-
-    Args:
-        destination: The destination with the control address.
-        receiver_id: Identifies this receiver to senders.
-        group_tag: Sent in every status message; None for none.
-        is_wanted: Returns whether any stream is subscribed to.
-        short_sends: Counts failed sends.
-    """
+    """Sends SETUP requests by one destination, as long as `is_wanted` says that any stream is."""
 
     def __init__(
         self,
@@ -128,27 +121,7 @@ BOUNDARIES_KEPT: Final = 4
 class StatusMessageSender:
     """Sends the status messages, NAKs and other control frames of one image.
 
-    Args:
-        log: Gives the ids and terms of the stream.
-        position: Where the image joined, in bytes.
-        window_length: The first window, in bytes.
-        timeout_ns: The longest time between two status messages.
-        liveness_timeout_ns: How long a silent source still counts as one of the image's.
-        nak_budget: Limits the NAKs.
-        receiver_id: Identifies this receiver to the sender.
-        group_tag: Sent in every status message; None for none.
-        connections: The sources to send to; silent ones are left out.
-        counters: The image's counters.
-        system_counters: The driver's counters.
-        now_ns: The time now; the first status message is due at once.
-
-    Attributes:
-        last_sm_position: Consumption position as last sent, in bytes.
-        next_sm_position: Consumption position as last scheduled, in bytes.
-        overrun_threshold: Nothing may be placed beyond this position, in bytes.
-        window_length: The window as last scheduled, in bytes.
-        is_enabled: Whether status messages are sent at all.
-        nak_budget: The NAK budget; its `on_gap` must be called for every new gap.
+    They go to all `connections` that were heard lately. The first status message is due at once.
     """
 
     def __init__(
@@ -157,9 +130,7 @@ class StatusMessageSender:
         *,
         position: int,
         window_length: int,
-        timeout_ns: int,
-        liveness_timeout_ns: int,
-        nak_budget: NakBudget,
+        context: DriverContext,
         receiver_id: int,
         group_tag: int | None,
         connections: ImageConnections,
@@ -168,9 +139,10 @@ class StatusMessageSender:
         now_ns: int,
     ) -> None:
         self._log = log
-        self._timeout_ns = timeout_ns
-        self._liveness_timeout_ns = liveness_timeout_ns
-        self.nak_budget = nak_budget
+        self._timeout_ns = context.status_message_timeout_ns
+        self._liveness_timeout_ns = context.image_liveness_timeout_ns
+        # Its `on_gap` must be called for every new gap.
+        self.nak_budget: NakBudget = NakBudget(context.max_naks_per_second)
         self._receiver_id = receiver_id
         self._group_tag = group_tag
         self._connections = connections
@@ -180,7 +152,13 @@ class StatusMessageSender:
         self._status_messages_sent = system_counters[SystemCounterId.STATUS_MESSAGES_SENT]
         self._errors_sent = system_counters[SystemCounterId.ERROR_FRAMES_SENT]
         self._short_sends = system_counters[SystemCounterId.SHORT_SENDS]
+        # As last scheduled.
         self.window_length: int = window_length
+        self.next_sm_position: int = position
+        # As last sent.
+        self.last_sm_position: int = position
+        # Nothing may be placed beyond this position.
+        self.overrun_threshold: int = position + log.term_length // 2
         self._flags = StatusMessageFlags(0)
         self._rejection: bytes | None = None
         self._response_session_id: int | None = None
@@ -189,9 +167,6 @@ class StatusMessageSender:
         self._is_pending = True
         self._deadline_ns = now_ns
         self.is_enabled = True
-        self.next_sm_position: int = position
-        self.last_sm_position: int = position
-        self.overrun_threshold: int = position + log.term_length // 2
         self._boundaries: deque[int] = deque(maxlen=BOUNDARIES_KEPT)
 
     @property
@@ -252,8 +227,7 @@ class StatusMessageSender:
     def respond_with(self, session_id: int | None) -> None:
         """Announce the session of the response stream, now and with every periodic status message.
 
-        Args:
-            session_id: Session id of the response publication; None to stop announcing it.
+        None stops that.
         """
         self._response_session_id = session_id
         self._is_pending = session_id is not None or self._is_pending
