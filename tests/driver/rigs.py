@@ -188,6 +188,7 @@ class ImageRig:
         window_length: int = WINDOW,
         source: Any = SOURCE,
         chosen_control: str | None = None,
+        kind: type[PublicationImage] = PublicationImage,
     ) -> None:
         self.log = make_log(log_type=LogType.IMAGE, **(spec or {}))
         self.counts = Counts(context) if counts is None else counts
@@ -217,7 +218,7 @@ class ImageRig:
         delay = choose_delay(
             context, is_reliable=is_reliable, is_group=False, nak_delay_ns=None, random=float
         )
-        self.image = PublicationImage(
+        self.image = kind(
             registration_id=2,
             log=self.log,
             join_position=join_position,

@@ -571,6 +571,7 @@ class PublicationImage:
         if self.life.state is ImageState.ACTIVE and not (
             self._congestion_control.follows_rebuild
             or self.subscribers.untethered
+            or self._gaps.detector.length
             or self._watch.is_holding
         ):
             self._calm_until_ns = deadline_ns
@@ -626,6 +627,8 @@ class PublicationImage:
             if skip_whole(words, offset, end) != end:
                 return False
             self._set_rebuild_position(hwm_position)
+        # As a poll would: without a gap there is nothing to learn from a heartbeat.
+        self.idle_position = -1
         return True
 
     def _advance_rebuild_position(self, now_ns: int) -> bool:
@@ -728,10 +731,12 @@ class PublicationImage:
 
     def add_subscriber(self, subscriber: SubscriberPosition) -> None:
         """Add a subscription as a reader; the slowest reader limits the window."""
+        self._calm_until_ns = 0
         self.subscribers.add(subscriber)
 
     def remove_subscriber(self, subscription_id: int) -> SubscriberPosition | None:
         """Remove a subscription and return its position; None if it was no reader."""
+        self._calm_until_ns = 0
         return self.subscribers.remove(subscription_id)
 
     # Life.
