@@ -1,6 +1,7 @@
 """Clocks: the time sources of agents, which a test may replace.
 
-Invariant: `protocol`, `logbuffer` and `driver/core` call no clock; the caller passes the time.
+Invariant: `protocol`, `logbuffer` and `driver/core` call no clock; the caller passes the time. They
+take only constants from here.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import time
 from typing import Final, Protocol
 
 __all__ = [
+    "NEVER_NS",
     "NS_PER_MS",
     "NS_PER_SECOND",
     "NS_PER_US",
@@ -19,6 +21,8 @@ __all__ = [
 NS_PER_US: Final = 1_000
 NS_PER_MS: Final = 1_000_000
 NS_PER_SECOND: Final = 1_000_000_000
+NEVER_NS: Final = 2**63 - 1
+"""The deadline of what is not due at any time: the last nanosecond of a 64-bit clock."""
 
 
 class Clock(Protocol):

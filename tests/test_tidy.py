@@ -34,6 +34,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "protocol": ("protocol",),
     "logbuffer": ("logbuffer", "protocol"),
     "driver.core": (
+        "clock",
         "driver.core",
         "logbuffer",
         "protocol",
@@ -236,6 +237,17 @@ def test_the_world_is_touched_by_one_floor_only() -> None:
             if owner is not None and not is_within(name, owner) and floor_of(name) not in DOORS:
                 forbidden.append(f"{name} must not import {imported}")
     assert forbidden == []
+
+
+def test_a_core_takes_only_constants_from_the_clock() -> None:
+    taken = {
+        alias.name
+        for path in (PACKAGE / "driver" / "core").rglob("*.py")
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ImportFrom) and node.module == "aeron_async.clock"
+        for alias in node.names
+    }
+    assert {name for name in taken if not name.isupper()} == set()
 
 
 def test_every_task_has_an_owner() -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from aeron_async._speedups.frames import FrameWriter as FrameWriterType
-    from aeron_async._speedups.sockets import RunReader as RunReaderType
+    from aeron_async._speedups.sockets import BatchReader as BatchReaderType
     from aeron_async._speedups.sockets import SendSegmented
     from aeron_async._speedups.writing import BlockWriter as BlockWriterType
 
@@ -25,7 +25,7 @@ __all__ = [
     "PURE_VARIABLE",
     "WHY_PURE",
     "BlockWriter",
-    "CompiledRunReader",
+    "CompiledBatchReader",
     "FrameWriter",
     "send_segmented",
 ]
@@ -53,10 +53,10 @@ WHY_PURE: Final = _why_pure()
 # Compiled code without a Python twin: Python would gain nothing by it, or cannot do it.
 FrameWriter: type[FrameWriterType] | None = None
 """The compiled fast path of `Appender.offer`; None in pure Python."""
-CompiledRunReader: type[RunReaderType] | None = None
+CompiledBatchReader: type[BatchReaderType] | None = None
 """Receives many datagrams in one call; None in pure Python, and on systems without `recvmsg`."""
 send_segmented: SendSegmented | None = None
-"""Sends many runs of datagrams in one call; None where `CompiledRunReader` is None."""
+"""Sends many runs of datagrams in one call; None where `CompiledBatchReader` is None."""
 BlockWriter: type[BlockWriterType] | None = None
 """Writes blocks to files in its own thread; None in pure Python, and without native threads."""
 
@@ -65,7 +65,7 @@ if WHY_PURE is None:
 
     # A system may lack the calls that this needs, and still support the rest.
     with suppress(ImportError):
-        from aeron_async._speedups.sockets import RunReader as CompiledRunReader
+        from aeron_async._speedups.sockets import BatchReader as CompiledBatchReader
         from aeron_async._speedups.sockets import send_segmented
     with suppress(ImportError):
         from aeron_async._speedups.writing import BlockWriter

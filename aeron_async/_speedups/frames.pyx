@@ -405,7 +405,7 @@ def scan_for_send(object term, words, int64_t offset, *, int64_t limit):
     return available, padding
 
 
-DEF RUN_SLOTS = 2048
+DEF BATCH_SLOTS = 2048
 """Places where a frame of a run can start: 64 KiB in units of 32 bytes."""
 DEF BLOCK_BITS = 12
 DEF LOOK_COUNT = 3
@@ -450,12 +450,12 @@ cdef int64_t find_full(uint8_t *is_end, int64_t slots, int64_t most, int16_t *fu
     return count
 
 
-cdef int64_t longer_run(char *start, int64_t reach, int64_t segment, int64_t total, int64_t count,
+cdef int64_t longer_batch(char *start, int64_t reach, int64_t segment, int64_t total, int64_t count,
                         int64_t mtu_length, int64_t max_count, int64_t *found_count) noexcept nogil:
     """Return a datagram length that gives mixed frames a longer run; see `logbuffer.scanner`."""
-    cdef uint8_t is_end[RUN_SLOTS + 1]
-    cdef int16_t full_ends[RUN_SLOTS + 1]
-    cdef int64_t slots = min(reach >> 5, RUN_SLOTS)
+    cdef uint8_t is_end[BATCH_SLOTS + 1]
+    cdef int16_t full_ends[BATCH_SLOTS + 1]
+    cdef int64_t slots = min(reach >> 5, BATCH_SLOTS)
     cdef int64_t near = min(slots, LOOK_COUNT * mtu_length >> 5)
     cdef int64_t shortest = mtu_length >> 6
     cdef int64_t full_count = -1
@@ -487,12 +487,12 @@ cdef int64_t longer_run(char *start, int64_t reach, int64_t segment, int64_t tot
     return best << 5
 
 
-cdef int64_t scan_run(char *base, int64_t length, int64_t offset, int64_t limit,
-                      int64_t run_length, int64_t mtu_length, int64_t max_count, int64_t *cut,
+cdef int64_t scan_batch(char *base, int64_t length, int64_t offset, int64_t limit,
+                      int64_t batch_length, int64_t mtu_length, int64_t max_count, int64_t *cut,
                       int64_t *padding) noexcept nogil:
-    """Return the bytes of one run; twin of `logbuffer.scanner.scan_run`."""
+    """Return the bytes of one run; twin of `logbuffer.scanner.scan_batch`."""
     cdef int64_t total, following, count, behind, better
-    cdef int64_t segment = scan(base, length, offset, min(limit, run_length, mtu_length), padding)
+    cdef int64_t segment = scan(base, length, offset, min(limit, batch_length, mtu_length), padding)
     cut[0] = segment
     if segment == 0 or padding[0]:
         return segment
@@ -501,7 +501,7 @@ cdef int64_t scan_run(char *base, int64_t length, int64_t offset, int64_t limit,
     count = 1
     while count < max_count:
         following = scan(base, length, offset + total, min(limit - total, mtu_length), &behind)
-        if following <= 0 or following > segment or following > run_length - total:
+        if following <= 0 or following > segment or following > batch_length - total:
             break
         total += following
         padding[0] = behind
@@ -509,7 +509,7 @@ cdef int64_t scan_run(char *base, int64_t length, int64_t offset, int64_t limit,
         if following != segment or behind:
             break
     if count <= 2 < max_count and limit >> 2 >= mtu_length and not padding[0]:
-        better = longer_run(base + offset, min(limit, run_length, max_count * mtu_length), segment,
+        better = longer_batch(base + offset, min(limit, batch_length, max_count * mtu_length), segment,
                             total, count, mtu_length, max_count, &following)
         if better:
             cut[0] = better
@@ -517,9 +517,9 @@ cdef int64_t scan_run(char *base, int64_t length, int64_t offset, int64_t limit,
     return total
 
 
-def scan_runs(object term, words, int64_t offset, segments, *, int64_t limit, int64_t mtu_length,
-              int64_t run_length, int64_t max_count, int64_t cost):
-    """Cut what may be sent into consecutive runs; twin of `logbuffer.scanner.scan_runs`."""
+def scan_batches(object term, words, int64_t offset, segments, *, int64_t limit, int64_t mtu_length,
+              int64_t batch_length, int64_t max_count, int64_t cost):
+    """Cut what may be sent into consecutive runs; twin of `logbuffer.scanner.scan_batches`."""
     cdef Py_buffer view
     cdef Py_buffer ends
     cdef int64_t length, segment
@@ -533,8 +533,8 @@ def scan_runs(object term, words, int64_t offset, segments, *, int64_t limit, in
         try:
             while (used < cost and count < ends.len // 8 and not padding
                     and is_slot(&view, offset + total)):
-                length = scan_run(<char *>view.buf, view.len, offset + total,
-                                  limit - total, run_length, mtu_length, max_count, &segment,
+                length = scan_batch(<char *>view.buf, view.len, offset + total,
+                                  limit - total, batch_length, mtu_length, max_count, &segment,
                                   &padding)
                 if length <= 0:
                     break
@@ -649,9 +649,9 @@ cdef int64_t place(const char *data, int64_t data_length, int64_t start, const c
         store_release_32(<int32_t *>(term + offset), peek_32(data))
     return placed
 
-def place_runs(object data, segments, int64_t index, int64_t start, object term, words, int64_t offset,
+def place_batches(object data, segments, int64_t index, int64_t start, object term, words, int64_t offset,
                *, int64_t limit):
-    """Place consecutive runs of datagrams in a hole; twin of `logbuffer.placing.place_runs`."""
+    """Place consecutive runs of datagrams in a hole; twin of `logbuffer.placing.place_batches`."""
     cdef Py_buffer source
     cdef Py_buffer ends
     cdef Py_buffer view

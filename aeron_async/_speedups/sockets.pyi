@@ -1,11 +1,11 @@
 from collections.abc import Callable
 from typing import TypeAlias
 
-from aeron_async.driver.media.socket_transport import Group, RunSource
+from aeron_async.driver.media.socket_transport import BatchSource, Group
 from aeron_async.driver.media.sockets import SocketAddress
 from aeron_async.logbuffer.placing import SegmentTable
 
-class RunReader:
+class BatchReader:
     groups: list[Group]
     is_drained: bool
     error: OSError | None
@@ -17,12 +17,12 @@ class RunReader:
         segments: memoryview[int],
         decode: Callable[[bytes], SocketAddress],
     ) -> None: ...
-    def read(self, sock: RunSource, count_left: int) -> int: ...
+    def read(self, sock: BatchSource, count_left: int) -> int: ...
 
 SendSegmented: TypeAlias = Callable[
-    [RunSource, memoryview, SegmentTable, int, int], tuple[int, int, int]
+    [BatchSource, memoryview, SegmentTable, int, int], tuple[int, int, int]
 ]
 
 def send_segmented(
-    sock: RunSource, data: memoryview, segments: SegmentTable, index: int, start: int, /
+    sock: BatchSource, data: memoryview, segments: SegmentTable, index: int, start: int, /
 ) -> tuple[int, int, int]: ...

@@ -73,14 +73,14 @@ cdef extern from "<sys/socket.h>" nogil:
     int SO_RXQ_OVFL "AERON_SO_RXQ_OVFL"
     int SO_TIMESTAMPNS "AERON_SO_TIMESTAMPNS"
 
-DEF RUNS_MAX = 64
+DEF BATCHES_MAX = 64
 """Most runs that one call receives."""
 DEF ADDRESS_LENGTH = 28
 """Bytes of an address that are compared: the length of an IPv6 address, the longest for UDP."""
 DEF ADDRESSES_MAX = 256
 """Most addresses in the cache; with more sources, each address may have to be decoded again."""
 DEF DATAGRAM_LENGTH_MAX = 65_536
-DEF RUN_LENGTH_MAX = 65_507
+DEF BATCH_LENGTH_MAX = 65_507
 """Longest payload of one datagram over IPv4, in bytes; IPv6 would allow 20 more."""
 DEF SEGMENT_COUNT_MAX = 64
 """Most datagrams in one run that every Linux accepts; Linux 6.9 and later accept 128."""
@@ -91,14 +91,14 @@ DEF LENGTH_PER_COUNT = 8_192
 cdef struct Source:
     char address[ADDRESS_LENGTH]
     int32_t length
-    int32_t first_run
+    int32_t first_batch
     int64_t start
 
 
 @cython.no_gc
 @cython.final
-cdef class RunReader:
-    """Receives runs of datagrams; does what `driver.media.socket_transport.RunReader` does.
+cdef class BatchReader:
+    """Receives runs of datagrams; does what `driver.media.socket_transport.BatchReader` does.
 
     Args:
         memory: Receives the datagrams; has space for at least one of the greatest length.
@@ -122,9 +122,9 @@ cdef class RunReader:
     cdef Py_buffer memory
     cdef Py_buffer segments
     cdef bint is_holding
-    cdef Source sources[RUNS_MAX]
+    cdef Source sources[BATCHES_MAX]
     cdef int source_count
-    cdef int run_count
+    cdef int batch_count
     cdef int64_t filled
     cdef int failure
 
@@ -138,9 +138,9 @@ cdef class RunReader:
             PyBuffer_Release(&self.memory)
             raise
         self.is_holding = True
-        if self.memory.len < DATAGRAM_LENGTH_MAX or self.segments.len < 8 * RUNS_MAX:
+        if self.memory.len < DATAGRAM_LENGTH_MAX or self.segments.len < 8 * BATCHES_MAX:
             raise ValueError(f"memory of {self.memory.len} bytes and segments of {self.segments.len} are "
-                             f"too short: at least {DATAGRAM_LENGTH_MAX} and {8 * RUNS_MAX}")
+                             f"too short: at least {DATAGRAM_LENGTH_MAX} and {8 * BATCHES_MAX}")
         self.data_view = memory
         self.segments_view = segments
         self.decode = decode
@@ -156,7 +156,7 @@ cdef class RunReader:
     def read(self, sock, int64_t count_left):
         """Receive what is there, as far as count and memory allow; return how much count that used.
 
-        See `driver.media.socket_transport.RunReader.read` for what a run counts.
+        See `driver.media.socket_transport.BatchReader.read` for what a run counts.
         """
         cdef int64_t count
         cdef int fd
@@ -176,16 +176,16 @@ cdef class RunReader:
         """Return for each source its data, the segments of its runs, and its address."""
         cdef list groups = []
         cdef Source *source
-        cdef int index, end_run
+        cdef int index, end_batch
         cdef int64_t end
         for index in range(self.source_count):
             source = &self.sources[index]
             if index + 1 < self.source_count:
-                end, end_run = source[1].start, source[1].first_run
+                end, end_batch = source[1].start, source[1].first_batch
             else:
-                end, end_run = self.filled, self.run_count
+                end, end_batch = self.filled, self.batch_count
             groups.append((self.data_view[source.start:end],
-                           self.segments_view[2 * source.first_run:2 * end_run],
+                           self.segments_view[2 * source.first_batch:2 * end_batch],
                            self.address_of(source)))
         return groups
 
@@ -206,11 +206,11 @@ cdef class RunReader:
         cdef ssize_t length
         cdef int32_t segment
         cdef int64_t used = 0
-        self.run_count = self.source_count = self.failure = 0
+        self.batch_count = self.source_count = self.failure = 0
         self.filled = 0
         self.dropped = self.epoch_ns = -1
         # A timestamp belongs to a single datagram: stop after a datagram that has one.
-        while (used < count_left and self.run_count < RUNS_MAX and self.epoch_ns < 0
+        while (used < count_left and self.batch_count < BATCHES_MAX and self.epoch_ns < 0
                 and self.filled + DATAGRAM_LENGTH_MAX <= self.memory.len):
             memset(&message, 0, sizeof(message))
             piece.iov_base = <char *>self.memory.buf + self.filled
@@ -262,7 +262,7 @@ cdef class RunReader:
                       int32_t segment) noexcept nogil:
         """Add a run behind the others; return what it counts."""
         cdef Source *source = &self.sources[max(0, self.source_count - 1)]
-        cdef int32_t *cut = <int32_t *>self.segments.buf + 2 * self.run_count
+        cdef int32_t *cut = <int32_t *>self.segments.buf + 2 * self.batch_count
         cdef int64_t long_count = max(1, length // LENGTH_PER_COUNT)
         if address_length > ADDRESS_LENGTH:
             address_length = ADDRESS_LENGTH
@@ -272,9 +272,9 @@ cdef class RunReader:
             self.source_count += 1
             memcpy(source.address, address, address_length)
             source.length = address_length
-            source.first_run = self.run_count
+            source.first_batch = self.batch_count
             source.start = self.filled
-        self.run_count += 1
+        self.batch_count += 1
         self.filled += length
         cut[0] = <int32_t>(self.filled - source.start)
         if 0 < segment < length:
@@ -290,7 +290,7 @@ cdef int32_t word_at(const char *words, int64_t index) noexcept nogil:
     return value
 
 
-cdef int send_run(int fd, char *data, int64_t length, int64_t segment) noexcept nogil:
+cdef int send_batch(int fd, char *data, int64_t length, int64_t segment) noexcept nogil:
     """Send a run in one system call; return 0, or the error number."""
     cdef aeron_notes notes
     cdef iovec piece
@@ -347,12 +347,12 @@ def send_segmented(sock, data, segments, int64_t index, int64_t start):
                 while 0 <= index < ends.len // 4 - 1 and start >= 0:
                     end = word_at(<const char *>ends.buf, index)
                     segment = word_at(<const char *>ends.buf, index + 1)
-                    if (end <= start or end > view.len or end - start > RUN_LENGTH_MAX
+                    if (end <= start or end > view.len or end - start > BATCH_LENGTH_MAX
                             or segment < 1 or segment > 0xFFFF
                             or end - start > segment * SEGMENT_COUNT_MAX
-                            or (segment < end - start and segment > RUN_LENGTH_MAX // 2)):
+                            or (segment < end - start and segment > BATCH_LENGTH_MAX // 2)):
                         break
-                    failure = send_run(fd, <char *>view.buf + start, end - start, segment)
+                    failure = send_batch(fd, <char *>view.buf + start, end - start, segment)
                     if failure:
                         break
                     start = end

@@ -12,8 +12,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
-from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.clock import NEVER_NS, NS_PER_MS, NS_PER_SECOND
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.system_counters import SystemCounterId, SystemCounters

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 import attrs
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.agent import Agent
 from aeron_async.driver.core.ipc_publication import IpcPublication
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.stream_params import SessionIds, check_is_supported
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId

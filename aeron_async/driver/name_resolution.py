@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 
 import attrs
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.context import DESTINATION_TIMEOUT_NS
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.driver.media.channel_resolver import resolve_address

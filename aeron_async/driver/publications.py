@@ -119,7 +119,7 @@ class PublicationFactory:
         response_outbox = None
         if endpoint.channel.is_response:
             withheld = resources.system_counters[DriverCounterId.HANDSHAKE_SENDS_WITHHELD]
-            response_outbox = ResponseOutbox(endpoint.send_to, endpoint.send_runs_to, withheld)
+            response_outbox = ResponseOutbox(endpoint.send_to, endpoint.send_batches_to, withheld)
         with ExitStack() as undo:
             log = create_log(with_channel_settings(spec, uri, endpoint, resources.context))
             undo.callback(log.close)

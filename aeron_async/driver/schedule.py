@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from itertools import count, islice
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.clock import NEVER_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

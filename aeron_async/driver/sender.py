@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from aeron_async.clock import NS_PER_MS
+from aeron_async.clock import NEVER_NS, NS_PER_MS
 from aeron_async.driver.agent import Agent
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.schedule import Schedule

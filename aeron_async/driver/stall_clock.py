@@ -12,8 +12,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol, final
 
-from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
-from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.clock import NEVER_NS, NS_PER_MS, NS_PER_SECOND
 from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.logs import get_logger
 from aeron_async.text import printable

@@ -16,10 +16,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from aeron_async.clock import NS_PER_SECOND
+from aeron_async.clock import NEVER_NS, NS_PER_SECOND
 from aeron_async.driver.commands import SubscriptionReady
 from aeron_async.driver.core.congestion_control import congestion_control_supplier
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.session_states import SUCCESSION_SILENCE_NS, gives_way, gives_way_ns
 from aeron_async.driver.core.stream_params import SubscriptionParams
 from aeron_async.driver.core.system_counters import DriverCounterId

@@ -14,8 +14,8 @@ from aeron_async.logbuffer.frame import DATA_WORD, HEADER, TYPE_SHIFT
 
 __all__ = [
     "SegmentTable",
-    "place_run",
-    "place_runs",
+    "place_batch",
+    "place_batches",
     "skip_whole",
 ]
 
@@ -29,7 +29,7 @@ VERSION_MASK: Final = 0xFF
 WORD: Final = 4
 
 
-def place_runs(
+def place_batches(
     data: memoryview,
     segments: SegmentTable,
     index: int,
@@ -42,7 +42,7 @@ def place_runs(
 ) -> int:
     """Place consecutive runs of datagrams in a hole; return how many bytes were placed.
 
-    Stops where `place_run` would, and at a datagram that is empty or of another stream.
+    Stops where `place_batch` would, and at a datagram that is empty or of another stream.
 
     The twin in C also places frames of mixed lengths; here the caller must place all those one by
     one.
@@ -67,7 +67,7 @@ def place_runs(
         while len(run) and run[IDS_OFFSET : IDS_OFFSET + IDS.size] == ids:
             segment_length = min(segments[each + 1], len(run))
             where = term, words, offset + placed
-            placed_length = place_run(run, segment_length, *where, limit=limit - placed)
+            placed_length = place_batch(run, segment_length, *where, limit=limit - placed)
             if not placed_length:
                 break
             placed += placed_length
@@ -77,7 +77,7 @@ def place_runs(
     return placed
 
 
-def place_run(
+def place_batch(
     data: memoryview,
     segment_length: int,
     term: memoryview,
@@ -177,4 +177,4 @@ def skip_whole(words: memoryview, offset: int, limit: int) -> int:
 
 
 if not TYPE_CHECKING and WHY_PURE is None:
-    from aeron_async._speedups.frames import place_runs, skip_whole
+    from aeron_async._speedups.frames import place_batches, skip_whole

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 __all__ = [
     "BLOCK_BITS",
     "mark_starts",
+    "scan_batch",
+    "scan_batches",
     "scan_block",
     "scan_chain",
     "scan_for_send",
-    "scan_run",
-    "scan_runs",
 ]
 
 
@@ -109,7 +109,7 @@ def scan_for_send(
     return available, 0
 
 
-def scan_runs(
+def scan_batches(
     term: memoryview,
     words: memoryview,
     offset: int,
@@ -117,11 +117,11 @@ def scan_runs(
     *,
     limit: int,
     mtu_length: int,
-    run_length: int,
+    batch_length: int,
     max_count: int,
     cost: int,
 ) -> tuple[int, int, int, int]:
-    """Cut what may be sent into consecutive runs, each as `scan_run` makes it.
+    """Cut what may be sent into consecutive runs, each as `scan_batch` makes it.
 
     Args:
         term: The term as bytes.
@@ -131,7 +131,7 @@ def scan_runs(
             datagrams; its size limits the number of runs.
         limit: Most bytes wanted: the rest of the window.
         mtu_length: Longest datagram, in bytes.
-        run_length: Longest run, in bytes.
+        batch_length: Longest run, in bytes.
         max_count: Most datagrams in a run, at least 1; with 1 each datagram is full.
         cost: Stop when the runs cost this much; each costs `CALL_COST` plus its datagrams.
 
@@ -140,12 +140,12 @@ def scan_runs(
     """
     total = count = padding = used = 0
     while used < cost and 2 * count < len(segments) and not padding:
-        length, segment, padding = scan_run(
+        length, segment, padding = scan_batch(
             term,
             words,
             offset + total,
             limit=limit - total,
-            run_length=run_length,
+            batch_length=batch_length,
             mtu_length=mtu_length,
             max_count=max_count,
         )
@@ -167,7 +167,7 @@ def mark_starts(
         positions: Receives the starts, indexed by the block number modulo its length.
         following: Start of the first block that is not recorded yet.
         position: Position of the first run.
-        segments: The runs; see `scan_runs`.
+        segments: The runs; see `scan_batches`.
         length: How many bytes of them were sent.
     """
     begin = position
@@ -185,13 +185,13 @@ def mark_starts(
     return following
 
 
-def scan_run(
+def scan_batch(
     term: memoryview,
     words: memoryview,
     offset: int,
     *,
     limit: int,
-    run_length: int,
+    batch_length: int,
     mtu_length: int,
     max_count: int,
 ) -> tuple[int, int, int]:
@@ -207,21 +207,23 @@ def scan_run(
         words: The term as 32-bit words.
         offset: Where to begin; start of a frame.
         limit: Most bytes wanted: the rest of the window.
-        run_length: Longest run, in bytes.
+        batch_length: Longest run, in bytes.
         mtu_length: Longest datagram, in bytes.
         max_count: Most datagrams wanted, at least 1; with 1 each datagram is full.
     """
-    segment, padding = scan_for_send(term, words, offset, limit=min(limit, run_length, mtu_length))
+    segment, padding = scan_for_send(
+        term, words, offset, limit=min(limit, batch_length, mtu_length)
+    )
     if segment == 0 or padding:
         return segment, segment, padding
     limit = min(limit, len(term) - offset)
     total, padding, count = _repeat(
-        term, words, offset, segment, limit, run_length, mtu_length, max_count
+        term, words, offset, segment, limit, batch_length, mtu_length, max_count
     )
     # Differs: Aeron fills every datagram, because each one costs it a full send.
     if count <= FEW < max_count and limit >= 4 * mtu_length and not padding:
-        reach = min(limit, run_length, max_count * mtu_length, LOOK_LENGTH)
-        better, better_count = _longer_run(
+        reach = min(limit, batch_length, max_count * mtu_length, LOOK_LENGTH)
+        better, better_count = _longer_batch(
             words, offset, reach, segment, total, count, mtu_length, max_count
         )
         if better_count:
@@ -235,12 +237,12 @@ def _repeat(
     offset: int,
     segment: int,
     limit: int,
-    run_length: int,
+    batch_length: int,
     mtu_length: int,
     max_count: int,
 ) -> tuple[int, int, int]:
     """Return the bytes of the full datagrams of one length, the padding behind, and their count."""
-    count = _uniform(words, offset, segment, min(max_count, min(limit, run_length) // segment))
+    count = _uniform(words, offset, segment, min(max_count, min(limit, batch_length) // segment))
     # The next frame may be short enough to fit into the last datagram, so scan that one again.
     count = max(1, count - 1)
     total, padding = count * segment, 0
@@ -248,7 +250,7 @@ def _repeat(
         following, behind = scan_for_send(
             term, words, offset + total, limit=min(limit - total, mtu_length)
         )
-        if not 0 < following <= min(segment, run_length - total):
+        if not 0 < following <= min(segment, batch_length - total):
             break
         total += following
         padding = behind
@@ -282,7 +284,7 @@ def _uniform(words: memoryview, offset: int, segment: int, most: int) -> int:
     return 1
 
 
-def _longer_run(
+def _longer_batch(
     words: memoryview,
     offset: int,
     reach: int,
@@ -415,4 +417,4 @@ def scan_chain(
 
 if not TYPE_CHECKING and WHY_PURE is None:
     from aeron_async._speedups.chains import scan_chain
-    from aeron_async._speedups.frames import mark_starts, scan_for_send, scan_runs
+    from aeron_async._speedups.frames import mark_starts, scan_batches, scan_for_send

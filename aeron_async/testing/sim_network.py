@@ -53,11 +53,11 @@ if TYPE_CHECKING:
     from aeron_async.testing.virtual_clock import VirtualTime
 
 __all__ = [
+    "BATCH_COUNT_MAX",
+    "BATCH_LENGTH_MAX",
     "DATAGRAM_LENGTH_MAX",
     "FIRST_INDEX",
     "LOOPBACK_INDEX",
-    "RUN_COUNT_MAX",
-    "RUN_LENGTH_MAX",
     "ReceiveBuffer",
     "SimHost",
     "SimNetwork",
@@ -114,9 +114,9 @@ def interface_index(addresses: Iterable[str], host: str) -> int:
 
 # Receive buffers.
 
-RUN_COUNT_MAX: Final = 64
+BATCH_COUNT_MAX: Final = 64
 """Most datagrams in a run: Linux's `UDP_GRO_CNT_MAX`."""
-RUN_LENGTH_MAX: Final = 65_507
+BATCH_LENGTH_MAX: Final = 65_507
 """Most bytes in a run: what a datagram over IPv4 can carry."""
 ALONE_CHANCE: Final = 0.5
 
@@ -160,12 +160,12 @@ class ReceiveBuffer:
         taken, segment_length, length = [first], len(first), len(first)
         # An empty datagram is never part of a run.
         is_open = self._is_gathering and segment_length > 0
-        while is_open and arrived and len(taken) < RUN_COUNT_MAX:
+        while is_open and arrived and len(taken) < BATCH_COUNT_MAX:
             datagram, other, other_ns = arrived[0]
             if (
                 (other, other_ns) != (source, came_ns)
                 or not 0 < len(datagram) <= segment_length
-                or length + len(datagram) > RUN_LENGTH_MAX
+                or length + len(datagram) > BATCH_LENGTH_MAX
             ):
                 break
             arrived.popleft()
@@ -239,7 +239,7 @@ class SimTransport(BoundedTransport):
         self._virtual = loop
         self._context = context
         takes_runs = spec.is_batching and hasattr(protocol, "datagrams_received")
-        self._takes_many_runs = takes_runs and hasattr(protocol, "runs_received")
+        self._takes_many_batches = takes_runs and hasattr(protocol, "batches_received")
         self._arrived = ReceiveBuffer(rcvbuf_length, is_gathering=takes_runs, coin=coin)
         self._is_reading = False
         self._held: tuple[bytes, Destination] | None = None
@@ -351,7 +351,7 @@ class SimTransport(BoundedTransport):
             for datagram in datagrams:
                 self.host.note_delivered(source, self.local, datagram)
             runs.append(datagrams)
-            if count_left > 0 and self._takes_many_runs and self._arrived.next_source == source:
+            if count_left > 0 and self._takes_many_batches and self._arrived.next_source == source:
                 continue
             self._lend(runs, source, is_run=is_run)
             runs = []
@@ -367,7 +367,7 @@ class SimTransport(BoundedTransport):
         view = memoryview(buffer)
         protocol = cast("SocketProtocol", self._protocol)
         if len(runs) > 1:
-            self._tell(protocol.runs_received, view, segments, source)
+            self._tell(protocol.batches_received, view, segments, source)
         elif is_run:
             self._tell(protocol.datagrams_received, view, segments[1], source)
         else:

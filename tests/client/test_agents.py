@@ -8,10 +8,9 @@ import pytest
 from structlog.testing import capture_logs
 
 import aeron_async as aa
-from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
+from aeron_async.clock import NEVER_NS, NS_PER_MS, NS_PER_SECOND
 from aeron_async.counters import CountersManager
 from aeron_async.driver.agent import Agent
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import (
     DRIVER_COUNTER_TYPE_ID,
     DriverCounterId,

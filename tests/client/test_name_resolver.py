@@ -162,7 +162,7 @@ async def test_a_factory_that_makes_something_else_is_refused() -> None:
 
 async def test_a_registered_name_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     made = Resolver()
-    for module in ("environment", "suppliers"):
+    for module in ("strategies", "suppliers"):
         monkeypatch.setattr(
             f"aeron_async.driver.core.{module}.find_registered",
             lambda group, name: (lambda: made) if (group, name) == KNOWN else None,

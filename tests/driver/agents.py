@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.sender import QUIET_NS, Sender
 from aeron_async.driver.stall_clock import StallClock

@@ -63,12 +63,12 @@ class Outbox:
         self.addresses.append(address)
         return self.send(datagram)
 
-    def send_runs(self, data: memoryview, segments: SegmentTable) -> int:
+    def send_batches(self, data: memoryview, segments: SegmentTable) -> int:
         return send_each(self.send, data, segments)
 
-    def send_runs_to(self, data: memoryview, segments: SegmentTable, address: Address) -> int:
+    def send_batches_to(self, data: memoryview, segments: SegmentTable, address: Address) -> int:
         self.addresses.append(address)
-        return self.send_runs(data, segments)
+        return self.send_batches(data, segments)
 
     def take(self) -> list[bytes]:
         """Return what was sent since the last call."""

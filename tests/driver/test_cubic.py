@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.congestion_control import (
     CongestionControlParams,
     CubicCongestionControl,
@@ -16,7 +17,6 @@ from aeron_async.driver.core.congestion_control import (
     congestion_control,
 )
 from aeron_async.driver.core.context import DriverContext
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.protocol.rtt import RttMeasurement
 from tests.driver.fakes import MS, SECOND, US, data, heartbeat
 from tests.driver.rigs import ImageRig

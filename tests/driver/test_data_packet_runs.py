@@ -51,7 +51,7 @@ def test_datagrams_that_come_at_once_are_taken_in_their_order_each_for_what_it_i
     rig.feed(setup().encode())
     run = data(0, 64) + data(64, 64) + b"?" * 64 + heartbeat(128)
     segments = array("i", (len(run), 64))
-    rig.dispatcher.on_runs(memoryview(run), segments, SOURCE, 7, rig.outbox)
+    rig.dispatcher.on_batches(memoryview(run), segments, SOURCE, 7, rig.outbox)
     image = rig.images[0].image
     assert rig.images[0].counters.receiver_hwm.get() == 128
     assert set(rig.activity) == {image}
@@ -79,7 +79,7 @@ class Receiver:
     ) -> None:
         """Take datagrams as Linux would gather them, some runs at a time."""
         for runs, segments in gathered(datagrams, runs_at_once):
-            self.rig.dispatcher.on_runs(runs, segments, source, now_ns, self.rig.outbox)
+            self.rig.dispatcher.on_batches(runs, segments, source, now_ns, self.rig.outbox)
 
     def state(self) -> dict[str, Any]:
         """Return all that what has arrived may have changed."""
@@ -105,7 +105,9 @@ class Receiver:
 
 
 @pytest.mark.parametrize(
-    "twin", [placing.place_runs, pure("logbuffer.placing").place_runs], ids=["at work", "python"]
+    "twin",
+    [placing.place_batches, pure("logbuffer.placing").place_batches],
+    ids=["at work", "python"],
 )
 @given(
     join_position=st.sampled_from(JOIN_POSITIONS),
@@ -118,7 +120,7 @@ def test_a_run_leaves_what_its_datagrams_leave_one_by_one(
     stream, now_ns = Stream(join_position), 0
     together, apart = Receiver(join_position), Receiver(join_position)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(publication_image, "place_runs", twin)
+        patch.setattr(publication_image, "place_batches", twin)
         for is_from_elsewhere, then, wait_ms, chunks in rounds:
             now_ns += wait_ms * MS
             source = OTHER_SOURCE if is_from_elsewhere and wait_ms < 20 else SOURCE

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.congestion_control import (
     CongestionControlParams,
     TrackRebuild,
@@ -14,7 +15,6 @@ from aeron_async.driver.core.congestion_control import (
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.flow_control import UnicastFlowControl, unicast_flow_control
 from aeron_async.driver.core.flow_control.base import max_retransmission_length
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.suppliers import receiver_window_length
 from aeron_async.errors import ErrorCode, RegistrationError
 from tests.driver.fakes import status_message

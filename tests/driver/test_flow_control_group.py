@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.flow_control import (
     GroupFlowControl,
     MinMulticastFlowControl,
     PreferredMulticastFlowControl,
     TaggedMulticastFlowControl,
 )
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.protocol.header import StatusMessageFlags
 from aeron_async.protocol.status_message import StatusMessage
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.flow_control import (
     FlowControl,
     MaxMulticastFlowControl,
     MinMulticastFlowControl,
 )
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from tests.driver.test_flow_control_group import WINDOW, message
 
 if TYPE_CHECKING:

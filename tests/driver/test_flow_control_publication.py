@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.flow_control import (
     FlowControl,
     MinMulticastFlowControl,
     TaggedMulticastFlowControl,
 )
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.protocol.datagram import DataFrame
 from aeron_async.protocol.error import ErrorFrame

@@ -15,7 +15,7 @@ import attrs
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.publication_image import PublicationImage
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.receiver import Receiver
@@ -143,7 +143,7 @@ class Reception(DispatcherRig):
         self.agent.on_reading(True)
         if runs_at_once:
             for runs, segments in gathered(datagrams, runs_at_once):
-                self.dispatcher.on_runs(runs, segments, SOURCE, self.clock.ns, self.outbox)
+                self.dispatcher.on_batches(runs, segments, SOURCE, self.clock.ns, self.outbox)
         else:
             for datagram in datagrams:
                 self.feed(datagram, self.clock.ns)

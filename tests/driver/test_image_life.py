@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.image_state import ImageState
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.protocol.header import StatusMessageFlags
 from aeron_async.protocol.nak import Nak

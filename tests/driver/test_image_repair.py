@@ -6,8 +6,8 @@ from itertools import chain, pairwise
 
 import pytest
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.budgets import HASTY_NAKS
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.protocol.data import DataHeader
 from aeron_async.protocol.datagram import DataFrame

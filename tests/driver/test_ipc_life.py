@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.context import DriverContext
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.system_counters import SystemCounterId
 from tests.driver.fakes import HALF_TERM, SECOND

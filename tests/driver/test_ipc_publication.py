@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.ipc_publication import IpcWindow
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.logbuffer.appender import Claim
 from tests.driver.fakes import HALF_TERM, SECOND, Counts

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.feedback_delay import StaticDelay
-from aeron_async.driver.core.loss_detector import NEVER_NS, LossDetector
+from aeron_async.driver.core.loss_detector import LossDetector
 
 GAP = {"term_id": 7, "term_offset": 320, "length": 64}
 

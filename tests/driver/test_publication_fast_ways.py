@@ -16,6 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispatcher
 from aeron_async.driver.core.flow_control import (
@@ -24,7 +25,6 @@ from aeron_async.driver.core.flow_control import (
     TaggedMulticastFlowControl,
 )
 from aeron_async.driver.core.flow_control.base import FlowControl, UnicastFlowControl
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.core.timestamps import SendTimestamps

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.logbuffer.appender import Claim

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.publisher_window import BlockedPublisherCheck, PublisherWindow
 from aeron_async.logbuffer.appender import Claim, SharedAppender
 from aeron_async.logbuffer.position import pack_tail

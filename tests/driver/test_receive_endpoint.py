@@ -64,7 +64,7 @@ def test_every_datagram_of_several_runs_bears_its_time_of_arrival() -> None:
     run = bytearray(b"".join(data(at, 64) for at in range(0, 320, 64)))
     # A run of two, one alone, one without a byte, and a run of two.
     segments = array("i", (128, 64, 192, 64, 192, 0, 320, 64))
-    rig.socket.runs_received(memoryview(run), segments, SOURCE)
+    rig.socket.batches_received(memoryview(run), segments, SOURCE)
     assert rig.lengths == [320]
     assert rig.counts[SystemCounterId.INVALID_PACKETS] == 1
     for start in range(32, 320, 64):

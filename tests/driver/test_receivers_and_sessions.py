@@ -6,8 +6,8 @@ from typing import NoReturn
 
 import pytest
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.context import DriverContext
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.receiver_liveness import MAX_RECEIVERS, ReceiverLiveness
 from aeron_async.driver.core.stream_params import SessionIds
 from tests.driver.fakes import MS, Counts

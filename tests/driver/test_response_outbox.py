@@ -26,7 +26,7 @@ class Rig(PublicationRig):
         self.network = Outbox()
         self.responses = ResponseOutbox(
             self.network.send_to,
-            self.network.send_runs_to,
+            self.network.send_batches_to,
             self.counts.system[DriverCounterId.HANDSHAKE_SENDS_WITHHELD],
         )
         self.dispatcher = ControlPacketDispatcher(
@@ -46,7 +46,7 @@ class Rig(PublicationRig):
 def test_nothing_leaves_until_somebody_has_asked() -> None:
     rig = Rig()
     assert not rig.responses.send(b"x")
-    assert rig.responses.send_runs(memoryview(b"xyz"), array("i", (3, 1))) == 0
+    assert rig.responses.send_batches(memoryview(b"xyz"), array("i", (3, 1))) == 0
     rig.answer(OTHER_SOURCE, 0)
     assert rig.responses.address is None, "a status message asks for nothing"
     assert rig.network.sent == []
@@ -57,9 +57,9 @@ def test_until_somebody_is_heard_the_last_to_ask_has_the_responses() -> None:
     rig.ask(OTHER_SOURCE, 0)
     rig.ask(SOURCE, 1)
     assert rig.responses.send(b"x")
-    assert rig.responses.send_runs(memoryview(b"abc"), array("i", (3, 2))) == 0
+    assert rig.responses.send_batches(memoryview(b"abc"), array("i", (3, 2))) == 0
     rig.answer(SOURCE, 2)
-    assert rig.responses.send_runs(memoryview(b"abc"), array("i", (3, 2))) == 3
+    assert rig.responses.send_batches(memoryview(b"abc"), array("i", (3, 2))) == 3
     assert rig.network.sent == [b"x", b"ab", b"c"]
     assert rig.network.addresses == [SOURCE, SOURCE]
 

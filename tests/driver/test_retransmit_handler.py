@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.budgets import RetransmitBudget
 from aeron_async.driver.core.context import DriverContext
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.retransmit_handler import RetransmitHandler
 from tests.driver.fakes import MS, Counts
 

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from structlog.testing import capture_logs
 
 import aeron_async as aa
-from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.driver.stall_clock import StallClock, StallLog
 from tests.driver.agents import SetClock

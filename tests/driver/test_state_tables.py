@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core import image_state, subscriber_position
 from aeron_async.driver.core import publication as publication_state
 from aeron_async.driver.core.image_state import (
@@ -20,7 +21,6 @@ from aeron_async.driver.core.image_state import (
     ImageLife,
     ImageState,
 )
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.publication import PublicationEvent, PublicationState
 from aeron_async.driver.core.subscriber_position import (
     SubscriberPosition,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.image_state import ImageState
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.subscriber_position import (
     SHORTEST_TIMEOUT_NS,
     SubscriberPosition,

@@ -132,7 +132,7 @@ class SendingEnd:
     ) -> None:
         assert publication is self.publication
 
-    def send_runs(self, data: memoryview, segments: SegmentTable) -> int:
+    def send_batches(self, data: memoryview, segments: SegmentTable) -> int:
         return send_each(self.send, data, segments)
 
     def send(self, datagram: Buffer) -> bool:

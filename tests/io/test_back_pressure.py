@@ -104,12 +104,12 @@ async def test_a_run_ends_with_the_datagram_that_has_to_wait(
 ) -> None:
     async with pressed(transport_kind) as sender:
         run = b"".join(b"%04d" % number for number in range(4_000))
-        left_length = sender.transport.send_run(memoryview(run), 4)
+        left_length = sender.transport.send_batch(memoryview(run), 4)
         assert sender.pauses == ["pause"]
         assert 4 < left_length < len(run)
         assert left_length % 4 == 0
         with pytest.raises(BufferError, match="send nothing until resume_writing"):
-            sender.transport.send_run(memoryview(run), 4)
+            sender.transport.send_batch(memoryview(run), 4)
         sender.read_peer()
         assert b"".join(sender.arrived) == run[: left_length - 4]
         await sender.until(lambda: sender.pauses[-1] == "resume")

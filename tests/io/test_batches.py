@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import pytest
 
-from aeron_async._speedups import CompiledRunReader
+from aeron_async._speedups import CompiledBatchReader
 from aeron_async.driver.media.network import SystemNetwork
 from aeron_async.driver.media.sockets import SO_TIMESTAMPNS, UDP_GRO, SocketSpec
 from tests.io.recorder import LOOPBACK, opened
@@ -35,7 +35,7 @@ async def test_a_run_arrives_whole(network: SystemNetwork, host: str) -> None:
     spec, receiver = attrs.evolve(SPEC, local=(host, 0)), RunRecorder()
     async with opened(network, spec, receiver), opened(network, spec) as sender:
         run = RUN[: SEGMENT_LENGTH * 40 + 32]
-        sender.transport.send_run(run, SEGMENT_LENGTH, receiver.address)
+        sender.transport.send_batch(run, SEGMENT_LENGTH, receiver.address)
         await receiver.until(lambda: len(receiver.received) == 41)
         assert receiver.runs == [(len(run), SEGMENT_LENGTH)]
         assert receiver.received == datagrams(run, SEGMENT_LENGTH)
@@ -47,7 +47,7 @@ async def test_a_connected_socket_takes_runs_of_its_peer(network: SystemNetwork)
     async with opened(network, SPEC) as sender:
         spec = attrs.evolve(SPEC, remote=sender.address)
         async with opened(network, spec, receiver):
-            sender.transport.send_run(RUN[:250], 100, receiver.address)
+            sender.transport.send_batch(RUN[:250], 100, receiver.address)
             await receiver.until(lambda: len(receiver.received) == 3)
             assert receiver.runs == [(250, 100)]
             assert receiver.received == datagrams(RUN[:250], 100)
@@ -61,7 +61,7 @@ async def test_a_group_takes_runs(network: SystemNetwork, unused_udp_port: int) 
     )
     source = attrs.evolve(SPEC, remote=(group, unused_udp_port), interface=interface)
     async with opened(network, member, receiver), opened(network, source) as sender:
-        assert sender.transport.send_run(RUN[:250], 100) == 250
+        assert sender.transport.send_batch(RUN[:250], 100) == 250
         await receiver.until(lambda: len(receiver.received) == 3)
         assert receiver.runs == [(250, 100)]
         assert receiver.received == datagrams(RUN[:250], 100)
@@ -75,7 +75,7 @@ async def test_datagrams_of_other_lengths_among_runs_keep_their_place_and_their_
         expected: list[bytes] = []
         for length, segment_length in ((3_000, 1_000), (32, 32), (64, 32), (900, 400), (7, 7)):
             run = RUN[:length]
-            sender.transport.send_run(run, segment_length, receiver.address)
+            sender.transport.send_batch(run, segment_length, receiver.address)
             sender.transport.sendto(RUN[:32], receiver.address)
             expected += [*datagrams(run, segment_length), bytes(RUN[:32])]
         await receiver.until(lambda: len(receiver.received) == len(expected))
@@ -85,7 +85,7 @@ async def test_datagrams_of_other_lengths_among_runs_keep_their_place_and_their_
 
 async def test_a_protocol_that_takes_no_runs_gets_their_datagrams(network: SystemNetwork) -> None:
     async with opened(network, SPEC) as receiver, opened(network, SPEC) as sender:
-        sender.transport.send_run(RUN[:250], 100, receiver.address)
+        sender.transport.send_batch(RUN[:250], 100, receiver.address)
         await receiver.until(lambda: len(receiver.received) == 3)
         assert receiver.received == datagrams(RUN[:250], 100)
 
@@ -95,7 +95,7 @@ async def test_a_protocol_that_closes_amid_a_run_hears_no_more_of_it(
 ) -> None:
     async with opened(network, SPEC) as receiver, opened(network, SPEC) as sender:
         receiver.on_datagram = lambda _: receiver.transport.close()
-        sender.transport.send_run(RUN[:250], 100, receiver.address)
+        sender.transport.send_batch(RUN[:250], 100, receiver.address)
         await receiver.until(lambda: receiver.lost)
         assert receiver.received == [bytes(RUN[:100])]
 
@@ -122,7 +122,7 @@ class ManyRunsRecorder(RunRecorder):
         super().__init__()
         self.calls: list[list[int]] = []
 
-    def runs_received(self, data: memoryview, segments: Any, addr: Any) -> None:
+    def batches_received(self, data: memoryview, segments: Any, addr: Any) -> None:
         self.calls.append(list(segments))
         start = 0
         for end, segment_length in zip(segments[::2], segments[1::2], strict=True):
@@ -130,12 +130,12 @@ class ManyRunsRecorder(RunRecorder):
             start = end
 
 
-@pytest.mark.skipif(CompiledRunReader is None, reason="the reader in Python takes one run a call")
+@pytest.mark.skipif(CompiledBatchReader is None, reason="the reader in Python takes one run a call")
 async def test_runs_that_came_one_after_another_are_told_at_once(network: SystemNetwork) -> None:
     receiver = ManyRunsRecorder()
     async with opened(network, SPEC, receiver), opened(network, SPEC) as sender:
         for _ in range(3):
-            sender.transport.send_run(RUN[:250], 100, receiver.address)
+            sender.transport.send_batch(RUN[:250], 100, receiver.address)
         await receiver.until(lambda: len(receiver.received) == 9)
         assert receiver.calls == [[250, 100, 500, 100, 750, 100]]
         assert receiver.received == datagrams(RUN[:250], 100) * 3
@@ -153,7 +153,7 @@ async def test_a_protocol_that_fails_at_one_datagram_of_a_run_gets_the_others(
 
     async with opened(network, SPEC) as receiver, opened(network, SPEC) as sender:
         receiver.on_datagram = fail
-        sender.transport.send_run(RUN[:250], 100, receiver.address)
+        sender.transport.send_batch(RUN[:250], 100, receiver.address)
         await receiver.until(lambda: len(receiver.received) == 3)
         assert [type(failure["exception"]) for failure in failures] == [LookupError]
 
@@ -205,7 +205,7 @@ async def test_a_run_of_which_the_system_says_nothing_certain_is_one_datagram(
 ) -> None:
     async with opened(network, SPEC) as sender, scripted(SPEC) as (receiver, sock):
         sock.alter = alter
-        sender.transport.send_run(RUN[:250], 100, receiver.address)
+        sender.transport.send_batch(RUN[:250], 100, receiver.address)
         await receiver.until(lambda: receiver.received)
         assert receiver.received == [bytes(RUN[:250])]
 
@@ -216,7 +216,7 @@ async def test_a_system_that_says_nothing_beside_datagrams_still_brings_them(
     spec = attrs.evolve(SPEC, is_batching=False)
     async with opened(network, SPEC) as sender, scripted(spec) as (receiver, sock):
         sock.missing = {"recvmsg_into"}
-        sender.transport.send_run(RUN[:250], 100, receiver.address)
+        sender.transport.send_batch(RUN[:250], 100, receiver.address)
         await receiver.until(lambda: len(receiver.received) == 3)
         assert receiver.received == datagrams(RUN[:250], 100)
 
@@ -228,7 +228,7 @@ async def test_a_socket_that_is_not_to_batch_or_tells_times_gets_datagrams_one_b
     receiver = Timed()
     spec = attrs.evolve(SPEC, **changes)
     async with opened(network, spec, receiver), opened(network, SPEC) as sender:
-        sender.transport.send_run(RUN[:250], 100, receiver.address)
+        sender.transport.send_batch(RUN[:250], 100, receiver.address)
         await receiver.until(lambda: len(receiver.received) == 3)
         assert receiver.runs == []
         assert receiver.received == datagrams(RUN[:250], 100)
@@ -245,12 +245,12 @@ class Timed(RunRecorder):
 
 
 @pytest.mark.parametrize(
-    ("segment_length", "run_count", "most_runs"),
+    ("segment_length", "batch_count", "most_runs"),
     [(32, 40, 4), (1_024, 4, 8), (8_192, 8, 8)],
     ids=["short", "usual", "long"],
 )
 async def test_runs_end_a_burst_before_they_starve_anybody_and_not_at_once(
-    segment_length: int, run_count: int, most_runs: int
+    segment_length: int, batch_count: int, most_runs: int
 ) -> None:
     network = SystemNetwork("socket", 64)
     spec = attrs.evolve(SPEC, socket_rcvbuf_length=4 * 1024 * 1024)
@@ -258,10 +258,10 @@ async def test_runs_end_a_burst_before_they_starve_anybody_and_not_at_once(
     async with opened(network, spec, receiver), opened(network, SPEC) as sender:
         count = min(64, 65_507 // segment_length)
         run = bytes(segment_length * count)
-        for _ in range(run_count):
-            sender.transport.send_run(memoryview(run), segment_length, receiver.address)
+        for _ in range(batch_count):
+            sender.transport.send_batch(memoryview(run), segment_length, receiver.address)
         counts, before = [], 0
-        while before < run_count * count:
+        while before < batch_count * count:
             await asyncio.sleep(0)
             counts.append(len(receiver.received) - before)
             before = len(receiver.received)

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from aeron_async._speedups import CompiledRunReader
+from aeron_async._speedups import CompiledBatchReader
 from aeron_async.driver.media import socket_transport
 from aeron_async.driver.media.network import SystemNetwork
-from aeron_async.driver.media.socket_transport import RunReader, make_reader
+from aeron_async.driver.media.socket_transport import BatchReader, make_reader
 from tests.by_hand import NOT_BUILT
 from tests.io.recorder import Recorder, opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-needs_compiled = pytest.mark.skipif(CompiledRunReader is None, reason=NOT_BUILT)
+needs_compiled = pytest.mark.skipif(CompiledBatchReader is None, reason=NOT_BUILT)
 
 ONE: tuple[str, int] = ("127.0.0.1", 1)
 OTHER: tuple[str, int] = ("127.0.0.1", 2)
@@ -37,7 +37,7 @@ async def failures() -> list[Exception]:
 
 @pytest.fixture(
     params=[
-        pytest.param(lambda _: RunReader(), id="python"),
+        pytest.param(lambda _: BatchReader(), id="python"),
         pytest.param(make_reader, id="compiled", marks=needs_compiled),
     ]
 )
@@ -86,7 +86,7 @@ class Fails(Recorder):
     def datagrams_received(self, data: memoryview, _: int, addr: tuple[str, int]) -> None:
         self.datagram_received(bytes(data), addr)
 
-    def runs_received(self, data: memoryview, _: Any, addr: tuple[str, int]) -> None:
+    def batches_received(self, data: memoryview, _: Any, addr: tuple[str, int]) -> None:
         self.datagram_received(bytes(data), addr)
 
 

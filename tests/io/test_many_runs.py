@@ -68,7 +68,7 @@ async def test_several_runs_leave_as_their_datagrams(
             spec = attrs.evolve(spec, remote=peer.address)
         async with opened(network, spec) as sender:
             address = None if is_connected else peer.address
-            assert sender.transport.send_runs(data, segments, address) == len(data)
+            assert sender.transport.send_batches(data, segments, address) == len(data)
             await peer.until(lambda: len(peer.received) == len(expected))
             assert peer.received == expected
             assert not sender.errors
@@ -79,16 +79,16 @@ async def test_what_cannot_be_meant_is_refused(network: Network) -> None:
     async with opened(network, PLAIN) as peer:
         async with opened(network, BATCHING) as sender:
             with pytest.raises(ValueError, match="must be given"):
-                sender.transport.send_runs(data, segments)
+                sender.transport.send_batches(data, segments)
         async with opened(network, attrs.evolve(BATCHING, remote=peer.address)) as sender:
             with pytest.raises(ValueError, match="the socket is connected"):
-                sender.transport.send_runs(data, segments, peer.address)
+                sender.transport.send_batches(data, segments, peer.address)
             for wrong in ((0, 100), (300, 0), (300, -1)):
                 with pytest.raises(ValueError, match=r"empty|segment_length"):
-                    sender.transport.send_runs(data, array("i", wrong))
+                    sender.transport.send_batches(data, array("i", wrong))
             sender.transport.close()
             with pytest.raises(ClosedError):
-                sender.transport.send_runs(data, segments)
+                sender.transport.send_batches(data, segments)
 
 
 @only_linux
@@ -97,7 +97,7 @@ async def test_runs_to_an_absent_peer_end_where_the_system_refuses(unused_udp_po
     spec = attrs.evolve(BATCHING, remote=("127.0.0.1", unused_udp_port))
     async with opened(SystemNetwork("socket"), spec) as sender:
         # The refusal of one is the answer to the next.
-        assert sender.transport.send_runs(data, segments) == RUNS[0][0]
+        assert sender.transport.send_batches(data, segments) == RUNS[0][0]
         assert [type(error) for error in sender.errors] == [ConnectionRefusedError]
         assert not sender.transport.is_closing()
 
@@ -126,11 +126,11 @@ async def test_of_runs_that_find_no_room_the_first_datagram_waits(
         opened(network, PLAIN) as peer,
         opened(network, attrs.evolve(BATCHING, remote=peer.address)) as sender,
     ):
-        left_length = sender.transport.send_runs(data, segments)
+        left_length = sender.transport.send_batches(data, segments)
         assert left_length == RUNS[0][0] + RUNS[1][0] + RUNS[2][1]
         assert sender.pauses == ["pause"]
         with pytest.raises(BufferError):
-            sender.transport.send_runs(data, segments)
+            sender.transport.send_batches(data, segments)
         await sender.until(lambda: sender.pauses == ["pause", "resume"])
         await peer.until(lambda: len(peer.received) == 10)
         assert peer.received == expected[:10]
@@ -148,8 +148,8 @@ async def test_where_the_system_cuts_no_runs_they_leave_one_by_one(
         opened(network, attrs.evolve(BATCHING, remote=peer.address)) as sender,
     ):
         with capture_logs() as lines:
-            assert sender.transport.send_runs(data, segments) == len(data)
-            assert sender.transport.send_runs(data[:64], array("i", (64, 32))) == 64
+            assert sender.transport.send_batches(data, segments) == len(data)
+            assert sender.transport.send_batches(data[:64], array("i", (64, 32))) == 64
         assert [line["event"] for line in lines] == ["segmentation_unavailable"]
         expected += [bytes(DATA[:32]), bytes(DATA[32:64])]
         await peer.until(lambda: len(peer.received) == len(expected))
@@ -168,12 +168,12 @@ async def test_a_datagram_alone_that_is_refused_says_nothing_of_runs(
         opened(network, attrs.evolve(BATCHING, remote=peer.address)) as sender,
     ):
         with capture_logs() as lines:
-            assert sender.transport.send_runs(data, segments) == RUNS[0][0]
+            assert sender.transport.send_batches(data, segments) == RUNS[0][0]
         assert not lines
         assert [error.errno for error in sender.errors if isinstance(error, OSError)] == [
             errno.EMSGSIZE
         ]
-        assert sender.transport.send_runs(data, segments) == len(data)
+        assert sender.transport.send_batches(data, segments) == len(data)
 
 
 @needs_compiled

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from aeron_async._speedups import CompiledRunReader
-from aeron_async.driver.media.socket_transport import RunReader, decode_address, make_reader
+from aeron_async._speedups import CompiledBatchReader
+from aeron_async.driver.media.socket_transport import BatchReader, decode_address, make_reader
 from aeron_async.driver.media.sockets import SO_RXQ_OVFL, SO_TIMESTAMPNS, UDP_GRO, UDP_SEGMENT
 from tests.by_hand import NOT_BUILT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux batches datagrams")
-needs_compiled = pytest.mark.skipif(CompiledRunReader is None, reason=NOT_BUILT)
+needs_compiled = pytest.mark.skipif(CompiledBatchReader is None, reason=NOT_BUILT)
 
 LONGEST = 65_507
 MakeReader = Callable[[socket.socket], Any]
@@ -24,7 +24,7 @@ MakeReader = Callable[[socket.socket], Any]
 
 @pytest.fixture(
     params=[
-        pytest.param(lambda _: RunReader(), id="python"),
+        pytest.param(lambda _: BatchReader(), id="python"),
         pytest.param(make_reader, id="compiled", marks=needs_compiled),
     ]
 )
@@ -54,7 +54,7 @@ def sender_to(receiver: socket.socket) -> socket.socket:
     return sock
 
 
-def send_run(sock: socket.socket, data: bytes, segment_length: int) -> None:
+def send_batch(sock: socket.socket, data: bytes, segment_length: int) -> None:
     note = segment_length.to_bytes(2, sys.byteorder)
     assert sock.sendmsg([data], [(socket.SOL_UDP, UDP_SEGMENT, note)]) == len(data)
 
@@ -88,10 +88,10 @@ def test_runs_and_what_comes_alone_keep_their_order_and_their_lengths(
     make: MakeReader, receiver: socket.socket
 ) -> None:
     with sender_to(receiver) as sender:
-        send_run(sender, b"aabbc", 2)
+        send_batch(sender, b"aabbc", 2)
         sender.send(b"alone")
         sender.send(b"")
-        send_run(sender, b"ddee", 2)
+        send_batch(sender, b"ddee", 2)
         found = read_all(make(receiver), receiver)
         assert {address for address, _ in found} == {sender.getsockname()[:2]}
         expected = [b"aa", b"bb", b"c", b"alone", b"", b"dd", b"ee"]
@@ -101,7 +101,7 @@ def test_runs_and_what_comes_alone_keep_their_order_and_their_lengths(
 def test_every_source_has_what_it_sent(make: MakeReader, receiver: socket.socket) -> None:
     with sender_to(receiver) as first, sender_to(receiver) as second:
         for number in range(3):
-            send_run(first, b"aabb%d" % number, 2)
+            send_batch(first, b"aabb%d" % number, 2)
             second.send(b"two%d" % number)
             second.send(b"")
         found = read_all(make(receiver), receiver)
@@ -120,7 +120,7 @@ def test_the_longest_runs_fill_the_memory_and_no_more(
     run = bytes(range(256)) * 250
     with sender_to(receiver) as sender:
         for _ in range(6):
-            send_run(sender, run, 1_000)
+            send_batch(sender, run, 1_000)
         reader.read(receiver, 10_000)
         assert not reader.is_drained
         assert 1 <= sum(len(segments) // 2 for _, segments, _ in reader.groups) <= 4
@@ -145,7 +145,7 @@ def test_what_is_read_is_counted_by_datagrams_and_by_length(
             (bytes(60_000), 30_000, 7),
         ):
             if len(data) > segment_length:
-                send_run(sender, data, segment_length)
+                send_batch(sender, data, segment_length)
             else:
                 sender.send(data)
             assert reader.read(receiver, 1) == count
@@ -212,14 +212,14 @@ def test_drops_and_times_are_told(make: MakeReader, receiver: socket.socket) -> 
 
 @needs_compiled
 def test_addresses_of_a_flood_are_not_kept_for_ever(receiver: socket.socket) -> None:
-    assert CompiledRunReader is not None
+    assert CompiledBatchReader is not None
     decoded: list[bytes] = []
 
     def decode(raw: bytes) -> Any:
         decoded.append(raw)
         return decode_address(raw)
 
-    reader = CompiledRunReader(
+    reader = CompiledBatchReader(
         memoryview(bytearray(65_536)), memoryview(array("i", bytes(512))), decode
     )
     addresses = []
@@ -235,12 +235,12 @@ def test_addresses_of_a_flood_are_not_kept_for_ever(receiver: socket.socket) -> 
 @needs_compiled
 @pytest.mark.parametrize(("memory", "segments"), [(65_535, 512), (65_536, 508), (0, 0)])
 def test_memory_that_is_too_short_is_refused(memory: int, segments: int) -> None:
-    assert CompiledRunReader is not None
+    assert CompiledBatchReader is not None
     with pytest.raises(ValueError, match="too short"):
-        CompiledRunReader(
+        CompiledBatchReader(
             memoryview(bytearray(memory)), memoryview(bytearray(segments)).cast("i"), decode_address
         )
-    reader = CompiledRunReader.__new__(CompiledRunReader)
+    reader = CompiledBatchReader.__new__(CompiledBatchReader)
     with pytest.raises(ValueError, match="without memory"), bound("127.0.0.1") as sock:
         reader.read(sock, 1)
 

@@ -42,7 +42,7 @@ async def test_a_run_arrives_as_datagrams_of_its_length(
 ) -> None:
     run = BLOCK[:length]
     async with opened(network, spec) as receiver, opened(network, spec) as sender:
-        left_length = sender.transport.send_run(memoryview(run), segment_length, receiver.address)
+        left_length = sender.transport.send_batch(memoryview(run), segment_length, receiver.address)
         assert left_length == length
         expected = datagrams(run, segment_length)
         await receiver.until(lambda: len(receiver.received) == len(expected))
@@ -57,7 +57,7 @@ async def test_a_connected_socket_sends_a_run_to_its_peer(network: Network) -> N
         opened(network, SPEC) as peer,
         opened(network, SocketSpec(local=LOOPBACK, remote=peer.address)) as connected,
     ):
-        assert connected.transport.send_run(memoryview(b"aabbc"), 2) == 5
+        assert connected.transport.send_batch(memoryview(b"aabbc"), 2) == 5
         await peer.until(lambda: len(peer.received) == 3)
         assert peer.received == [b"aa", b"bb", b"c"]
 
@@ -69,7 +69,7 @@ async def test_a_run_to_an_absent_peer_ends_where_the_system_refuses(
     async with opened(network, spec) as sender:
         sender.transport.sendto(b"anyone?")
         # The refusal of the first is the answer to the next, unless it was read before.
-        left_length = sender.transport.send_run(memoryview(b"aabbc"), 2)
+        left_length = sender.transport.send_batch(memoryview(b"aabbc"), 2)
         await sender.until(lambda: sender.errors)
         assert left_length < 5
         assert isinstance(sender.errors[0], ConnectionRefusedError)
@@ -80,11 +80,11 @@ async def test_a_run_that_cannot_be_meant_is_refused(network: Network) -> None:
     async with opened(network, SPEC) as sender:
         for segment_length in (0, -1):
             with pytest.raises(ValueError, match="segment_length"):
-                sender.transport.send_run(memoryview(b"ab"), segment_length, sender.address)
+                sender.transport.send_batch(memoryview(b"ab"), segment_length, sender.address)
         with pytest.raises(ValueError, match="empty"):
-            sender.transport.send_run(memoryview(b""), 1, sender.address)
+            sender.transport.send_batch(memoryview(b""), 1, sender.address)
         with pytest.raises(ValueError, match="must be given"):
-            sender.transport.send_run(memoryview(b"ab"), 1)
+            sender.transport.send_batch(memoryview(b"ab"), 1)
         sender.transport.close()
         with pytest.raises(ClosedError):
-            sender.transport.send_run(memoryview(b"ab"), 1, sender.address)
+            sender.transport.send_batch(memoryview(b"ab"), 1, sender.address)

@@ -30,7 +30,7 @@ async def test_a_run_leaves_in_few_calls_and_a_peer_cannot_tell() -> None:
     network = SystemNetwork("socket")
     async with opened(network, PLAIN) as peer, scripted(BATCHING) as (sender, sock):
         run = RUN[: SEGMENT_LENGTH * 100 + 1]
-        left_length = sender.transport.send_run(run, SEGMENT_LENGTH, peer.address)
+        left_length = sender.transport.send_batch(run, SEGMENT_LENGTH, peer.address)
         assert left_length == len(run)
         assert sock.runs == [(SEGMENT_LENGTH, peer.address)] * 3
         await peer.until(lambda: len(peer.received) == 101)
@@ -66,7 +66,7 @@ async def test_no_call_takes_more_than_the_system_does_and_one_datagram_goes_the
     plain, batching = (attrs.evolve(spec, local=(host, 0)) for spec in (PLAIN, BATCHING))
     async with opened(network, plain) as peer, scripted(batching) as (sender, sock):
         run = RUN[:length]
-        assert sender.transport.send_run(run, segment_length, peer.address) == length
+        assert sender.transport.send_batch(run, segment_length, peer.address) == length
         assert len(sock.runs) == call_count
         expected = datagrams(run, segment_length)
         await peer.until(lambda: len(peer.received) == len(expected))
@@ -79,25 +79,25 @@ async def test_a_connected_socket_sends_runs_to_its_peer() -> None:
     async with opened(network, PLAIN) as peer:
         spec = attrs.evolve(BATCHING, remote=peer.address)
         async with scripted(spec) as (sender, sock):
-            assert sender.transport.send_run(RUN[:300], 100) == 300
+            assert sender.transport.send_batch(RUN[:300], 100) == 300
             assert sock.runs == [(100, None)]
             await peer.until(lambda: len(peer.received) == 3)
             with pytest.raises(ValueError, match="None, the socket is connected"):
-                sender.transport.send_run(RUN[:300], 100, peer.address)
+                sender.transport.send_batch(RUN[:300], 100, peer.address)
 
 
 async def test_what_cannot_be_meant_is_refused_as_on_the_plain_way() -> None:
     async with scripted(BATCHING) as (sender, sock):
         for segment_length in (0, -1):
             with pytest.raises(ValueError, match="segment_length"):
-                sender.transport.send_run(RUN[:2], segment_length, sender.address)
+                sender.transport.send_batch(RUN[:2], segment_length, sender.address)
         with pytest.raises(ValueError, match="empty"):
-            sender.transport.send_run(RUN[:0], 1, sender.address)
+            sender.transport.send_batch(RUN[:0], 1, sender.address)
         with pytest.raises(ValueError, match="must be given"):
-            sender.transport.send_run(RUN[:2], 1)
+            sender.transport.send_batch(RUN[:2], 1)
         sender.transport.close()
         with pytest.raises(ClosedError):
-            sender.transport.send_run(RUN[:2], 1, sender.address)
+            sender.transport.send_batch(RUN[:2], 1, sender.address)
         assert sock.runs == []
 
 
@@ -106,13 +106,13 @@ async def test_of_a_run_that_finds_no_room_the_first_datagram_waits() -> None:
     async with opened(network, PLAIN) as peer, scripted(BATCHING) as (sender, sock):
         sock.send_failures = [None, EAGAIN]
         run = RUN[: 32 * 200]
-        assert sender.transport.send_run(run, 32, peer.address) == 32 * 65
+        assert sender.transport.send_batch(run, 32, peer.address) == 32 * 65
         assert sender.pauses == ["pause"]
         assert sender.transport.get_write_buffer_size() == 32
         with pytest.raises(BufferError):
-            sender.transport.send_run(run, 32, peer.address)
+            sender.transport.send_batch(run, 32, peer.address)
         await sender.until(lambda: sender.pauses == ["pause", "resume"])
-        assert sender.transport.send_run(run[32 * 65 :], 32, peer.address) == 32 * 135
+        assert sender.transport.send_batch(run[32 * 65 :], 32, peer.address) == 32 * 135
         await peer.until(lambda: len(peer.received) == 200)
         assert peer.received == datagrams(run, 32)
 
@@ -126,7 +126,7 @@ async def test_a_send_buffer_shorter_than_a_run_loses_nothing(sndbuf_length: int
         expected = datagrams(left, SEGMENT_LENGTH)
         while left:
             await sender.until(lambda: sender.pauses[-1:] != ["pause"])
-            left = left[sender.transport.send_run(left, SEGMENT_LENGTH, peer.address) :]
+            left = left[sender.transport.send_batch(left, SEGMENT_LENGTH, peer.address) :]
             assert sender.errors == []
         await peer.until(lambda: len(peer.received) == 150)
         assert peer.received == expected
@@ -141,8 +141,8 @@ async def test_a_socket_that_cannot_segment_sends_the_plain_way_from_then_on(
         sock.send_failures = [None, OSError(error_number, "cannot")]
         run = RUN[: 32 * 200]
         with capture_logs() as lines:
-            assert sender.transport.send_run(run, 32, peer.address) == len(run)
-            assert sender.transport.send_run(run[:64], 32, peer.address) == 64
+            assert sender.transport.send_batch(run, 32, peer.address) == len(run)
+            assert sender.transport.send_batch(run[:64], 32, peer.address) == 64
         assert len(sock.runs) == 2
         assert [line["event"] for line in lines] == ["segmentation_unavailable"]
         assert (lines[0]["segment_length"], lines[0]["reason"]) == (32, "cannot")
@@ -156,9 +156,9 @@ async def test_a_run_that_the_system_refuses_ends_there_and_the_rest_has_not_lef
     async with opened(network, PLAIN) as peer, scripted(BATCHING) as (sender, sock):
         refusal = ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
         sock.send_failures = [None, refusal]
-        assert sender.transport.send_run(RUN[: 32 * 200], 32, peer.address) == 32 * 64
+        assert sender.transport.send_batch(RUN[: 32 * 200], 32, peer.address) == 32 * 64
         assert sender.errors == [refusal]
-        assert sender.transport.send_run(RUN[:64], 32, peer.address) == 64
+        assert sender.transport.send_batch(RUN[:64], 32, peer.address) == 64
         assert len(sock.runs) == 3
         await peer.until(lambda: len(peer.received) == 66)
 
@@ -169,7 +169,7 @@ async def test_the_refusal_of_an_absent_peer_is_told_once_and_runs_go_on(
     spec = attrs.evolve(BATCHING, remote=("127.0.0.1", unused_udp_port))
     network = SystemNetwork("socket")
     async with opened(network, spec) as sender:
-        sender.transport.send_run(RUN[:64], 32)
+        sender.transport.send_batch(RUN[:64], 32)
         await sender.until(lambda: sender.errors)
         assert isinstance(sender.errors[0], ConnectionRefusedError)
         assert not sender.pauses
@@ -179,7 +179,7 @@ async def test_the_refusal_of_an_absent_peer_is_told_once_and_runs_go_on(
 async def test_a_link_that_is_not_there_is_an_error_of_the_run() -> None:
     spec = attrs.evolve(BATCHING, local=("::1", 0))
     async with scripted(spec) as (sender, sock):
-        assert sender.transport.send_run(RUN[:64], 32, ("fe80::1%nowhere", 9)) == 0
+        assert sender.transport.send_batch(RUN[:64], 32, ("fe80::1%nowhere", 9)) == 0
         assert len(sender.errors) == 1
         assert sock.runs == []
 
@@ -196,6 +196,6 @@ async def test_a_system_that_knows_no_segments_gets_none(monkeypatch: pytest.Mon
 async def test_a_socket_that_is_not_to_batch_sends_one_by_one() -> None:
     network = SystemNetwork("socket")
     async with opened(network, PLAIN) as peer, scripted(PLAIN, Recorder()) as (sender, sock):
-        assert sender.transport.send_run(RUN[:64], 32, peer.address) == 64
+        assert sender.transport.send_batch(RUN[:64], 32, peer.address) == 64
         await peer.until(lambda: len(peer.received) == 2)
         assert sock.runs == []

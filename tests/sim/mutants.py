@@ -8,7 +8,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aeron_async.client.image import Image
-from aeron_async.driver.core import image_gaps, publication_image
+from aeron_async.driver.core import image_gaps, loss_detector, publication_image
 from aeron_async.driver.core.network_publication import NetworkPublication
 from aeron_async.driver.core.publication_image import PublicationImage
 from aeron_async.driver.core.retransmit_handler import RetransmitHandler
@@ -86,7 +86,7 @@ MUTANTS = (
                 ),
             ),
         ),
-        (image_gaps,),
+        (image_gaps, loss_detector),
     ),
     Mutant(
         "a range that was resent once is never resent again",
@@ -137,7 +137,7 @@ MUTANTS = (
     Mutant(
         "a run takes one datagram more than it has looked at",
         placing,
-        "place_run",
+        "place_batch",
         (
             (
                 "_is_uniform(headers, length, step, offset)",
@@ -145,7 +145,7 @@ MUTANTS = (
             ),
         ),
         # The plain version, also where there is a compiled one.
-        plain=((publication_image, "place_runs", placing.place_runs),),
+        plain=((publication_image, "place_batches", placing.place_batches),),
     ),
     Mutant(
         "an image that has ended keeps its counters",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aeron_async.testing.sim_network import RUN_COUNT_MAX, RUN_LENGTH_MAX, ReceiveBuffer
+from aeron_async.testing.sim_network import BATCH_COUNT_MAX, BATCH_LENGTH_MAX, ReceiveBuffer
 
 ALICE = ("10.0.0.1", 5)
 BOB = ("10.0.0.2", 5)
@@ -60,11 +60,11 @@ def test_another_source_or_another_instant_begins_another_run() -> None:
 
 
 def test_a_run_has_so_many_datagrams_at_most() -> None:
-    assert lengths(*at_once(*[1] * (RUN_COUNT_MAX + 2))) == [[1] * RUN_COUNT_MAX, [1, 1]]
+    assert lengths(*at_once(*[1] * (BATCH_COUNT_MAX + 2))) == [[1] * BATCH_COUNT_MAX, [1, 1]]
 
 
 def test_a_run_has_so_many_bytes_at_most() -> None:
-    third = RUN_LENGTH_MAX // 3
+    third = BATCH_LENGTH_MAX // 3
     assert lengths(*at_once(third, third, third, 2)) == [[third, third, third, 2]]
     assert lengths(*at_once(third, third, third, 3)) == [[third, third, third], [3]]
 
@@ -126,8 +126,8 @@ def test_nothing_is_lost_reordered_or_mixed(
         instants = {at for _, _, at in came[len(left) : len(left) + len(datagrams)]}
         left += [(datagram, source) for datagram in datagrams]
         assert len(instants) == 1
-        assert len(datagrams) <= RUN_COUNT_MAX
-        assert sum(map(len, datagrams)) <= RUN_LENGTH_MAX or len(datagrams) == 1
+        assert len(datagrams) <= BATCH_COUNT_MAX
+        assert sum(map(len, datagrams)) <= BATCH_LENGTH_MAX or len(datagrams) == 1
         assert len({len(each) for each in datagrams[:-1]}) <= 1
         assert len(datagrams[-1]) <= len(datagrams[0])
         assert all(datagrams) or not is_run

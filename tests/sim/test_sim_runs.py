@@ -63,11 +63,11 @@ def run_pair(
     return run_virtual(main())
 
 
-async def send_runs(sending: Any) -> None:
+async def send_batches(sending: Any) -> None:
     """Send a run, and wait for it; then another from two calls, and one that is alone."""
-    assert sending.send_run(memoryview(b"aabbccd"), 2, BOB) == 7
+    assert sending.send_batch(memoryview(b"aabbccd"), 2, BOB) == 7
     await asyncio.sleep(MS)
-    sending.send_run(memoryview(b"eeff"), 2, BOB)
+    sending.send_batch(memoryview(b"eeff"), 2, BOB)
     sending.sendto(b"gg", BOB)
     await asyncio.sleep(MS)
 
@@ -79,7 +79,7 @@ def test_what_was_sent_in_one_go_arrives_in_one_and_is_told_one_by_one() -> None
     async def story(network: Any, sending: Any, listener: RunListener) -> None:
         events: list[tuple[Verdict, bytes]] = []
         network.trace.watch(lambda _, verdict, __, ___, data: events.append((verdict, data)))
-        await send_runs(sending)
+        await send_batches(sending)
         assert listener.runs == [(b"aabbccd", 2), (b"eeffgg", 2)]
         assert listener.received == [(each, ALICE) for each in DATAGRAMS]
         for verdict in (Verdict.SENT, Verdict.DELIVERED):
@@ -90,7 +90,7 @@ def test_what_was_sent_in_one_go_arrives_in_one_and_is_told_one_by_one() -> None
 
 def test_without_the_setting_there_are_no_runs() -> None:
     async def story(_: Any, sending: Any, listener: RunListener) -> None:
-        await send_runs(sending)
+        await send_batches(sending)
         assert (listener.runs, listener.data) == ([], DATAGRAMS)
 
     run_pair(story, is_batching=False)
@@ -104,7 +104,7 @@ def test_a_protocol_that_knows_no_runs_gets_none() -> None:
             opened(alice, ALICE) as (sending, _),
             opened(bob, BOB, is_batching=True) as (_, listener),
         ):
-            await send_runs(sending)
+            await send_batches(sending)
             assert listener.data == DATAGRAMS
 
     run_virtual(main())
@@ -122,7 +122,7 @@ def test_runs_change_no_fate(conditions: Conditions) -> None:
     def tell(*, is_batching: bool) -> tuple[Any, str]:
         async def story(network: Any, sending: Any, listener: RunListener) -> tuple[Any, str]:
             for number in range(100):
-                sending.send_run(memoryview(bytes([number]) * 1_000), 90, BOB)
+                sending.send_batch(memoryview(bytes([number]) * 1_000), 90, BOB)
                 await asyncio.sleep(MS)
             await asyncio.sleep(1)
             assert bool(listener.runs) is is_batching
@@ -142,7 +142,7 @@ def test_who_keeps_a_slice_of_a_run_is_found_out() -> None:
     async def story(network: Any, sending: Any, _: Any) -> list[Any]:
         errors: list[Any] = []
         network.loop.set_exception_handler(lambda _, context: errors.append(context["exception"]))
-        sending.send_run(memoryview(b"aabb"), 2, BOB)
+        sending.send_batch(memoryview(b"aabb"), 2, BOB)
         await asyncio.sleep(MS)
         return errors
 
@@ -160,8 +160,8 @@ def test_who_closes_in_the_midst_of_a_run_hears_its_end_and_nothing_after_it() -
             self.transport.close()
 
     async def story(_: Any, sending: Any, listener: RunListener) -> None:
-        sending.send_run(memoryview(b"aabbc"), 2, BOB)
-        sending.send_run(memoryview(b"aabbc"), 2, BOB)
+        sending.send_batch(memoryview(b"aabbc"), 2, BOB)
+        sending.send_batch(memoryview(b"aabbc"), 2, BOB)
         await asyncio.sleep(MS)
         assert listener.data == [b"aa", b"bb", b"c"]
 
@@ -187,13 +187,13 @@ async def publish(world: World) -> None:
 
 def test_the_data_of_a_publication_arrives_in_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
-    take = ReceiveDestinationTransport.runs_received
+    take = ReceiveDestinationTransport.batches_received
 
     def take_and_count(self: Any, data: memoryview, segments: Any, addr: Any) -> None:
         counts.append(-(-segments[0] // segments[1]))
         take(self, data, segments, addr)
 
-    monkeypatch.setattr(ReceiveDestinationTransport, "runs_received", take_and_count)
+    monkeypatch.setattr(ReceiveDestinationTransport, "batches_received", take_and_count)
     simulate(publish)
     assert max(counts) >= 8
     assert 1 in counts

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from tests.logbuffer.logs import MAX_PAYLOAD, MTU_LENGTH, NO_LIMIT, TERM_LENGTH, make_log, read_all
-from tests.speedups.test_twins import filled, place, place_run, scan_run
+from tests.speedups.test_twins import filled, place, place_batch, scan_batch
 from tests.twins import TWINS, compiled_twins, needs_compiled, pure_twins
 
 NO_PLACES: Final = [-(2**63), -TERM_LENGTH, -32, -1, 1, 16, 33, TERM_LENGTH + 32, 2**62]
@@ -47,7 +47,7 @@ def test_nothing_is_scanned_where_no_frame_can_begin(twin: Any, offset: int) -> 
     term, words = log.terms[0], log.term_words[0]
     assert twin.scan_for_send(term, words, offset, limit=1_408) == (0, 0)
     options = {"limit": 60_000, "mtu_length": MTU_LENGTH, "max_count": 64}
-    assert scan_run(twin, term, words, offset, **options) == (0, 0, 0)
+    assert scan_batch(twin, term, words, offset, **options) == (0, 0, 0)
     assert twin.skip_whole(words, offset, 2**62) == offset
 
 
@@ -77,7 +77,7 @@ def test_cuts_are_looked_for_only_among_the_frames_that_are_there(mtu_length: in
         words[(offset >> 2) + 1] = 0x0001_C000
     options = {"limit": 1 << 20, "mtu_length": mtu_length, "max_count": 64}
     found = [
-        scan_run(each, log.terms[0], words, 0, **options)
+        scan_batch(each, log.terms[0], words, 0, **options)
         for each in (pure_twins(), compiled_twins())
     ]
     assert found[0] == found[1]
@@ -89,7 +89,7 @@ def test_cuts_shorter_than_a_frame_are_none() -> None:
     for mtu_length in (-(2**63), -32, 0, 31, 32, 63, 64):
         options = {"limit": TERM_LENGTH, "mtu_length": mtu_length, "max_count": 64}
         where = log.terms[0], log.term_words[0], 0
-        assert scan_run(compiled_twins(), *where, **options) == scan_run(
+        assert scan_batch(compiled_twins(), *where, **options) == scan_batch(
             pure_twins(), *where, **options
         )
 
@@ -102,7 +102,7 @@ def test_a_run_is_placed_from_whatever_address_it_came_to(twin: Any, lead: int) 
     data = bytes(filled([100] * 16).terms[0][: 16 * 160])
     log = make_log()
     source = memoryview(bytearray(lead) + data)[lead:]
-    placed = place_run(twin, source, 1_280, log.terms[0], log.term_words[0], 0, limit=TERM_LENGTH)
+    placed = place_batch(twin, source, 1_280, log.terms[0], log.term_words[0], 0, limit=TERM_LENGTH)
     assert placed == 16 * 160
     assert read_all(log) == read_all(filled([100] * 16))
 
@@ -121,11 +121,12 @@ def test_nothing_is_done_in_a_term_at_an_odd_address() -> None:
     data = bytes(filled([100] * 16).terms[0][: 16 * 160])
     term = odd_view(data)
     assert twin.scan_for_send(term, None, 0, limit=1_408) == (0, 0)
-    assert scan_run(twin, term, None, 0, limit=9_999, mtu_length=1_408, max_count=9) == (0, 0, 0)
+    assert scan_batch(twin, term, None, 0, limit=9_999, mtu_length=1_408, max_count=9) == (0, 0, 0)
     assert twin.skip_whole(term, 0, 9_999) == 0
     assert twin.read_whole(term, None, None, 0, 9_999, 0, 10, []) == 0
     assert (
-        place_run(twin, memoryview(data), 1_280, odd_view(bytes(9_999)), None, 0, limit=99_999) == 0
+        place_batch(twin, memoryview(data), 1_280, odd_view(bytes(9_999)), None, 0, limit=99_999)
+        == 0
     )
 
 

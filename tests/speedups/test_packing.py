@@ -56,9 +56,9 @@ def datagrams(twin: Any, log: Any, end: int, *, max_count: int = 64) -> list[int
     segments = array("i", bytes(8 * 64))
     position = 0
     while position < end:
-        total, count, _, _ = twin.scan_runs(
+        total, count, _, _ = twin.scan_batches(
             log.terms[0], log.term_words[0], position, segments, limit=end - position,
-            mtu_length=MTU_LENGTH, run_length=65_504, max_count=max_count, cost=256,
+            mtu_length=MTU_LENGTH, batch_length=65_504, max_count=max_count, cost=256,
         )  # fmt: skip
         start = 0
         for run_end, segment in zip(

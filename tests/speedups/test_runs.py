@@ -29,7 +29,7 @@ def place(
     twin: Any, data: bytes, segments: Any, *, index: int = 0, start: int = 0
 ) -> tuple[Any, int]:
     log = make_log()
-    placed = twin.place_runs(
+    placed = twin.place_batches(
         memoryview(data), array("i", segments), index, start, log.terms[0], log.term_words[0],
         start, limit=TERM_LENGTH,
     )  # fmt: skip
@@ -135,7 +135,7 @@ def check_untouched(twin: Any, segments: Any, index: int, start: int, most: int)
 SCAN: dict[str, int] = {
     "limit": TERM_LENGTH,
     "mtu_length": 1_408,
-    "run_length": 65_504,
+    "batch_length": 65_504,
     "max_count": 64,
 }
 LENGTHS = st.lists(st.sampled_from([0, 1, 32, 100, 100, 700, 1_376, 5_000]), max_size=30)
@@ -144,7 +144,7 @@ LENGTHS = st.lists(st.sampled_from([0, 1, 32, 100, 100, 700, 1_376, 5_000]), max
 def scan(twin: Any, log: Any, room: int = 64, cost: int = 1_000, **changes: int) -> Any:
     segments = array("i", bytes(8 * room))
     where = log.terms[0], log.term_words[0], 0, segments
-    total, count, padding, used = twin.scan_runs(*where, cost=cost, **SCAN | changes)
+    total, count, padding, used = twin.scan_batches(*where, cost=cost, **SCAN | changes)
     return total, list(zip(segments[::2], segments[1::2], strict=True))[:count], padding, used
 
 

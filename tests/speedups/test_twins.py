@@ -39,10 +39,12 @@ def filled(lengths: list[int]) -> Any:
 # Scanning.
 
 
-def scan_run(twin: Any, *where: Any, limit: int, **options: int) -> tuple[int, int, int]:
+def scan_batch(twin: Any, *where: Any, limit: int, **options: int) -> tuple[int, int, int]:
     """Return the first run: its length, that of its datagrams, and the padding behind."""
     segments = array("i", (0, 0))
-    scanned = twin.scan_runs(*where, segments, limit=limit, run_length=limit, cost=1, **options)
+    scanned = twin.scan_batches(
+        *where, segments, limit=limit, batch_length=limit, cost=1, **options
+    )
     total, count, padding, cost = scanned
     assert (total, count) == (segments[0], bool(total))
     assert cost == (5 + total // segments[1] if total else 0)
@@ -52,7 +54,7 @@ def scan_run(twin: Any, *where: Any, limit: int, **options: int) -> tuple[int, i
 def run_of(twin: Any, lengths: list[int], **changes: int) -> tuple[int, int, int]:
     log = filled(lengths)
     options = {"limit": TERM_LENGTH, "mtu_length": MTU_LENGTH, "max_count": 64} | changes
-    return scan_run(twin, log.terms[0], log.term_words[0], 0, **options)
+    return scan_batch(twin, log.terms[0], log.term_words[0], 0, **options)
 
 
 def test_messages_of_one_size_give_one_long_run(twin: Any) -> None:
@@ -82,7 +84,7 @@ def test_padding_travels_as_its_header_at_the_end_of_a_run(twin: Any) -> None:
     appender.offer(bytes(100), limit=NO_LIMIT)
     assert appender.append_padding(400, limit=NO_LIMIT) > 0
     where = log.terms[0], log.term_words[0], TERM_LENGTH - 1_024
-    assert scan_run(twin, *where, limit=9_999, mtu_length=MTU_LENGTH, max_count=64) == (
+    assert scan_batch(twin, *where, limit=9_999, mtu_length=MTU_LENGTH, max_count=64) == (
         192, 192, 416,
     )  # fmt: skip
 
@@ -94,7 +96,7 @@ def test_a_run_ends_with_the_padding_behind_whole_datagrams(twin: Any) -> None:
         appender.offer(bytes(1_376), limit=NO_LIMIT)
     assert appender.append_padding(1_376, limit=NO_LIMIT) > 0
     where = log.terms[0], log.term_words[0], TERM_LENGTH - 4 * 1_408
-    found = scan_run(twin, *where, limit=9_999, mtu_length=MTU_LENGTH, max_count=64)
+    found = scan_batch(twin, *where, limit=9_999, mtu_length=MTU_LENGTH, max_count=64)
     assert found == (3 * 1_408 + 32, 1_408, 1_376)
 
 
@@ -126,22 +128,22 @@ def test_a_term_full_of_anything_is_scanned_alike(garbage: bytes, offset: int) -
     for limit in (0, 32, 1_408):
         assert pure_twins().scan_for_send(*at, limit=limit) == other.scan_for_send(*at, limit=limit)
     options = {"limit": 60_000, "mtu_length": MTU_LENGTH, "max_count": 64}
-    assert scan_run(pure_twins(), *at, **options) == scan_run(other, *at, **options)
+    assert scan_batch(pure_twins(), *at, **options) == scan_batch(other, *at, **options)
     assert pure_twins().skip_whole(at[1], offset, 2_048) == other.skip_whole(at[1], offset, 2_048)
 
 
 # Placing.
 
 
-def place_run(twin: Any, data: memoryview, segment: int, *where: Any, limit: int) -> int:
+def place_batch(twin: Any, data: memoryview, segment: int, *where: Any, limit: int) -> int:
     segments = array("i", (len(data), segment))
-    placed: int = twin.place_runs(data, segments, 0, 0, *where, limit=limit)
+    placed: int = twin.place_batches(data, segments, 0, 0, *where, limit=limit)
     return placed
 
 
 def place(twin: Any, data: bytes, segment: int, *, at: int = 0, limit: int = 65_536) -> Any:
     log = make_log()
-    placed = place_run(
+    placed = place_batch(
         twin, memoryview(data), segment, log.terms[0], log.term_words[0], at, limit=limit
     )
     return log, placed
@@ -181,9 +183,9 @@ def test_what_is_there_already_ends_a_run(twin: Any) -> None:
     log = make_log()
     where = log.terms[0], log.term_words[0]
     assert insert(*where, 2_560, memoryview(data)[2_560:3_840])
-    placed = place_run(twin, memoryview(data), 1_280, *where, 0, limit=65_536)
+    placed = place_batch(twin, memoryview(data), 1_280, *where, 0, limit=65_536)
     assert placed in {1_280, 2_560}
-    assert not place_run(twin, memoryview(data)[2_560:], 1_280, *where, 2_560, limit=65_536)
+    assert not place_batch(twin, memoryview(data)[2_560:], 1_280, *where, 2_560, limit=65_536)
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ DATA: Final = int(FrameType.DATA)
 PAD: Final = int(FrameType.PAD)
 DATA_FIELDS: Final = Struct("<5xBxxiiii")
 """Flags, term offset, session id, stream id and term id of a data header."""
-RUN_FIELDS: Final = Struct("<i4xiiii")
+BATCH_FIELDS: Final = Struct("<i4xiiii")
 """Frame length (0 for a heartbeat), then the fields of `DATA_FIELDS` without the flags."""
 SETUP_FIELDS: Final = Struct("<8xi ii iiii")
 """Term offset, session id, stream id, initial and active term id, term length, MTU of a SETUP."""
@@ -164,7 +164,7 @@ class DataPacketDispatcher:
         elif kind == INVALID:
             self._refuse(datagram, source, now_ns)
 
-    def on_runs(
+    def on_batches(
         self,
         data: memoryview,
         segments: SegmentTable,
@@ -215,7 +215,7 @@ class DataPacketDispatcher:
         destination: ReceiveDestination,
     ) -> int:
         """Pass data that can be placed at once to its image; return how many bytes that was."""
-        length, term_offset, session_id, stream_id, term_id = RUN_FIELDS.unpack_from(data, start)
+        length, term_offset, session_id, stream_id, term_id = BATCH_FIELDS.unpack_from(data, start)
         if length == 0:
             return 0
         interest = self._streams.get(stream_id)

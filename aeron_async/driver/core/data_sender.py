@@ -19,8 +19,8 @@ import mmap
 from array import array
 from typing import TYPE_CHECKING, Final
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS, SETUP_INTERVAL_NS
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.outbox import HandshakeBudget
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.logbuffer.log_buffers import producer_position
@@ -30,7 +30,7 @@ from aeron_async.logbuffer.position import (
     partition_index,
     term_id_at,
 )
-from aeron_async.logbuffer.scanner import BLOCK_BITS, mark_starts, scan_for_send, scan_runs
+from aeron_async.logbuffer.scanner import BLOCK_BITS, mark_starts, scan_batches, scan_for_send
 from aeron_async.logs import get_logger, within
 from aeron_async.protocol.data import encode_heartbeat
 from aeron_async.protocol.header import FRAME_ALIGNMENT, DataFlags, SetupFlags, align_frame
@@ -100,7 +100,7 @@ class FrameBoundaryIndex:
         self._positions[block % self._block_count] = position
         self.next_position: int = (block + 1) << BLOCK_BITS
 
-    def mark_runs(self, position: int, length: int, segments: SegmentTable) -> None:
+    def mark_batches(self, position: int, length: int, segments: SegmentTable) -> None:
         """Record, for each block that runs of datagrams reach, its first datagram.
 
         `position` is that of the first datagram, `length` that of all that were sent.
@@ -238,11 +238,11 @@ At Aeron's interval of 100 ms the budget (three bytes for each byte of a request
 """
 SEND_RETRY_NS: Final = 1_000_000
 """How long to wait before retrying a datagram that could not be sent."""
-RUN_LENGTH_MAX: Final = 65_504
+BATCH_LENGTH_MAX: Final = 65_504
 """The most bytes that one call may send: what one UDP datagram holds, in whole frames."""
-RUN_COUNT_MAX: Final = 64
+BATCH_COUNT_MAX: Final = 64
 """The most datagrams that one call may send: `UDP_MAX_SEGMENTS` of the oldest kernels."""
-RUNS_MAX: Final = 64
+BATCHES_MAX: Final = 64
 """The most runs that are scanned before they are sent."""
 
 
@@ -296,11 +296,11 @@ class StreamSender:
         self._timestamps = timestamps
         # With timestamps, datagrams are sent one by one, each as full as possible.
         is_batching = params.is_batching and timestamps is None
-        self._run_count_max = RUN_COUNT_MAX if is_batching else 1
+        self._batch_count_max = BATCH_COUNT_MAX if is_batching else 1
         self._burst_limit = burst_limit
         self._bits = log.position_bits
         self._mask = log.term_length - 1
-        self._segments = memoryview(array("i", bytes(8 * RUNS_MAX)))
+        self._segments = memoryview(array("i", bytes(8 * BATCHES_MAX)))
         self._is_tracking_limit = False
         self._last_setup_ns = now_ns - SETUP_INTERVAL_NS
         self._last_sent_ns = now_ns - HEARTBEAT_INTERVAL_NS
@@ -418,7 +418,7 @@ class StreamSender:
         deadline_ns = NEVER_NS
         sent_length = 0
         is_blocked = False
-        cost_left = self._burst_limit * RUN_COUNT_MAX
+        cost_left = self._burst_limit * BATCH_COUNT_MAX
         while cost_left > 0:
             window = limit - position
             if window <= 0:
@@ -427,25 +427,25 @@ class StreamSender:
             index = partition_index(position, bits=self._bits)
             offset = position & self._mask
             term, words = log.terms[index], log.term_words[index]
-            available, count, padding, cost = scan_runs(
+            available, count, padding, cost = scan_batches(
                 term,
                 words,
                 offset,
                 self._segments,
                 limit=window,
                 mtu_length=mtu_length,
-                run_length=RUN_LENGTH_MAX,
-                max_count=self._run_count_max,
+                batch_length=BATCH_LENGTH_MAX,
+                max_count=self._batch_count_max,
                 cost=cost_left,
             )
             if available == 0:
                 is_blocked = words[offset >> 2] > 0
                 break
             segments = self._segments[: 2 * count]
-            left = self._send_runs(term[offset : offset + available], segments)
+            left = self._send_batches(term[offset : offset + available], segments)
             cost_left -= cost
             if left:
-                frame_starts.mark_runs(position, left, segments)
+                frame_starts.mark_batches(position, left, segments)
                 sent_length += left
                 position += left
             if left < available:
@@ -517,10 +517,10 @@ class StreamSender:
         self._short_sends.increment()
         return False
 
-    def _send_runs(self, data: memoryview, segments: SegmentTable) -> int:
+    def _send_batches(self, data: memoryview, segments: SegmentTable) -> int:
         """Send runs of datagrams; return the bytes sent, and count the datagram that failed."""
         if self._timestamps is None:
-            left = self._outbox.send_runs(data, segments)
+            left = self._outbox.send_batches(data, segments)
             if left < len(data):
                 self._short_sends.increment()
             return left

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.context import DESTINATION_TIMEOUT_NS
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.errors import ErrorCode, RegistrationError
 
 if TYPE_CHECKING:

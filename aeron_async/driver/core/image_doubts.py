@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.budgets import ReplyLimiter
 from aeron_async.driver.core.image_state import ImageEnd, ImageEndReason
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import DRIVER_COUNTER_LABELS, DriverCounterId
 from aeron_async.logbuffer.late_frames import shown_cover, shown_start
 from aeron_async.logbuffer.position import (

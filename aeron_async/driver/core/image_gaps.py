@@ -3,15 +3,6 @@
 `ImageGaps` sends a NAK for the first gap of a reliable stream, and repeats it until the gap is
 filled; in an unreliable stream it fills the gap with padding.
 
-`LookaheadLossDetector` sends NAKs for the gaps behind the first, on unicast only. With one NAK at a
-time each loss would cost the stream a round trip. `LookaheadLossDetector` scans the data behind the
-first gap once, piece by piece, and sends a NAK for each gap that has data behind it: a few at a
-time, and only as far as `NakCredit` allows. A gap that remains when it becomes the first is
-requested again. `LookaheadLossDetector` remembers only the position up to which it has sent NAKs,
-and when it sent the last one.
-
-Differs: Aeron sends NAKs for the first gap of an image alone.
-
 Source: Aeron `PublicationImage.trackRebuild`, `processPendingLoss`.
 """
 
@@ -21,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from aeron_async.driver.core.budgets import NakCredit
 from aeron_async.driver.core.feedback_delay import StaticDelay
-from aeron_async.driver.core.loss_detector import NEVER_NS, LossDetector
+from aeron_async.driver.core.loss_detector import LookaheadLossDetector, LossDetector
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.logbuffer.log_buffers import zero
 from aeron_async.logbuffer.position import compute_position, partition_index, term_id_at
@@ -34,122 +25,8 @@ if TYPE_CHECKING:
     from aeron_async.logbuffer.log_buffers import LogBuffers
 
 __all__ = [
-    "GAPS_AT_ONCE",
     "ImageGaps",
-    "LookaheadLossDetector",
 ]
-
-# Gaps behind the first.
-
-GAPS_AT_ONCE: Final = 15
-"""NAKs per poll behind the first gap; with the first, as many as a sender remembers answering."""
-
-
-class LookaheadLossDetector:
-    """The gaps behind the first gap of one image.
-
-    Only for streams with a single receiver: in a group each receiver waits for a random time before
-    it sends a NAK. Here it waits for `delay`, since a late datagram may still arrive.
-    """
-
-    __slots__ = (
-        "_asked_ns",
-        "_delay",
-        "_feedback",
-        "_is_unpaid",
-        "_limit_position",
-        "_log",
-        "_patience",
-        "_position",
-        "deadline_ns",
-    )
-
-    def __init__(
-        self,
-        log: LogBuffers,
-        feedback: StatusMessageSender,
-        delay: FeedbackDelay,
-        patience: NakCredit,
-    ) -> None:
-        # When to scan further; never when everything was scanned, or the stream must first advance.
-        self.deadline_ns: int = NEVER_NS
-        self._log = log
-        self._feedback = feedback
-        self._delay = delay
-        self._patience = patience
-        self._position = 0
-        self._limit_position = 0
-        self._asked_ns = 0
-        self._is_unpaid = False
-
-    def on_first_gap(self, end_position: int, hwm_position: int, now_ns: int) -> None:
-        """Record where the first gap ends, and up to where data may have arrived behind it."""
-        self._position = max(self._position, end_position)
-        if self.deadline_ns != NEVER_NS:
-            return
-        # No timer: only progress of the first gap allows more NAKs, and that calls this method.
-        is_due = (
-            self._patience.can_spend if self._is_unpaid else hwm_position > self._limit_position
-        )
-        if is_due:
-            # Data that arrives after this point may itself be late.
-            self._limit_position = hwm_position
-            self.deadline_ns = now_ns + self._delay.initial_ns()
-
-    def on_first_asked(self, now_ns: int) -> None:
-        """Record that a NAK for the first gap was sent."""
-        self._asked_ns = now_ns
-
-    def on_no_gap(self) -> None:
-        """Record that nothing is missing."""
-        self.deadline_ns = NEVER_NS
-        self._is_unpaid = False
-
-    def answer_ns(self, position: int) -> int:
-        """Return when a NAK for a gap at `position` may be repeated; 0 if none was sent."""
-        return self._asked_ns + self._delay.retry_ns() if position < self._position else 0
-
-    def ask(self, now_ns: int) -> None:
-        """Send NAKs for gaps not requested before, a limited number at a time, if that is due."""
-        if now_ns < self.deadline_ns:
-            return
-        self.deadline_ns = NEVER_NS
-        self._is_unpaid = False
-        log, bits = self._log, self._log.position_bits
-        mask = log.term_length - 1
-        position = self._position
-        count = 0
-        while position < self._limit_position:
-            base = position & ~mask
-            limit = min(self._limit_position - base, log.term_length)
-            words = log.term_words[partition_index(position, bits=bits)]
-            offset, gap_length = scan_for_gap(words, position & mask, limit=limit)
-            end = offset + gap_length
-            position = base + offset
-            if gap_length:
-                # Behind a gap that only a heartbeat revealed lies nothing yet. A gap that does not
-                # begin with a hole comes from no honest sender. Both wait until they are the first.
-                if end >= limit or not words[end >> 2] or words[offset >> 2]:
-                    break
-                if count == GAPS_AT_ONCE:
-                    self.deadline_ns = now_ns + max(self._delay.retry_ns(), 1)
-                    break
-                if not self._patience.try_spend():
-                    self._is_unpaid = True
-                    break
-                count += 1
-                self._feedback.send_proven_nak(
-                    term_id=term_id_at(position, initial_term_id=log.initial_term_id, bits=bits),
-                    term_offset=offset,
-                    length=gap_length,
-                    now_ns=now_ns,
-                )
-                self._asked_ns = now_ns
-                position = base + end
-        self._position = position
-
-
-# The first gap.
 
 FILL_RETRY_NS: Final = 1_000_000
 """How long to wait before trying again to fill a gap that could not be filled."""
@@ -172,10 +49,10 @@ class ImageGaps:
         self._log = log
         self._feedback = feedback
         self._is_reliable = is_reliable
-        self._patience = NakCredit()
+        self._credit = NakCredit()
         self._ahead: LookaheadLossDetector | None = None
         if is_reliable and isinstance(delay, StaticDelay):
-            self._ahead = LookaheadLossDetector(log, feedback, delay, self._patience)
+            self._ahead = LookaheadLossDetector(log, feedback, delay, self._credit)
         self._fills = system_counters[SystemCounterId.LOSS_GAP_FILLS]
 
     def scan(self, position: int, hwm_position: int, now_ns: int) -> tuple[int, bool]:
@@ -236,7 +113,7 @@ class ImageGaps:
 
     def _on_new_gap(self, start: int, end: int, *, is_proven: bool) -> None:
         self._feedback.nak_budget.on_gap(start, end, is_proven=is_proven)
-        self._patience.on_gap(start)
+        self._credit.on_gap(start)
         if self._ahead is not None:
             # A NAK was sent before this gap became the first, or for a larger gap of which it is
             # the rest: the answer is on its way.
@@ -263,7 +140,7 @@ class ImageGaps:
             )
             if not try_ns:
                 # A NAK that could not be sent costs no patience.
-                try_ns = now_ns + self._patience.wait_ns()
+                try_ns = now_ns + self._credit.wait_ns()
                 if self._ahead is not None:
                     self._ahead.on_first_asked(now_ns)
             gap.deadline_ns = max(gap.deadline_ns, try_ns)

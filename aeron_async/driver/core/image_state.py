@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final, final
 
 import attrs
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.context import EOS_STATUS_MESSAGE_COUNT
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import SYSTEM_COUNTER_LABELS, SystemCounterId
 from aeron_async.logs import get_logger, within
 

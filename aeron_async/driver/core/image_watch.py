@@ -21,10 +21,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS
 from aeron_async.driver.core.image_connection import NEVER_HEARD_NS
 from aeron_async.driver.core.image_state import ImageEnd, ImageEndReason
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.logbuffer.position import compute_position
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.publication import (
     PublicationEvent,
     PublicationState,

@@ -38,11 +38,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.budgets import ReplyLimiter
 from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS
 from aeron_async.driver.core.data_sender import StreamSender
 from aeron_async.driver.core.flow_control.base import UnicastFlowControl
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.publication import (
     PublicationEvent,
     PublicationState,

@@ -45,7 +45,7 @@ class DataOutbox(Protocol):
         """Send to every receiver now, without a copy; return False if that failed."""
         ...
 
-    def send_runs(self, data: memoryview, segments: SegmentTable) -> int:
+    def send_batches(self, data: memoryview, segments: SegmentTable) -> int:
         """Send runs of datagrams to every receiver now; return how many bytes were sent.
 
         Args:
@@ -116,7 +116,7 @@ class ResponseOutbox:
 
     Args:
         send_to: Sends a datagram to an address, and returns whether that succeeded.
-        send_runs_to: Sends runs of datagrams, and returns how many bytes were sent.
+        send_batches_to: Sends runs of datagrams, and returns how many bytes were sent.
         withheld: Counts datagrams not sent because the receiver has not answered yet.
 
     Attributes:
@@ -126,11 +126,11 @@ class ResponseOutbox:
     def __init__(
         self,
         send_to: Callable[[Buffer, Address], bool],
-        send_runs_to: Callable[[memoryview, SegmentTable, Address], int],
+        send_batches_to: Callable[[memoryview, SegmentTable, Address], int],
         withheld: Counter,
     ) -> None:
         self._send_to = send_to
-        self._send_runs_to = send_runs_to
+        self._send_batches_to = send_batches_to
         self._withheld = withheld
         self._budget: HandshakeBudget | None = None
         self.address: Address | None = None
@@ -161,8 +161,8 @@ class ResponseOutbox:
             return True
         return self._send_to(datagram, self.address)
 
-    def send_runs(self, data: memoryview, segments: SegmentTable) -> int:
+    def send_batches(self, data: memoryview, segments: SegmentTable) -> int:
         """Send runs of datagrams to the receiver now; return how many bytes were sent."""
         if self.address is None or self._budget is not None:
             return 0
-        return self._send_runs_to(data, segments, self.address)
+        return self._send_batches_to(data, segments, self.address)

@@ -24,7 +24,7 @@ from abc import ABC, abstractmethod
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, Protocol, final
 
-from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.publisher_window import BlockedPublisherCheck
 from aeron_async.driver.core.strategies import cause_of_failure
 from aeron_async.driver.core.stream_params import StartPosition

@@ -47,7 +47,7 @@ from aeron_async.driver.core.system_counters import DriverCounterId, SystemCount
 from aeron_async.logbuffer.late_frames import BEYOND_BUDGET, LateFrames
 from aeron_async.logbuffer.log_buffers import clean_to
 from aeron_async.logbuffer.metadata import END_OF_STREAM_UNKNOWN
-from aeron_async.logbuffer.placing import place_runs, skip_whole
+from aeron_async.logbuffer.placing import place_batches, skip_whole
 from aeron_async.logbuffer.position import PARTITION_COUNT, compute_position, partition_index
 from aeron_async.logbuffer.rebuilder import insert
 from aeron_async.logbuffer.wake_flag import WakeFlag
@@ -267,7 +267,7 @@ class PublicationImage:
                 return 0
             limit = min(limit, room)
         partition = term_count % PARTITION_COUNT
-        placed = place_runs(
+        placed = place_batches(
             data,
             segments,
             index,

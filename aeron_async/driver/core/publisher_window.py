@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.clock import NEVER_NS
 from aeron_async.logbuffer.log_buffers import clean_to
 from aeron_async.logbuffer.rebuilder import UnblockResult, unblock
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.budgets import ReplyLimiter
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import DriverCounterId
 
 if TYPE_CHECKING:

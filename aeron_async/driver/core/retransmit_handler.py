@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.budgets import RetransmitBudget
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 
 if TYPE_CHECKING:

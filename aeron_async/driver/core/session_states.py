@@ -24,9 +24,9 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, final
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS
 from aeron_async.driver.core.image_state import ImageState
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.protocol.datagram import check_setup
 
 if TYPE_CHECKING:

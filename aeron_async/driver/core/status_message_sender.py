@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.budgets import NakBudget
 from aeron_async.driver.core.context import PENDING_SETUP_TIMEOUT_NS
 from aeron_async.driver.core.image_connection import NEVER_HEARD_NS
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.errors import ErrorCode
 from aeron_async.logbuffer.position import term_id_at

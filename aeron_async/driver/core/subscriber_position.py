@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 
 import attrs
 
-from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.clock import NEVER_NS
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:

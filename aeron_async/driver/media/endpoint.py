@@ -188,7 +188,7 @@ class ChannelSocket(asyncio.DatagramProtocol):
             self._is_sending = False
         return not self._has_error
 
-    def send_run(self, run: memoryview, segment_length: int, address: Address | None) -> int:
+    def send_batch(self, run: memoryview, segment_length: int, address: Address | None) -> int:
         """Send the datagrams of a run to `address`, None on a connected socket.
 
         Args:
@@ -203,11 +203,13 @@ class ChannelSocket(asyncio.DatagramProtocol):
             return 0
         self._is_sending = True
         try:
-            return self._transport.send_run(run, segment_length, address)
+            return self._transport.send_batch(run, segment_length, address)
         finally:
             self._is_sending = False
 
-    def send_runs(self, data: memoryview, segments: SegmentTable, address: Address | None) -> int:
+    def send_batches(
+        self, data: memoryview, segments: SegmentTable, address: Address | None
+    ) -> int:
         """Send runs of datagrams to `address`, None on a connected socket.
 
         Args:
@@ -223,7 +225,7 @@ class ChannelSocket(asyncio.DatagramProtocol):
             return 0
         self._is_sending = True
         try:
-            return self._transport.send_runs(data, segments, address)
+            return self._transport.send_batches(data, segments, address)
         finally:
             self._is_sending = False
 
@@ -424,7 +426,7 @@ class SendChannelEndpoint(ChannelEndpoint):
         """Send to one receiver, on a socket that is not connected."""
         return self.data.send_to(datagram, address)
 
-    def send_runs(self, data: memoryview, segments: SegmentTable) -> int:
+    def send_batches(self, data: memoryview, segments: SegmentTable) -> int:
         """Send runs of datagrams to every receiver now; return the bytes sent.
 
         Args:
@@ -433,17 +435,17 @@ class SendChannelEndpoint(ChannelEndpoint):
                 only the last datagram of a run may be shorter.
         """
         if self._destinations is None:
-            return self.data.send_runs(
+            return self.data.send_batches(
                 data, segments, None if self.data.is_connected else self.remote
             )
         start = 0
         for end, segment_length in zip(segments[::2], segments[1::2], strict=True):
-            start += self._send_run(data[start:end], segment_length, self._destinations)
+            start += self._send_batch(data[start:end], segment_length, self._destinations)
             if start < end:
                 break
         return start
 
-    def _send_run(
+    def _send_batch(
         self, run: memoryview, segment_length: int, destinations: DestinationTracker
     ) -> int:
         """Send the datagrams of a run to every destination now; return the bytes sent.
@@ -468,7 +470,7 @@ class SendChannelEndpoint(ChannelEndpoint):
     ) -> int:
         """Send a part of a run to each address, and return the bytes that count as sent to all."""
         data = self.data
-        left_lengths = [data.send_run(part, segment_length, address) for address in addresses]
+        left_lengths = [data.send_batch(part, segment_length, address) for address in addresses]
         # If the socket became full, the rest is sent to all once it has room again.
         sent_length = len(part) if data.can_send else max(left_lengths)
         for left_length in left_lengths:
@@ -476,9 +478,9 @@ class SendChannelEndpoint(ChannelEndpoint):
                 self._short_sends.increment(-(-(sent_length - left_length) // segment_length))
         return sent_length
 
-    def send_runs_to(self, data: memoryview, segments: SegmentTable, address: Address) -> int:
+    def send_batches_to(self, data: memoryview, segments: SegmentTable, address: Address) -> int:
         """Send runs of datagrams to one receiver; return the bytes sent."""
-        return self.data.send_runs(data, segments, address)
+        return self.data.send_batches(data, segments, address)
 
     def reconnect(self, address: Address) -> None:
         """Send to the new address of a unicast channel's name.
@@ -574,17 +576,17 @@ class ReceiveDestinationTransport(ChannelSocket):
     def datagrams_received(
         self, data: memoryview, segment_length: int, addr: tuple[str, int]
     ) -> None:
-        """Pass datagrams that arrived together to the dispatcher; see `runs_received`."""
-        self.runs_received(data, array("i", (len(data), segment_length)), addr)
+        """Pass datagrams that arrived together to the dispatcher; see `batches_received`."""
+        self.batches_received(data, array("i", (len(data), segment_length)), addr)
 
-    def runs_received(
+    def batches_received(
         self, data: memoryview, segments: SegmentTable, addr: tuple[str, int]
     ) -> None:
         """Pass runs of datagrams to the dispatcher, with one time and one count for all.
 
         Args:
             data: The datagrams, one after the other; valid only during the call.
-            segments: Where they are to be cut; see `DataPacketDispatcher.on_runs`.
+            segments: Where they are to be cut; see `DataPacketDispatcher.on_batches`.
             addr: The address all of them came from.
         """
         now_ns = self._clock.now_ns()
@@ -597,7 +599,7 @@ class ReceiveDestinationTransport(ChannelSocket):
                     # In place: the transport's buffer is writable.
                     self._timestamps.stamp(data[each : min(each + segment_length, end)], None)
                 start = end
-        self._dispatcher.on_runs(data, segments, addr, now_ns, self)
+        self._dispatcher.on_batches(data, segments, addr, now_ns, self)
 
 
 class ReceiveChannelEndpoint(ChannelEndpoint):

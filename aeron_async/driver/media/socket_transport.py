@@ -12,7 +12,7 @@ system call passes to or from Linux:
   sees a difference. On the loopback, a datagram of 1408 bytes costs 0.09 us in a run of 46, and
   1.6 us alone.
 
-There are two implementations of `Reader` that do the same: `RunReader` in Python, which receives
+There are two implementations of `Reader` that do the same: `BatchReader` in Python, which receives
 one run per call, and a compiled one, which receives many.
 """
 
@@ -28,7 +28,7 @@ from socket import AF_INET, AF_INET6, MSG_CTRUNC, SOL_SOCKET, SOL_UDP, inet_ntop
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
-from aeron_async._speedups import CompiledRunReader, send_segmented
+from aeron_async._speedups import CompiledBatchReader, send_segmented
 from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.driver.media.sockets import (
     SO_RXQ_OVFL,
@@ -54,10 +54,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DATAGRAM_LENGTH_MAX",
+    "BatchReader",
     "Group",
     "Reader",
     "ReadingTransport",
-    "RunReader",
     "SocketProtocol",
     "SocketTransport",
     "decode_address",
@@ -69,7 +69,7 @@ __all__ = [
 DATAGRAM_LENGTH_MAX: Final = 65_536
 MEMORY_LENGTH: Final = 4 * DATAGRAM_LENGTH_MAX
 """Room for several runs of the greatest length, small enough for the processor's cache."""
-RUNS_MAX: Final = 64
+BATCHES_MAX: Final = 64
 NOTHING: Final = -1
 ANCILLARY_LENGTH: Final = 96
 """Room for a timestamp, a segment length and a drop count with their headers, on any machine."""
@@ -87,7 +87,7 @@ TRUNCATED: Final = int(MSG_CTRUNC)
 DATAGRAMS_PER_COUNT: Final = 4
 LENGTH_PER_COUNT: Final = 8_192
 
-RunSource: TypeAlias = Any
+BatchSource: TypeAlias = Any
 """A socket, or its replacement in a test: asyncio's and ours have no common class."""
 Group: TypeAlias = "tuple[memoryview, SegmentTable, SocketAddress]"
 """Datagrams from one source, one after the other, where to cut them, and the source.
@@ -125,12 +125,12 @@ class Reader(Protocol):
         """Return when the system had the single datagram; negative if unknown."""
         ...
 
-    def read(self, sock: RunSource, count_left: int, /) -> int:
+    def read(self, sock: BatchSource, count_left: int, /) -> int:
         """Receive at least once; return how much of `count_left` that used."""
         ...
 
 
-class RunReader:
+class BatchReader:
     """The reader in Python: one run per call."""
 
     dropped: Any
@@ -144,7 +144,7 @@ class RunReader:
         self.error: OSError | None = None
         self.dropped = self.epoch_ns = NOTHING
 
-    def read(self, sock: RunSource, count_left: int) -> int:
+    def read(self, sock: BatchSource, count_left: int) -> int:
         """Receive once; return how much of the count that used.
 
         A run counts as a quarter of its datagrams, and long data as one for each 8 KiB. If each
@@ -203,16 +203,16 @@ class RunReader:
         return 0 if flags & TRUNCATED else segment_length
 
 
-def make_reader(sock: RunSource) -> Reader:
+def make_reader(sock: BatchSource) -> Reader:
     """Return the best reader for a socket."""
     # A replacement for a socket must be called, not bypassed by its file descriptor.
-    if CompiledRunReader is None or type(sock) is not socket.socket:
-        return RunReader()
+    if CompiledBatchReader is None or type(sock) is not socket.socket:
+        return BatchReader()
     # Mapped, so that pages that are never received into are never allocated; and private, so that
     # it is not shared with a forked process.
     memory = memoryview(mmap.mmap(-1, MEMORY_LENGTH, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
-    segments = memoryview(array("i", bytes(RUNS_MAX * 2 * INT32.size)))
-    return CompiledRunReader(memory, segments, decode_address)
+    segments = memoryview(array("i", bytes(BATCHES_MAX * 2 * INT32.size)))
+    return CompiledBatchReader(memory, segments, decode_address)
 
 
 def decode_address(raw: bytes) -> SocketAddress:
@@ -228,7 +228,7 @@ def decode_address(raw: bytes) -> SocketAddress:
 
 UINT32_MASK: Final = 0xFFFF_FFFF
 BACKWARDS: Final = 0x8000_0000
-ONE_RUN: Final = 2
+ONE_BATCH: Final = 2
 """Words that describe one run."""
 
 
@@ -245,7 +245,7 @@ class SocketProtocol(Protocol):
         """Many datagrams arrived together; valid only during the call."""
         ...
 
-    def runs_received(
+    def batches_received(
         self, data: memoryview, segments: SegmentTable, addr: tuple[str, int]
     ) -> None:
         """Several runs arrived one after another; valid only during the call.
@@ -292,8 +292,8 @@ class ReadingTransport(BoundedTransport):
         self._sock = sock
         self._is_ipv4 = sock.family == AF_INET
         self._burst_limit = burst_limit
-        self._takes_many_runs = hasattr(protocol, "runs_received")
-        self._takes_runs = hasattr(protocol, "datagrams_received")
+        self._takes_many_batches = hasattr(protocol, "batches_received")
+        self._takes_batches = hasattr(protocol, "datagrams_received")
         self._takes_bursts = hasattr(protocol, "reading")
         self._takes_drops = hasattr(protocol, "datagrams_dropped")
         self._reader: Reader = make_reader(sock)
@@ -330,10 +330,10 @@ class ReadingTransport(BoundedTransport):
             for data, segments, address in reader.groups:
                 if segments[1] >= len(data):
                     self._tell(self._protocol.datagram_received, data, address)
-                elif len(segments) == ONE_RUN:
-                    self._tell(self._deliver_run, data, segments[1], address)
+                elif len(segments) == ONE_BATCH:
+                    self._tell(self._deliver_batch, data, segments[1], address)
                 else:
-                    self._tell(self._deliver_runs, data, segments, address)
+                    self._tell(self._deliver_batches, data, segments, address)
                 if self._is_closing:
                     return
             if reader.error is not None:
@@ -341,10 +341,10 @@ class ReadingTransport(BoundedTransport):
             if reader.is_drained or self._is_closing:
                 return
 
-    def _deliver_run(self, run: memoryview, segment_length: int, address: Any) -> None:
+    def _deliver_batch(self, run: memoryview, segment_length: int, address: Any) -> None:
         if segment_length >= len(run):
             self._protocol.datagram_received(cast("bytes", run), address)
-        elif self._takes_runs:
+        elif self._takes_batches:
             cast("SocketProtocol", self._protocol).datagrams_received(run, segment_length, address)
         else:
             for start in range(0, len(run), segment_length):
@@ -354,14 +354,14 @@ class ReadingTransport(BoundedTransport):
                 if self._is_closing:
                     return
 
-    def _deliver_runs(self, data: memoryview, segments: SegmentTable, address: Any) -> None:
-        if self._takes_many_runs:
-            cast("SocketProtocol", self._protocol).runs_received(data, segments, address)
+    def _deliver_batches(self, data: memoryview, segments: SegmentTable, address: Any) -> None:
+        if self._takes_many_batches:
+            cast("SocketProtocol", self._protocol).batches_received(data, segments, address)
             return
         start = 0
         for index in range(0, len(segments), 2):
             end = segments[index]
-            self._tell(self._deliver_run, data[start:end], segments[index + 1], address)
+            self._tell(self._deliver_batch, data[start:end], segments[index + 1], address)
             if self._is_closing:
                 return
             start = end
@@ -385,7 +385,7 @@ class ReadingTransport(BoundedTransport):
 
 SEGMENT_COUNT_MAX: Final = 64
 """Linux 6.9 and later accept 128 in one call; all older versions accept this many."""
-RUN_LENGTH_MAX: Final = 65_507
+BATCH_LENGTH_MAX: Final = 65_507
 """The most that one datagram over IPv4 can carry, in bytes; IPv6 could carry 20 more."""
 # A network card's driver cannot compute the checksums, or a segment is too long to pass the network
 # in one piece, which old kernels call invalid. Sending datagrams one by one works in both cases.
@@ -457,7 +457,7 @@ class SocketTransport(ReadingTransport):
         except OSError as error:
             self._on_error(error)
 
-    def send_run(self, data: memoryview, segment_length: int, addr: Destination = None) -> int:
+    def send_batch(self, data: memoryview, segment_length: int, addr: Destination = None) -> int:
         """Send one datagram after another; return the bytes sent, or held to be sent first.
 
         The same as in every transport, but with many datagrams per call where the system can.
@@ -472,11 +472,11 @@ class SocketTransport(ReadingTransport):
             not self._is_segmenting
             or self._is_blocked
             or not 0 < segment_length < len(data)
-            or segment_length > RUN_LENGTH_MAX // 2
+            or segment_length > BATCH_LENGTH_MAX // 2
             or (addr is None) is not self._is_connected
         ):
-            return super().send_run(data, segment_length, addr)
-        length_max = segment_length * min(SEGMENT_COUNT_MAX, RUN_LENGTH_MAX // segment_length)
+            return super().send_batch(data, segment_length, addr)
+        length_max = segment_length * min(SEGMENT_COUNT_MAX, BATCH_LENGTH_MAX // segment_length)
         control = ((SOL_UDP, UDP_SEGMENT, UINT16.pack(segment_length)),)
         left_length, last_start, target = 0, len(data) - segment_length, addr
         # A single datagram that is left is no run.
@@ -493,10 +493,12 @@ class SocketTransport(ReadingTransport):
                 return left_length + self._hold_or_tell(part[:segment_length], target, error)
             left_length += len(part)
         if left_length < len(data):
-            left_length += super().send_run(data[left_length:], segment_length, addr)
+            left_length += super().send_batch(data[left_length:], segment_length, addr)
         return left_length
 
-    def send_runs(self, data: memoryview, segments: SegmentTable, addr: Destination = None) -> int:
+    def send_batches(
+        self, data: memoryview, segments: SegmentTable, addr: Destination = None
+    ) -> int:
         """Send runs of datagrams; return the bytes sent, or held to be sent first.
 
         The same as in every transport, but with many runs per call where the system can.
@@ -527,12 +529,12 @@ class SocketTransport(ReadingTransport):
             if number:
                 self._forgo_segmentation(segment_length, OSError(number, os.strerror(number)))
             # Any other problem shows when the run is sent on its own.
-            left_length = self.send_run(run, segment_length, addr)
+            left_length = self.send_batch(run, segment_length, addr)
             start += left_length
             index += 2
             if left_length < len(run) or self._is_blocked:
                 return start
-        return self._send_runs_from(index, start, data, segments, addr)
+        return self._send_batches_from(index, start, data, segments, addr)
 
     def get_write_buffer_size(self) -> int:
         """Return the length of the waiting datagram, or 0."""

@@ -10,10 +10,10 @@ The contract towards the protocol, for every transport:
   `resume_writing`; until then `sendto` raises BufferError;
 - a datagram that the system refused was not sent: `error_received` is called before `sendto`
   returns, unless it was the datagram that waited;
-- `send_run(data, segment_length, address)` sends many datagrams as `sendto` sends each, and
-  `send_runs(data, cuts, address)` sends many runs;
+- `send_batch(data, segment_length, address)` sends many datagrams as `sendto` sends each, and
+  `send_batches(data, cuts, address)` sends many runs;
 - `datagrams_received(data, segment_length, (host, port))` passes many datagrams at once to a
-  protocol that has this method, `runs_received(data, cuts, (host, port))` many runs; a protocol
+  protocol that has this method, `batches_received(data, cuts, (host, port))` many runs; a protocol
   without it gets them one by one. Both handle all datagrams before they raise an error, so the
   failure of one does not affect the others;
 - `reconnect(address)` connects a connected transport to another peer: the local port stays, a
@@ -78,7 +78,7 @@ class BoundedTransport(asyncio.DatagramTransport):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Do nothing: queued datagrams would grow stale, while the log can resend their data."""
 
-    def send_run(self, data: memoryview, segment_length: int, addr: Destination = None) -> int:
+    def send_batch(self, data: memoryview, segment_length: int, addr: Destination = None) -> int:
         """Send one datagram after another; return the bytes sent, or held to be sent first.
 
         The run ends early at a datagram that is held, and at one that the system refused. The data
@@ -111,8 +111,10 @@ class BoundedTransport(asyncio.DatagramTransport):
                 break
         return left_length
 
-    def send_runs(self, data: memoryview, segments: SegmentTable, addr: Destination = None) -> int:
-        """Send runs of datagrams, each as `send_run` does; return the bytes sent, or held.
+    def send_batches(
+        self, data: memoryview, segments: SegmentTable, addr: Destination = None
+    ) -> int:
+        """Send runs of datagrams, each as `send_batch` does; return the bytes sent, or held.
 
         If one run ends early, the following ones are not sent. The data may be reused once this
         returns.
@@ -124,17 +126,17 @@ class BoundedTransport(asyncio.DatagramTransport):
             addr: As for `sendto`, numeric.
 
         Raises:
-            Exception: As `send_run`.
+            Exception: As `send_batch`.
         """
-        return self._send_runs_from(0, 0, data, segments, addr)
+        return self._send_batches_from(0, 0, data, segments, addr)
 
-    def _send_runs_from(
+    def _send_batches_from(
         self, index: int, start: int, data: memoryview, segments: SegmentTable, addr: Destination
     ) -> int:
         """Send runs one by one, from `index` on; return the end of what was sent, or held."""
         for each in range(index, len(segments), 2):
             end = segments[each]
-            start += self.send_run(data[start:end], segments[each + 1], addr)
+            start += self.send_batch(data[start:end], segments[each + 1], addr)
             if start < end or self._is_blocked:
                 break
         return start

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
-from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.clock import NEVER_NS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,8 +17,8 @@ from __future__ import annotations
 from math import cbrt
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.congestion_control.base import CongestionControl
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.stream_counters import StreamCounterType
 
 if TYPE_CHECKING:

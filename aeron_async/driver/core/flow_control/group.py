@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.flow_control.base import (
     DEFAULT_GROUP_MULTIPLE,
     FlowControl,
     format_receiver_id,
     max_retransmission_length,
 )
-from aeron_async.driver.core.loss_detector import NEVER_NS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

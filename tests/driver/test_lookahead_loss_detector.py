@@ -6,7 +6,7 @@ import pytest
 
 from aeron_async.driver.core.budgets import CREDIT_AT_FIRST, CREDIT_FOR_FIRST_GAP
 from aeron_async.driver.core.feedback_delay import GroupDelay, StaticDelay
-from aeron_async.driver.core.image_gaps import GAPS_AT_ONCE
+from aeron_async.driver.core.loss_detector import GAPS_AT_ONCE
 from aeron_async.protocol.nak import NAK_LENGTH
 from tests.driver.fakes import HALF_TERM, MS, SECOND, US, data, heartbeat, nak
 from tests.driver.rigs import ImageRig, PublicationRig
