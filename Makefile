@@ -36,7 +36,7 @@ help:
 	@echo "make quick   what a minute shows: no coverage, worlds, Spark or second process"
 	@echo "make check   formatting, lint, types, and the shape of the tree"
 	@echo "make docs    the documentation as a site in site/, with the API from the docstrings"
-	@echo "make settings  the tables of settings on the pages, from the declarations"
+	@echo "make settings  the tables of settings and line numbers on the pages, from the code"
 	@echo "make fuzz    hostile bytes for every parser and both endpoints; RUNS=$(RUNS) for each"
 	@echo "make matrix  every test once more with other Pythons; PYTHONS='$(PYTHONS)'"
 	@echo "make bench   how fast we are, beside others; BENCH='--only round-trip' for a part of it"

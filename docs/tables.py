@@ -3,11 +3,16 @@
 `make settings` writes every table below a marker: `<!-- settings of ArchiveContext -->` for all
 settings of a class, `<!-- settings of DriverContext, from timer_interval_ns -->` for those from
 one field on, up to the first field of the next marker.
+
+It also writes line numbers: in a row ``| 1 | `Sender.on_offer` | `driver/sender.py:9` |`` the line
+at which that function begins.
 """
 
 from __future__ import annotations
 
+import ast
 import re
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -41,13 +46,15 @@ MARKER: Final = re.compile(
     r"(?P<table>(?:\|.*\n)*)"
 )
 NO_EFFECT: Final = " †"
+HOP: Final = re.compile(r"(?P<begin>\| `(?P<name>[\w.]+)` \| `(?P<file>[\w/]+\.py)):\d+`")
+PACKAGE: Final = DOCS.parent / "aeron_async"
 
 
 def main() -> None:
     """Write the tables of all pages."""
     for page in pages():
         text = page.read_text()
-        if (new := written(text)) != text:
+        if (new := with_lines(written(text))) != text:
             page.write_text(new)
 
 
@@ -61,6 +68,39 @@ def written(text: str) -> str:
     return MARKER.sub(
         lambda found: f"{found['marker']}{table(found['owner'], found['first'])}", text
     )
+
+
+def with_lines(text: str) -> str:
+    """Return a page with the line numbers of its hops as the code has them."""
+    return HOP.sub(lambda found: f"{found['begin']}:{line_of(found['file'], found['name'])}`", text)
+
+
+def line_of(file: str, name: str) -> int:
+    """Return the line at which a function or method of the package begins.
+
+    Raises:
+        LookupError: There is none.
+    """
+    body = tree(PACKAGE / file).body
+    line = 0
+    for part in name.split("."):
+        named = [
+            each
+            for each in body
+            if isinstance(each, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            and each.name == part
+        ]
+        if not named:
+            message = f"{file} has no {name}"
+            raise LookupError(message)
+        body, line = named[0].body, named[0].lineno
+    return line
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    """Return the parsed text of a module."""
+    return ast.parse(path.read_text())
 
 
 def table(owner: str, first: str | None) -> str:

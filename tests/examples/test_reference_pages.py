@@ -84,6 +84,18 @@ def test_the_tables_of_settings_are_those_that_the_command_writes() -> None:
     assert old == [], "run `make settings`, which writes the tables from the declarations"
 
 
+def test_the_hops_that_a_page_names_are_in_the_code() -> None:
+    named = [
+        (found["file"], found["name"])
+        for page in tables.pages()
+        for found in tables.HOP.finditer(page.read_text())
+    ]
+    assert len(named) > 40
+    assert all(tables.line_of(file, name) for file, name in named)
+    with pytest.raises(LookupError, match=r"sender.py has no Sender\.guess"):
+        tables.line_of("driver/sender.py", "Sender.guess")
+
+
 @pytest.mark.parametrize("owner", tables.CLASSES)
 def test_every_setting_is_in_one_table(owner: str) -> None:
     firsts = list(tables.first_fields(owner))
