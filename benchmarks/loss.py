@@ -1,6 +1,6 @@
 """The machine's own network, but for datagrams that are lost on the way in, by a rate and a seed.
 
-Runs stay runs, as far as nothing of them is lost: losing is not to cost what batching saves.
+What is left of a segment batch stays one: losing is not to cost what batching saves.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Lossy(asyncio.DatagramProtocol):
             self._left = next(self._gaps)
 
     def datagrams_received(self, data: memoryview, segment_length: int, addr: Any) -> None:
-        """Take a run; what is left of it on either side of a loss is a shorter run."""
+        """Take a batch; what is left of it on either side of a loss is a shorter batch."""
         start = 0
         while start < len(data):
             count = -(-(len(data) - start) // segment_length)

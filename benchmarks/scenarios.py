@@ -163,7 +163,7 @@ def throughput(settings: Settings, name: str, length: int, mtu_length: int) -> S
             ),
             Contender(name="nats", measure=partial(nats_stream, settings, length), why_absent=nats),
             Contender(
-                name="floor: bare datagrams in runs",
+                name="floor: bare datagrams in batches",
                 measure=partial(flood, settings, length, mtu_length),
             ),
         ),

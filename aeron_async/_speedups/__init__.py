@@ -56,7 +56,7 @@ FrameWriter: type[FrameWriterType] | None = None
 CompiledBatchReader: type[BatchReaderType] | None = None
 """Receives many datagrams in one call; None in pure Python, and on systems without `recvmsg`."""
 send_segmented: SendSegmented | None = None
-"""Sends many runs of datagrams in one call; None where `CompiledBatchReader` is None."""
+"""Sends many segment batches in one call; None where `CompiledBatchReader` is None."""
 BlockWriter: type[BlockWriterType] | None = None
 """Writes blocks to files in its own thread; None in pure Python, and without native threads."""
 

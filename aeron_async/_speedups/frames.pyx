@@ -406,7 +406,7 @@ def scan_for_send(object term, words, int64_t offset, *, int64_t limit):
 
 
 DEF BATCH_SLOTS = 2048
-"""Places where a frame of a run can start: 64 KiB in units of 32 bytes."""
+"""Places where a frame of a batch can start: 64 KiB in units of 32 bytes."""
 DEF BLOCK_BITS = 12
 DEF LOOK_COUNT = 3
 DEF MORE = 21
@@ -452,7 +452,7 @@ cdef int64_t find_full(uint8_t *is_end, int64_t slots, int64_t most, int16_t *fu
 
 cdef int64_t longer_batch(char *start, int64_t reach, int64_t segment, int64_t total, int64_t count,
                         int64_t mtu_length, int64_t max_count, int64_t *found_count) noexcept nogil:
-    """Return a datagram length that gives mixed frames a longer run; see `logbuffer.scanner`."""
+    """Return a datagram length that gives mixed frames a longer batch; see `logbuffer.scanner`."""
     cdef uint8_t is_end[BATCH_SLOTS + 1]
     cdef int16_t full_ends[BATCH_SLOTS + 1]
     cdef int64_t slots = min(reach >> 5, BATCH_SLOTS)
@@ -490,7 +490,7 @@ cdef int64_t longer_batch(char *start, int64_t reach, int64_t segment, int64_t t
 cdef int64_t scan_batch(char *base, int64_t length, int64_t offset, int64_t limit,
                       int64_t batch_length, int64_t mtu_length, int64_t max_count, int64_t *cut,
                       int64_t *padding) noexcept nogil:
-    """Return the bytes of one run; twin of `logbuffer.scanner.scan_batch`."""
+    """Return the bytes of one batch; twin of `logbuffer.scanner.scan_batch`."""
     cdef int64_t total, following, count, behind, better
     cdef int64_t segment = scan(base, length, offset, min(limit, batch_length, mtu_length), padding)
     cut[0] = segment
@@ -519,7 +519,7 @@ cdef int64_t scan_batch(char *base, int64_t length, int64_t offset, int64_t limi
 
 def scan_batches(object term, words, int64_t offset, segments, *, int64_t limit, int64_t mtu_length,
               int64_t batch_length, int64_t max_count, int64_t cost):
-    """Cut what may be sent into consecutive runs; twin of `logbuffer.scanner.scan_batches`."""
+    """Divide what may be sent into segment batches; twin of `logbuffer.scanner.scan_batches`."""
     cdef Py_buffer view
     cdef Py_buffer ends
     cdef int64_t length, segment
@@ -617,7 +617,7 @@ cdef bint is_next(const char *packet, int64_t length, int64_t offset, Ids *ids) 
 
 cdef int64_t place(const char *data, int64_t data_length, int64_t start, const char *segments,
                    int64_t cut_count, char *term, int64_t offset, int64_t limit) noexcept nogil:
-    """Place consecutive datagrams from `start` on; a run ends at the latest where the data ends."""
+    """Place consecutive datagrams from `start` on; a batch ends where the data ends, or before."""
     cdef Ids ids
     cdef int64_t placed = 0
     cdef int64_t each, end, segment, length
@@ -651,7 +651,7 @@ cdef int64_t place(const char *data, int64_t data_length, int64_t start, const c
 
 def place_batches(object data, segments, int64_t index, int64_t start, object term, words, int64_t offset,
                *, int64_t limit):
-    """Place consecutive runs of datagrams in a hole; twin of `logbuffer.placing.place_batches`."""
+    """Place consecutive segment batches in a hole; twin of `logbuffer.placing.place_batches`."""
     cdef Py_buffer source
     cdef Py_buffer ends
     cdef Py_buffer view

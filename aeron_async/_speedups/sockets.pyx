@@ -74,7 +74,7 @@ cdef extern from "<sys/socket.h>" nogil:
     int SO_TIMESTAMPNS "AERON_SO_TIMESTAMPNS"
 
 DEF BATCHES_MAX = 64
-"""Most runs that one call receives."""
+"""Most batches that one call receives."""
 DEF ADDRESS_LENGTH = 28
 """Bytes of an address that are compared: the length of an IPv6 address, the longest for UDP."""
 DEF ADDRESSES_MAX = 256
@@ -83,7 +83,7 @@ DEF DATAGRAM_LENGTH_MAX = 65_536
 DEF BATCH_LENGTH_MAX = 65_507
 """Longest payload of one datagram over IPv4, in bytes; IPv6 would allow 20 more."""
 DEF SEGMENT_COUNT_MAX = 64
-"""Most datagrams in one run that every Linux accepts; Linux 6.9 and later accept 128."""
+"""Most datagrams in one batch that every Linux accepts; Linux 6.9 and later accept 128."""
 DEF DATAGRAMS_PER_COUNT = 4
 DEF LENGTH_PER_COUNT = 8_192
 
@@ -98,12 +98,12 @@ cdef struct Source:
 @cython.no_gc
 @cython.final
 cdef class BatchReader:
-    """Receives runs of datagrams; does what `driver.media.socket_transport.BatchReader` does.
+    """Receives segment batches; does what `driver.media.socket_transport.BatchReader` does.
 
     Args:
         memory: Receives the datagrams; has space for at least one of the greatest length.
-        segments: Receives the end of each run and the length of its datagrams: 32-bit words, two for
-            each of 64 runs.
+        segments: Receives the end of each batch and the length of its datagrams: 32-bit words, two
+            for each of 64 batches.
         decode: Returns the host and port of an address in the system's format.
 
     Raises:
@@ -156,7 +156,7 @@ cdef class BatchReader:
     def read(self, sock, int64_t count_left):
         """Receive what is there, as far as count and memory allow; return how much count that used.
 
-        See `driver.media.socket_transport.BatchReader.read` for what a run counts.
+        See `driver.media.socket_transport.BatchReader.read` for what a batch counts.
         """
         cdef int64_t count
         cdef int fd
@@ -173,7 +173,7 @@ cdef class BatchReader:
         return count
 
     cdef list group(self):
-        """Return for each source its data, the segments of its runs, and its address."""
+        """Return for each source its data, the segments of its batches, and its address."""
         cdef list groups = []
         cdef Source *source
         cdef int index, end_batch
@@ -255,12 +255,12 @@ cdef class BatchReader:
                     memcpy(&time, CMSG_DATA(note), sizeof(time))
                     self.epoch_ns = time.tv_sec * 1_000_000_000 + time.tv_nsec
             note = CMSG_NXTHDR(message, note)
-        # Without a certain segment length, treat the run as one datagram; resends repair it.
+        # Without a certain segment length, treat the batch as one datagram; resends repair it.
         return 0 if message.msg_flags & MSG_CTRUNC else segment
 
     cdef int64_t note(self, aeron_address *address, unsigned int address_length, int64_t length,
                       int32_t segment) noexcept nogil:
-        """Add a run behind the others; return what it counts."""
+        """Add a batch behind the others; return what it counts."""
         cdef Source *source = &self.sources[max(0, self.source_count - 1)]
         cdef int32_t *cut = <int32_t *>self.segments.buf + 2 * self.batch_count
         cdef int64_t long_count = max(1, length // LENGTH_PER_COUNT)
@@ -291,7 +291,7 @@ cdef int32_t word_at(const char *words, int64_t index) noexcept nogil:
 
 
 cdef int send_batch(int fd, char *data, int64_t length, int64_t segment) noexcept nogil:
-    """Send a run in one system call; return 0, or the error number."""
+    """Send a batch in one system call; return 0, or the error number."""
     cdef aeron_notes notes
     cdef iovec piece
     cdef msghdr message
@@ -318,21 +318,21 @@ cdef int send_batch(int fd, char *data, int64_t length, int64_t segment) noexcep
 
 
 def send_segmented(sock, data, segments, int64_t index, int64_t start):
-    """Send runs to the peer of a connected socket; stop at a run that must be sent otherwise.
+    """Send batches to the peer of a connected socket; stop at a batch that must be sent otherwise.
 
-    That is a run that is too long or malformed for one system call, or that the system refused.
+    That is a batch that is too long or malformed for one system call, or that the system refused.
 
     Args:
-        sock: A connected, non-blocking socket of a system that segments runs into datagrams.
+        sock: A connected, non-blocking socket of a system that segments batches into datagrams.
         data: The datagrams, one after the other.
-        segments: For each run, its end in `data` and the length of its datagrams, in bytes; only the
-            last datagram of a run may be shorter.
-        index: Index in `segments` of the first run; even.
-        start: Offset in `data` of that run.
+        segments: For each batch, its end in `data` and the length of its datagrams, in bytes; only
+            the last datagram of a batch may be shorter.
+        index: Index in `segments` of the first batch; even.
+        start: Offset in `data` of that batch.
 
     Returns:
-        Offset in `data` of the first run that was not sent, its index in `segments`, and the error
-        number that the system gave for it; 0 if there was no attempt.
+        Offset in `data` of the first batch that was not sent, its index in `segments`, and the
+        error number that the system gave for it; 0 if there was no attempt.
     """
     cdef Py_buffer view
     cdef Py_buffer ends

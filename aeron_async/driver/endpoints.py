@@ -471,7 +471,7 @@ class EndpointListener:
     on_image_activity: Callable[[PublicationImage], None] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        # Bound directly, since it is called for every run of datagrams.
+        # Bound directly, since it is called for every segment batch.
         self.on_image_activity = self.receiver.on_arrival
 
     def on_create_image(

@@ -1,6 +1,6 @@
-"""The placing of received datagrams in a term, a run at a time.
+"""The placing of received datagrams in a term, a segment batch at a time.
 
-Source: Aeron `TermRebuilder`; runs have no counterpart.
+Source: Aeron `TermRebuilder`; segment batches have no counterpart.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ __all__ = [
 ]
 
 SegmentTable: TypeAlias = "memoryview[int] | array[int]"
-"""For each run, its end and the length of its datagrams, as 32-bit words."""
+"""For each segment batch, its end and the length of its datagrams, as 32-bit words.
+
+A segment batch (short: batch) is datagrams of one length one after the other, of which only the
+last may be shorter.
+"""
 
 SLOT_MASK: Final = 31
 IDS: Final = Struct("<3i")
@@ -40,7 +44,7 @@ def place_batches(
     *,
     limit: int,
 ) -> int:
-    """Place consecutive runs of datagrams in a hole; return how many bytes were placed.
+    """Place consecutive segment batches in a hole; return how many bytes were placed.
 
     Stops where `place_batch` would, and at a datagram that is empty or of another stream.
 
@@ -48,10 +52,10 @@ def place_batches(
     one.
 
     Args:
-        data: The runs, one after the other.
-        segments: For each run, its end in `data` and the length of its datagrams, in bytes; the
-            last datagram of a run may be shorter.
-        index: Index in `segments` of the first run; even.
+        data: The batches, one after the other.
+        segments: For each batch, its end in `data` and the length of its datagrams, in bytes; the
+            last datagram of a batch may be shorter.
+        index: Index in `segments` of the first batch; even.
         start: Offset in `data` of the first datagram.
         term: The term as bytes.
         words: The term as 32-bit words.
@@ -61,18 +65,18 @@ def place_batches(
     placed = 0
     ids = bytes(data[start + IDS_OFFSET : start + IDS_OFFSET + IDS.size])
     for each in range(index, len(segments), 2):
-        run = data[start + placed : segments[each]]
+        batch = data[start + placed : segments[each]]
         placed_length = 0
-        # The last datagram of a run may be shorter, and is then placed separately.
-        while len(run) and run[IDS_OFFSET : IDS_OFFSET + IDS.size] == ids:
-            segment_length = min(segments[each + 1], len(run))
+        # The last datagram of a batch may be shorter, and is then placed separately.
+        while len(batch) and batch[IDS_OFFSET : IDS_OFFSET + IDS.size] == ids:
+            segment_length = min(segments[each + 1], len(batch))
             where = term, words, offset + placed
-            placed_length = place_batch(run, segment_length, *where, limit=limit - placed)
+            placed_length = place_batch(batch, segment_length, *where, limit=limit - placed)
             if not placed_length:
                 break
             placed += placed_length
-            run = run[placed_length:]
-        if len(run) or not placed_length:
+            batch = batch[placed_length:]
+        if len(batch) or not placed_length:
             break
     return placed
 
@@ -126,7 +130,7 @@ def place_batch(
 
 
 def _is_uniform(headers: memoryview, length: int, step: int, offset: int) -> bool:
-    """Return whether a run consists of consecutive frames of one length and stream.
+    """Return whether a batch consists of consecutive frames of one length and stream.
 
     The caller has checked the rest of the first header.
     """

@@ -1,6 +1,6 @@
 """Scans for whole frames: for blocks, for the sender's datagrams, and for files.
 
-Source: Aeron `TermBlockScanner`, `TermScanner`; runs have no counterpart.
+Source: Aeron `TermBlockScanner`, `TermScanner`; segment batches have no counterpart.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ WORD: Final = 4
 SLOT: Final = 32
 SLOT_MASK: Final = 31
 FEW: Final = 2
-"""A run of at most this many equal datagrams is so short that other cuts are worth trying."""
+"""A batch of at most this many equal datagrams is so short that other lengths are worth trying."""
 CALL_COST: Final = 5
 """Cost of a system call, in datagrams: about 5 microseconds against 1."""
 LOOK_COUNT: Final = 3
@@ -62,7 +62,7 @@ LOOK_LENGTH: Final = 65_536
 """The longest scan ahead, in bytes."""
 MORE: Final = 21
 MORE_OF: Final = 20
-"""A run may have 21 datagrams where 20 full ones would do: 5 % more."""
+"""A batch may have 21 datagrams where 20 full ones would do: 5 % more."""
 BLOCK_BITS: Final = 12
 """The start of the first datagram is recorded for each block of this size: 4 KiB."""
 
@@ -121,22 +121,22 @@ def scan_batches(
     max_count: int,
     cost: int,
 ) -> tuple[int, int, int, int]:
-    """Cut what may be sent into consecutive runs, each as `scan_batch` makes it.
+    """Divide what may be sent into segment batches, each as `scan_batch` makes it.
 
     Args:
         term: The term as bytes.
         words: The term as 32-bit words.
         offset: Where to begin; start of a frame.
-        segments: Receives for each run its end, in bytes from `offset`, and the length of its
-            datagrams; its size limits the number of runs.
+        segments: Receives for each batch its end, in bytes from `offset`, and the length of its
+            datagrams; its size limits the number of batches.
         limit: Most bytes wanted: the rest of the window.
         mtu_length: Longest datagram, in bytes.
-        batch_length: Longest run, in bytes.
-        max_count: Most datagrams in a run, at least 1; with 1 each datagram is full.
-        cost: Stop when the runs cost this much; each costs `CALL_COST` plus its datagrams.
+        batch_length: Longest batch, in bytes.
+        max_count: Most datagrams in a batch, at least 1; with 1 each datagram is full.
+        cost: Stop when the batches cost this much; each costs `CALL_COST` plus its datagrams.
 
     Returns:
-        Bytes of all runs, number of runs, the padding behind them, and their cost.
+        Bytes of all batches, number of batches, the padding behind them, and their cost.
     """
     total = count = padding = used = 0
     while used < cost and 2 * count < len(segments) and not padding:
@@ -166,8 +166,8 @@ def mark_starts(
     Args:
         positions: Receives the starts, indexed by the block number modulo its length.
         following: Start of the first block that is not recorded yet.
-        position: Position of the first run.
-        segments: The runs; see `scan_batches`.
+        position: Position of the first batch.
+        segments: The batches; see `scan_batches`.
         length: How many bytes of them were sent.
     """
     begin = position
@@ -195,19 +195,19 @@ def scan_batch(
     mtu_length: int,
     max_count: int,
 ) -> tuple[int, int, int]:
-    """Return the bytes of one run, the length of its datagrams, and the padding behind it.
+    """Return the bytes of one segment batch, the length of its datagrams, and the padding behind.
 
-    All datagrams are cut between frames. All but the last have the same length, so one system call
+    Every datagram ends with a frame. All but the last have the same length, so one system call
     can send them; the last may be shorter. Each datagram is as full as `scan_for_send` makes it.
     Shorter datagrams are used only if hardly any two full ones are equal, if they give a longer
-    run, and if that makes at most 5 % more datagrams.
+    batch, and if that makes at most 5 % more datagrams.
 
     Args:
         term: The term as bytes.
         words: The term as 32-bit words.
         offset: Where to begin; start of a frame.
         limit: Most bytes wanted: the rest of the window.
-        batch_length: Longest run, in bytes.
+        batch_length: Longest batch, in bytes.
         mtu_length: Longest datagram, in bytes.
         max_count: Most datagrams wanted, at least 1; with 1 each datagram is full.
     """
@@ -294,14 +294,14 @@ def _longer_batch(
     mtu_length: int,
     max_count: int,
 ) -> tuple[int, int]:
-    """Return a datagram length that gives mixed frames a longer run, and the count; or zeros.
+    """Return a datagram length that gives mixed frames a longer batch, and the count; or zeros.
 
     Args:
         words: The term as 32-bit words.
         offset: Where to begin; start of a frame.
         reach: How far to scan, in bytes.
         segment: Length of the first full datagram.
-        total: Bytes of the run of full datagrams.
+        total: Bytes of the batch of full datagrams.
         count: Number of those datagrams.
         mtu_length: Longest datagram, in bytes.
         max_count: Most datagrams wanted.

@@ -12,9 +12,9 @@ socket that is bound to the address of the group is a member at every interface.
 has its own link, and so loses other datagrams than its neighbour.
 
 Invariant: datagrams leave a `ReceiveBuffer` once, unchanged, and in the order of arrival. The
-datagrams of a run have one length, source and time; only the last may be shorter. In half of the
-cases a lone datagram is delivered as a run of one, which Linux never does, so that small worlds use
-both entry points too.
+datagrams of a batch have one length, source and time; only the last may be shorter. In half of the
+cases a lone datagram is delivered as a batch of one, which Linux never does, so that small worlds
+use both entry points too.
 
 Invariant: the buffer that a `SimTransport` passes to a protocol is valid only during the call; the
 simulator releases it afterwards, so that a protocol that kept it fails.
@@ -115,9 +115,9 @@ def interface_index(addresses: Iterable[str], host: str) -> int:
 # Receive buffers.
 
 BATCH_COUNT_MAX: Final = 64
-"""Most datagrams in a run: Linux's `UDP_GRO_CNT_MAX`."""
+"""Most datagrams in a batch: Linux's `UDP_GRO_CNT_MAX`."""
 BATCH_LENGTH_MAX: Final = 65_507
-"""Most bytes in a run: what a datagram over IPv4 can carry."""
+"""Most bytes in a batch: what a datagram over IPv4 can carry."""
 ALONE_CHANCE: Final = 0.5
 
 
@@ -126,8 +126,8 @@ class ReceiveBuffer:
 
     Args:
         length_max: Capacity in bytes; a datagram that does not fit is dropped.
-        is_gathering: Whether datagrams are gathered into runs.
-        coin: Decides whether a lone datagram is a run of one.
+        is_gathering: Whether datagrams are gathered into batches.
+        coin: Decides whether a lone datagram is a batch of one.
     """
 
     def __init__(self, length_max: int, *, is_gathering: bool, coin: Random) -> None:
@@ -150,7 +150,7 @@ class ReceiveBuffer:
         return True
 
     def take(self) -> tuple[list[bytes], SocketAddress, bool]:
-        """Return the oldest datagram and those of its run, the source, and whether it is a run.
+        """Return the oldest datagram and those of its batch, the source, and whether it is a batch.
 
         Raises:
             IndexError: The buffer is empty.
@@ -158,7 +158,7 @@ class ReceiveBuffer:
         arrived = self._arrived
         first, source, came_ns = arrived.popleft()
         taken, segment_length, length = [first], len(first), len(first)
-        # An empty datagram is never part of a run.
+        # An empty datagram is never part of a batch.
         is_open = self._is_gathering and segment_length > 0
         while is_open and arrived and len(taken) < BATCH_COUNT_MAX:
             datagram, other, other_ns = arrived[0]
@@ -173,10 +173,10 @@ class ReceiveBuffer:
             length += len(datagram)
             is_open = len(datagram) == segment_length
         self._length -= length
-        is_run = len(taken) > 1
-        if self._is_gathering and segment_length and not is_run:
-            is_run = self._coin.random() < ALONE_CHANCE
-        return taken, source, is_run
+        is_batch = len(taken) > 1
+        if self._is_gathering and segment_length and not is_batch:
+            is_batch = self._coin.random() < ALONE_CHANCE
+        return taken, source, is_batch
 
     @property
     def next_source(self) -> SocketAddress | None:
@@ -194,7 +194,7 @@ class ReceiveBuffer:
 DATAGRAM_LENGTH_MAX: Final = 65_507
 """The most that UDP over IPv4 can carry, in bytes."""
 BURST_LIMIT: Final = 64
-"""Most datagrams read in one turn; a run is read completely."""
+"""Most datagrams read in one turn; a batch is read completely."""
 RETRY_NS: Final = 100_000
 """How long a socket without room stays blocked, at least."""
 
@@ -210,7 +210,7 @@ class SimTransport(BoundedTransport):
         extra: Values for `get_extra_info`, `sockname` and `peername` among them.
         spec: Description that the socket was opened with.
         rcvbuf_length: Capacity for unread datagrams, in bytes; more are dropped, as in the kernel.
-        coin: Decides which lone datagrams are delivered as a run of one.
+        coin: Decides which lone datagrams are delivered as a batch of one.
 
     Attributes:
         host: As given.
@@ -344,31 +344,31 @@ class SimTransport(BoundedTransport):
         if self.host.is_paused:
             return
         count_left = BURST_LIMIT
-        runs: list[list[bytes]] = []
+        batches: list[list[bytes]] = []
         while self._arrived and count_left > 0:
-            datagrams, source, is_run = self._arrived.take()
+            datagrams, source, is_batch = self._arrived.take()
             count_left -= len(datagrams)
             for datagram in datagrams:
                 self.host.note_delivered(source, self.local, datagram)
-            runs.append(datagrams)
+            batches.append(datagrams)
             if count_left > 0 and self._takes_many_batches and self._arrived.next_source == source:
                 continue
-            self._lend(runs, source, is_run=is_run)
-            runs = []
+            self._lend(batches, source, is_batch=is_batch)
+            batches = []
             if self._is_closing:
                 return
         self.read_soon()
 
-    def _lend(self, runs: list[list[bytes]], source: SocketAddress, *, is_run: bool) -> None:
+    def _lend(self, batches: list[list[bytes]], source: SocketAddress, *, is_batch: bool) -> None:
         buffer, segments = bytearray(), array("i")
-        for datagrams in runs:
+        for datagrams in batches:
             buffer += b"".join(datagrams)
             segments.extend((len(buffer), len(datagrams[0])))
         view = memoryview(buffer)
         protocol = cast("SocketProtocol", self._protocol)
-        if len(runs) > 1:
+        if len(batches) > 1:
             self._tell(protocol.batches_received, view, segments, source)
-        elif is_run:
+        elif is_batch:
             self._tell(protocol.datagrams_received, view, segments[1], source)
         else:
             self._tell(self._protocol.datagram_received, view, source)

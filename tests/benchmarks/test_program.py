@@ -51,7 +51,7 @@ def test_scenarios_and_contenders_are_chosen_by_the_start_of_their_names() -> No
         "ours",
         "pyzmq, blocking",
         "pyzmq, asyncio",
-        "floor: bare datagrams in runs",
+        "floor: bare datagrams in batches",
     ]
     assert [each.name for each in picked[2].contenders] == ["ours, 1 % lost"]
     assert program.chosen(found, "", "") == found

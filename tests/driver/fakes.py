@@ -86,7 +86,7 @@ class Outbox:
 
 
 def send_each(send: Callable[[memoryview], bool], data: memoryview, segments: SegmentTable) -> int:
-    """Send the datagrams of runs until one cannot leave; return the bytes that left."""
+    """Send the datagrams of batches until one cannot leave; return the bytes that left."""
     start = 0
     for end, segment_length in zip(segments[::2], segments[1::2], strict=True):
         while start < end:

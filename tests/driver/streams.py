@@ -122,16 +122,18 @@ MAKERS: dict[str, Callable[[int, int, random.Random], bytes]] = {
 }
 
 
-def gathered(datagrams: list[bytes], runs_at_once: int) -> Iterator[tuple[memoryview, array[int]]]:
-    """Yield datagrams as Linux would gather them, some runs at a time, with their segments."""
+def gathered(
+    datagrams: list[bytes], batches_at_once: int
+) -> Iterator[tuple[memoryview, array[int]]]:
+    """Yield datagrams as Linux would gather them, some batches at a time, with their segments."""
     buffer = ReceiveBuffer(2**30, is_gathering=True, coin=random.Random(1))
     for datagram in datagrams:
         assert buffer.try_add(datagram, SOURCE, 0)
     while buffer:
-        runs, segments = bytearray(), array("i")
-        for _ in range(min(runs_at_once, len(buffer))):
+        batches, segments = bytearray(), array("i")
+        for _ in range(min(batches_at_once, len(buffer))):
             if buffer:
                 taken, _, _ = buffer.take()
-                runs += b"".join(taken)
-                segments.extend((len(runs), len(taken[0])))
-        yield memoryview(runs), segments
+                batches += b"".join(taken)
+                segments.extend((len(batches), len(taken[0])))
+        yield memoryview(batches), segments

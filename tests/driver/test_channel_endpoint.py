@@ -34,8 +34,8 @@ REMOTE = ("127.0.0.1", 40_456)
 NO_LOOP: Any = None
 
 
-def send_batch(endpoint: SendChannelEndpoint, run: memoryview, segment_length: int) -> int:
-    return endpoint.send_batches(run, array("i", (len(run), segment_length)))
+def send_batch(endpoint: SendChannelEndpoint, batch: memoryview, segment_length: int) -> int:
+    return endpoint.send_batches(batch, array("i", (len(batch), segment_length)))
 
 
 class Transport(BoundedTransport):
@@ -89,19 +89,19 @@ def test_a_send_that_raises_leaves_later_errors_their_meaning(rig: Rig) -> None:
     assert rig.counts[SystemCounterId.SHORT_SENDS] == 1
 
 
-def test_a_run_leaves_as_datagrams_of_one_length_and_a_shorter_last_one(rig: Rig) -> None:
+def test_a_batch_leaves_as_datagrams_of_one_length_and_a_shorter_last_one(rig: Rig) -> None:
     assert send_batch(rig.endpoint, memoryview(b"aabbc"), 2) == 5
     assert rig.endpoint.send_batches_to(memoryview(b"ddee"), array("i", (4, 2)), REMOTE) == 4
     assert rig.transport.sent == [b"aa", b"bb", b"c", b"dd", b"ee"]
 
 
-def test_a_run_during_a_pause_stays(rig: Rig) -> None:
+def test_a_batch_during_a_pause_stays(rig: Rig) -> None:
     rig.endpoint.data.pause_writing()
     assert send_batch(rig.endpoint, memoryview(b"aabbc"), 2) == 0
     assert rig.transport.sent == []
 
 
-def test_a_run_that_raises_leaves_later_errors_their_meaning(rig: Rig) -> None:
+def test_a_batch_that_raises_leaves_later_errors_their_meaning(rig: Rig) -> None:
     rig.transport.failure = ClosedError("closed under us")
     with pytest.raises(ClosedError):
         send_batch(rig.endpoint, memoryview(b"aabb"), 2)
@@ -253,9 +253,9 @@ def test_a_destination_that_cannot_be_sent_to_is_counted_and_the_others_get_the_
         assert sorted(transport.addresses) == [addresses[0], addresses[2]]
         assert counts[SystemCounterId.SHORT_SENDS] == count
         transport.addresses.clear()
-    assert send_batch(endpoint, memoryview(b"abcde"), 2) == 5, "likewise with a run"
+    assert send_batch(endpoint, memoryview(b"abcde"), 2) == 5, "likewise with a batch"
     assert sorted(transport.addresses) == [addresses[0]] * 3 + [addresses[2]] * 3
-    assert counts[SystemCounterId.SHORT_SENDS] == 6, "one for each datagram of the run"
+    assert counts[SystemCounterId.SHORT_SENDS] == 6, "one for each datagram of the batch"
     transport.addresses.clear()
     transport.room_count = 4
     assert send_batch(endpoint, memoryview(b"abcdef"), 1) == 4, "what one got while there was room"
@@ -300,15 +300,15 @@ def narrow_endpoint(addresses: list[Address], counts: Counts) -> tuple[SendChann
     return endpoint, transport
 
 
-RUN = memoryview(bytes(range(46)) * 2)
+BATCH = memoryview(bytes(range(46)) * 2)
 """46 datagrams of two bytes."""
 
 
-def test_a_socket_that_becomes_full_in_a_run_has_given_all_destinations_much_the_same() -> None:
+def test_a_socket_that_becomes_full_in_a_batch_has_given_all_destinations_much_the_same() -> None:
     counts = Counts()
     endpoint, transport = narrow_endpoint(ADDRESSES, counts)
     transport.make_room(60)
-    assert send_batch(endpoint, RUN, 2) == 24 * 2, "what one of them got, in whole datagrams"
+    assert send_batch(endpoint, BATCH, 2) == 24 * 2, "what one of them got, in whole datagrams"
     assert [transport.got[address] for address in ADDRESSES] == [24, 20, 16]
     assert counts[SystemCounterId.SHORT_SENDS] == (24 - 20) + (24 - 16)
 
@@ -318,7 +318,7 @@ def test_a_socket_that_becomes_full_again_and_again_lets_each_destination_be_las
     endpoint, transport = narrow_endpoint(ADDRESSES, counts)
     for _ in range(30):
         transport.make_room(60)
-        assert send_batch(endpoint, RUN, 2) == 24 * 2
+        assert send_batch(endpoint, BATCH, 2) == 24 * 2
     assert [transport.got[address] for address in ADDRESSES] == [10 * (24 + 20 + 16)] * 3
     assert counts[SystemCounterId.SHORT_SENDS] == 30 * 12
 
@@ -328,7 +328,7 @@ def test_wherever_a_socket_becomes_full_nobody_misses_more_than_a_slice() -> Non
         counts = Counts()
         endpoint, transport = narrow_endpoint(ADDRESSES, counts)
         transport.make_room(room_count)
-        got = send_batch(endpoint, RUN, 2) // 2
+        got = send_batch(endpoint, BATCH, 2) // 2
         assert sum(transport.got.values()) == room_count
         missed = [got - transport.got[address] for address in ADDRESSES]
         assert min(missed) == 0, f"with room for {room_count}"
@@ -336,18 +336,18 @@ def test_wherever_a_socket_becomes_full_nobody_misses_more_than_a_slice() -> Non
         assert counts[SystemCounterId.SHORT_SENDS] == sum(missed)
 
 
-def test_a_run_costs_each_of_several_destinations_a_call_for_each_slice() -> None:
+def test_a_batch_costs_each_of_several_destinations_a_call_for_each_slice() -> None:
     counts = Counts()
     endpoint, transport = narrow_endpoint(ADDRESSES, counts)
-    assert send_batch(endpoint, RUN[:-1], 2) == len(RUN) - 1
+    assert send_batch(endpoint, BATCH[:-1], 2) == len(BATCH) - 1
     assert transport.batch_count == 3 * -(-46 // SLICE_COUNT)
     assert [transport.got[address] for address in ADDRESSES] == [46] * 3
     assert counts[SystemCounterId.SHORT_SENDS] == 0
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_a_run_for_no_more_than_one_destination_is_not_cut_up(count: int) -> None:
+def test_a_batch_for_no_more_than_one_destination_is_not_cut_up(count: int) -> None:
     endpoint, transport = narrow_endpoint(ADDRESSES[:count], Counts())
-    assert send_batch(endpoint, RUN, 2) == len(RUN)
+    assert send_batch(endpoint, BATCH, 2) == len(BATCH)
     assert transport.batch_count == count
     assert transport.got == Counter(dict.fromkeys(ADDRESSES[:count], 46))

@@ -202,7 +202,7 @@ def test_the_responses_of_a_live_receiver_do_not_go_to_a_stranger_who_asks_for_t
     rig: Rig,
 ) -> None:
     withheld = rig.publication_rig.counts.system[DriverCounterId.HANDSHAKE_SENDS_WITHHELD]
-    outbox = ResponseOutbox(lambda *_: True, lambda run, *_: len(run), withheld)
+    outbox = ResponseOutbox(lambda *_: True, lambda batch, *_: len(batch), withheld)
     rig.dispatcher.add(rig.publication, outbox)
     asking = attrs.evolve(SM, flags=StatusMessageFlags.SEND_SETUP, receiver_window=0)
 

@@ -137,22 +137,22 @@ class Reception(DispatcherRig):
 
     # Steps.
 
-    def arrive(self, runs_at_once: int, *chunks: Chunk) -> None:
-        """Let the socket be readable: `runs_at_once` runs by each read, or one datagram if 0."""
+    def arrive(self, batches_at_once: int, *chunks: Chunk) -> None:
+        """Make the socket readable: `batches_at_once` batches by each read; one datagram if 0."""
         datagrams = [each for chunk in chunks for each in self.stream.make(*chunk)]
         self.agent.on_reading(True)
-        if runs_at_once:
-            for runs, segments in gathered(datagrams, runs_at_once):
-                self.dispatcher.on_batches(runs, segments, SOURCE, self.clock.ns, self.outbox)
+        if batches_at_once:
+            for batches, segments in gathered(datagrams, batches_at_once):
+                self.dispatcher.on_batches(batches, segments, SOURCE, self.clock.ns, self.outbox)
         else:
             for datagram in datagrams:
                 self.feed(datagram, self.clock.ns)
         self.agent.on_reading(False)
 
-    def flow(self, runs_at_once: int, length: int, count: int, *limits: int) -> None:
+    def flow(self, batches_at_once: int, length: int, count: int, *limits: int) -> None:
         """Let the publisher go on from where the image is complete, and readers read."""
         self.stream.position = self.image.rebuild_position
-        self.arrive(runs_at_once, ("next", length, count, 0))
+        self.arrive(batches_at_once, ("next", length, count, 0))
         for index, limit in enumerate(limits):
             self.read(index, limit)
 
@@ -248,13 +248,13 @@ FLOWS: Final = st.builds(
     LIMITS,
 )
 ARRIVALS: Final = st.builds(
-    lambda runs_at_once, chunks: Step("arrive", (runs_at_once, *chunks)),
+    lambda batches_at_once, chunks: Step("arrive", (batches_at_once, *chunks)),
     RUNS_AT_ONCE,
     st.lists(CHUNKS, min_size=1, max_size=3),
 )
 LOSSES_AND_ENDS: Final = st.builds(
-    lambda runs_at_once, kind, count, seed, end: Step(
-        "arrive", (runs_at_once, (kind, 1_024, count, seed), (end, 32, 1, 0))
+    lambda batches_at_once, kind, count, seed, end: Step(
+        "arrive", (batches_at_once, (kind, 1_024, count, seed), (end, 32, 1, 0))
     ),
     RUNS_AT_ONCE,
     st.sampled_from(["next", "gap"]),

@@ -40,35 +40,35 @@ class Rig(DispatcherRig):
         self.lengths.clear()
 
 
-def test_a_run_is_counted_once_and_its_datagrams_are_placed() -> None:
+def test_a_batch_is_counted_once_and_its_datagrams_are_placed() -> None:
     rig = Rig()
     before_ns = rig.socket.last_activity_ns
-    run = bytearray(data(0, 64) + data(64, 64) + heartbeat(128))
-    rig.socket.datagrams_received(memoryview(run), 64, SOURCE)
+    batch = bytearray(data(0, 64) + data(64, 64) + heartbeat(128))
+    rig.socket.datagrams_received(memoryview(batch), 64, SOURCE)
     assert rig.lengths == [160]
     assert rig.socket.last_activity_ns >= before_ns
     assert rig.images[0].counters.receiver_hwm.get() == 128
     assert rig.counts[SystemCounterId.HEARTBEATS_RECEIVED] == 1
 
 
-def test_every_datagram_of_a_run_bears_its_time_of_arrival() -> None:
+def test_every_datagram_of_a_batch_bears_its_time_of_arrival() -> None:
     rig = Rig("aeron:udp?endpoint=127.0.0.1:40456|channel-rcv-ts-offset=0")
-    run = bytearray(data(0, 64) + data(64, 64))
-    rig.socket.datagrams_received(memoryview(run), 64, SOURCE)
+    batch = bytearray(data(0, 64) + data(64, 64))
+    rig.socket.datagrams_received(memoryview(batch), 64, SOURCE)
     for start in (32, 96):
-        assert int.from_bytes(run[start : start + 8], "little") == EPOCH_NS
+        assert int.from_bytes(batch[start : start + 8], "little") == EPOCH_NS
 
 
-def test_every_datagram_of_several_runs_bears_its_time_of_arrival() -> None:
+def test_every_datagram_of_several_batches_bears_its_time_of_arrival() -> None:
     rig = Rig("aeron:udp?endpoint=127.0.0.1:40456|channel-rcv-ts-offset=0")
-    run = bytearray(b"".join(data(at, 64) for at in range(0, 320, 64)))
-    # A run of two, one alone, one without a byte, and a run of two.
+    batch = bytearray(b"".join(data(at, 64) for at in range(0, 320, 64)))
+    # A batch of two, one alone, one without a byte, and a batch of two.
     segments = array("i", (128, 64, 192, 64, 192, 0, 320, 64))
-    rig.socket.batches_received(memoryview(run), segments, SOURCE)
+    rig.socket.batches_received(memoryview(batch), segments, SOURCE)
     assert rig.lengths == [320]
     assert rig.counts[SystemCounterId.INVALID_PACKETS] == 1
     for start in range(32, 320, 64):
-        assert int.from_bytes(run[start : start + 8], "little") == EPOCH_NS
+        assert int.from_bytes(batch[start : start + 8], "little") == EPOCH_NS
 
 
 def test_what_the_system_drops_is_counted() -> None:

@@ -85,8 +85,8 @@ def test_frames_are_packed_up_to_the_mtu_and_never_cut() -> None:
 
 
 def test_a_burst_ends_at_its_limit_and_asks_for_another_turn() -> None:
-    # Runs of two, each ended by a datagram that is shorter, count as six datagrams: eleven of them
-    # fill a burst of the cost of 64.
+    # Batches of two, each ended by a datagram that is shorter, count as six datagrams: eleven of
+    # them fill a burst of the cost of 64.
     rig = Rig(burst_limit=1)
     rig.offer(*[1_408, 704] * 12)
     assert rig.send(TERM_LENGTH, now_ns=5) == [1_408, 704] * 11

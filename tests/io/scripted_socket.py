@@ -1,4 +1,4 @@
-"""A real socket that now and then does something else, and a recorder that takes runs."""
+"""A real socket that now and then does something else, and a recorder that takes batches."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 Received = tuple[int, list[tuple[int, int, bytes]], int, Any]
 
 
-def datagrams(run: bytes | memoryview, segment_length: int) -> list[bytes]:
-    return [bytes(run[at : at + segment_length]) for at in range(0, len(run), segment_length)]
+def datagrams(batch: bytes | memoryview, segment_length: int) -> list[bytes]:
+    return [bytes(batch[at : at + segment_length]) for at in range(0, len(batch), segment_length)]
 
 
 class RunRecorder(Recorder):
-    """Takes runs whole, and hears of what was dropped."""
+    """Takes batches whole, and hears of what was dropped."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.runs: list[tuple[int, int]] = []
+        self.batches: list[tuple[int, int]] = []
         self.drop_counts: list[int] = []
 
     def datagrams_received(
         self, data: memoryview, segment_length: int, addr: SocketAddress
     ) -> None:
-        self.runs.append((len(data), segment_length))
+        self.batches.append((len(data), segment_length))
         for datagram in datagrams(data, segment_length):
             self.datagram_received(datagram, addr)
 
@@ -46,8 +46,8 @@ class ScriptedSocket:
     """Passes everything on to a socket, except where told otherwise.
 
     Attributes:
-        send_failures: What the next runs raise that are sent; None lets one pass.
-        runs: Segment length and address of each run that was tried.
+        send_failures: What the next batches raise that are sent; None lets one pass.
+        batches: Segment length and address of each batch that was tried.
         alter: Makes another result of what was received.
         missing: Names that it does not have.
     """
@@ -55,13 +55,13 @@ class ScriptedSocket:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.send_failures: list[OSError | None] = []
-        self.runs: list[tuple[int, Any]] = []
+        self.batches: list[tuple[int, Any]] = []
         self.alter: Callable[[Received], Received] = lambda received: received
         self.missing: set[str] = set()
 
     def sendmsg(self, buffers: Any, ancillary: Any, flags: int, address: Any) -> int:
         ((_, _, segment_length),) = ancillary
-        self.runs.append((int.from_bytes(segment_length, "little"), address))
+        self.batches.append((int.from_bytes(segment_length, "little"), address))
         failure = self.send_failures.pop(0) if self.send_failures else None
         if failure is not None:
             raise failure

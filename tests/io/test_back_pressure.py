@@ -99,22 +99,22 @@ async def test_one_datagram_waits_and_nothing_is_lost_or_reordered(
             assert sender.arrived == expected
 
 
-async def test_a_run_ends_with_the_datagram_that_has_to_wait(
+async def test_a_batch_ends_with_the_datagram_that_has_to_wait(
     transport_kind: TransportKind,
 ) -> None:
     async with pressed(transport_kind) as sender:
-        run = b"".join(b"%04d" % number for number in range(4_000))
-        left_length = sender.transport.send_batch(memoryview(run), 4)
+        batch = b"".join(b"%04d" % number for number in range(4_000))
+        left_length = sender.transport.send_batch(memoryview(batch), 4)
         assert sender.pauses == ["pause"]
-        assert 4 < left_length < len(run)
+        assert 4 < left_length < len(batch)
         assert left_length % 4 == 0
         with pytest.raises(BufferError, match="send nothing until resume_writing"):
-            sender.transport.send_batch(memoryview(run), 4)
+            sender.transport.send_batch(memoryview(batch), 4)
         sender.read_peer()
-        assert b"".join(sender.arrived) == run[: left_length - 4]
+        assert b"".join(sender.arrived) == batch[: left_length - 4]
         await sender.until(lambda: sender.pauses[-1] == "resume")
         sender.read_peer()
-        assert b"".join(sender.arrived) == run[:left_length]
+        assert b"".join(sender.arrived) == batch[:left_length]
 
 
 async def test_a_send_during_a_pause_is_refused_aloud(transport_kind: TransportKind) -> None:

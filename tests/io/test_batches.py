@@ -21,7 +21,7 @@ from tests.io.test_multicast import usable
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux batches datagrams")
 
 SPEC = SocketSpec(local=LOOPBACK, socket_rcvbuf_length=1024 * 1024, is_batching=True)
-RUN = memoryview(bytes(range(256)) * 2_000)
+DATA = memoryview(bytes(range(256)) * 2_000)
 SEGMENT_LENGTH = 1_408
 
 
@@ -31,29 +31,29 @@ def network() -> SystemNetwork:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-async def test_a_run_arrives_whole(network: SystemNetwork, host: str) -> None:
+async def test_a_batch_arrives_whole(network: SystemNetwork, host: str) -> None:
     spec, receiver = attrs.evolve(SPEC, local=(host, 0)), RunRecorder()
     async with opened(network, spec, receiver), opened(network, spec) as sender:
-        run = RUN[: SEGMENT_LENGTH * 40 + 32]
-        sender.transport.send_batch(run, SEGMENT_LENGTH, receiver.address)
+        batch = DATA[: SEGMENT_LENGTH * 40 + 32]
+        sender.transport.send_batch(batch, SEGMENT_LENGTH, receiver.address)
         await receiver.until(lambda: len(receiver.received) == 41)
-        assert receiver.runs == [(len(run), SEGMENT_LENGTH)]
-        assert receiver.received == datagrams(run, SEGMENT_LENGTH)
+        assert receiver.batches == [(len(batch), SEGMENT_LENGTH)]
+        assert receiver.received == datagrams(batch, SEGMENT_LENGTH)
         assert set(receiver.addresses) == {sender.address}
 
 
-async def test_a_connected_socket_takes_runs_of_its_peer(network: SystemNetwork) -> None:
+async def test_a_connected_socket_takes_batches_of_its_peer(network: SystemNetwork) -> None:
     receiver = RunRecorder()
     async with opened(network, SPEC) as sender:
         spec = attrs.evolve(SPEC, remote=sender.address)
         async with opened(network, spec, receiver):
-            sender.transport.send_batch(RUN[:250], 100, receiver.address)
+            sender.transport.send_batch(DATA[:250], 100, receiver.address)
             await receiver.until(lambda: len(receiver.received) == 3)
-            assert receiver.runs == [(250, 100)]
-            assert receiver.received == datagrams(RUN[:250], 100)
+            assert receiver.batches == [(250, 100)]
+            assert receiver.received == datagrams(DATA[:250], 100)
 
 
-async def test_a_group_takes_runs(network: SystemNetwork, unused_udp_port: int) -> None:
+async def test_a_group_takes_batches(network: SystemNetwork, unused_udp_port: int) -> None:
     interface, group = usable(4), "224.20.30.43"
     receiver = RunRecorder()
     member = attrs.evolve(
@@ -61,43 +61,45 @@ async def test_a_group_takes_runs(network: SystemNetwork, unused_udp_port: int) 
     )
     source = attrs.evolve(SPEC, remote=(group, unused_udp_port), interface=interface)
     async with opened(network, member, receiver), opened(network, source) as sender:
-        assert sender.transport.send_batch(RUN[:250], 100) == 250
+        assert sender.transport.send_batch(DATA[:250], 100) == 250
         await receiver.until(lambda: len(receiver.received) == 3)
-        assert receiver.runs == [(250, 100)]
-        assert receiver.received == datagrams(RUN[:250], 100)
+        assert receiver.batches == [(250, 100)]
+        assert receiver.received == datagrams(DATA[:250], 100)
 
 
-async def test_datagrams_of_other_lengths_among_runs_keep_their_place_and_their_length(
+async def test_datagrams_of_other_lengths_among_batches_keep_their_place_and_their_length(
     network: SystemNetwork,
 ) -> None:
     receiver = RunRecorder()
     async with opened(network, SPEC, receiver), opened(network, SPEC) as sender:
         expected: list[bytes] = []
         for length, segment_length in ((3_000, 1_000), (32, 32), (64, 32), (900, 400), (7, 7)):
-            run = RUN[:length]
-            sender.transport.send_batch(run, segment_length, receiver.address)
-            sender.transport.sendto(RUN[:32], receiver.address)
-            expected += [*datagrams(run, segment_length), bytes(RUN[:32])]
+            batch = DATA[:length]
+            sender.transport.send_batch(batch, segment_length, receiver.address)
+            sender.transport.sendto(DATA[:32], receiver.address)
+            expected += [*datagrams(batch, segment_length), bytes(DATA[:32])]
         await receiver.until(lambda: len(receiver.received) == len(expected))
         assert receiver.received == expected
-        assert receiver.runs == [(3_000, 1_000), (64, 32), (900, 400)]
+        assert receiver.batches == [(3_000, 1_000), (64, 32), (900, 400)]
 
 
-async def test_a_protocol_that_takes_no_runs_gets_their_datagrams(network: SystemNetwork) -> None:
+async def test_a_protocol_that_takes_no_batches_gets_their_datagrams(
+    network: SystemNetwork,
+) -> None:
     async with opened(network, SPEC) as receiver, opened(network, SPEC) as sender:
-        sender.transport.send_batch(RUN[:250], 100, receiver.address)
+        sender.transport.send_batch(DATA[:250], 100, receiver.address)
         await receiver.until(lambda: len(receiver.received) == 3)
-        assert receiver.received == datagrams(RUN[:250], 100)
+        assert receiver.received == datagrams(DATA[:250], 100)
 
 
-async def test_a_protocol_that_closes_amid_a_run_hears_no_more_of_it(
+async def test_a_protocol_that_closes_amid_a_batch_hears_no_more_of_it(
     network: SystemNetwork,
 ) -> None:
     async with opened(network, SPEC) as receiver, opened(network, SPEC) as sender:
         receiver.on_datagram = lambda _: receiver.transport.close()
-        sender.transport.send_batch(RUN[:250], 100, receiver.address)
+        sender.transport.send_batch(DATA[:250], 100, receiver.address)
         await receiver.until(lambda: receiver.lost)
-        assert receiver.received == [bytes(RUN[:100])]
+        assert receiver.received == [bytes(DATA[:100])]
 
 
 async def test_a_protocol_that_closes_amid_many_hears_no_more_of_them(
@@ -116,7 +118,7 @@ async def test_a_protocol_that_closes_amid_many_hears_no_more_of_them(
 
 
 class ManyRunsRecorder(RunRecorder):
-    """Takes many runs in one call."""
+    """Takes many batches in one call."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -130,18 +132,20 @@ class ManyRunsRecorder(RunRecorder):
             start = end
 
 
-@pytest.mark.skipif(CompiledBatchReader is None, reason="the reader in Python takes one run a call")
-async def test_runs_that_came_one_after_another_are_told_at_once(network: SystemNetwork) -> None:
+@pytest.mark.skipif(
+    CompiledBatchReader is None, reason="the reader in Python takes one batch a call"
+)
+async def test_batches_that_came_one_after_another_are_told_at_once(network: SystemNetwork) -> None:
     receiver = ManyRunsRecorder()
     async with opened(network, SPEC, receiver), opened(network, SPEC) as sender:
         for _ in range(3):
-            sender.transport.send_batch(RUN[:250], 100, receiver.address)
+            sender.transport.send_batch(DATA[:250], 100, receiver.address)
         await receiver.until(lambda: len(receiver.received) == 9)
         assert receiver.calls == [[250, 100, 500, 100, 750, 100]]
-        assert receiver.received == datagrams(RUN[:250], 100) * 3
+        assert receiver.received == datagrams(DATA[:250], 100) * 3
 
 
-async def test_a_protocol_that_fails_at_one_datagram_of_a_run_gets_the_others(
+async def test_a_protocol_that_fails_at_one_datagram_of_a_batch_gets_the_others(
     network: SystemNetwork,
 ) -> None:
     failures: list[Any] = []
@@ -153,7 +157,7 @@ async def test_a_protocol_that_fails_at_one_datagram_of_a_run_gets_the_others(
 
     async with opened(network, SPEC) as receiver, opened(network, SPEC) as sender:
         receiver.on_datagram = fail
-        sender.transport.send_batch(RUN[:250], 100, receiver.address)
+        sender.transport.send_batch(DATA[:250], 100, receiver.address)
         await receiver.until(lambda: len(receiver.received) == 3)
         assert [type(failure["exception"]) for failure in failures] == [LookupError]
 
@@ -200,14 +204,14 @@ def with_segments_of(segment_length: int) -> Any:
         with_segments_of(1_000),
     ],
 )
-async def test_a_run_of_which_the_system_says_nothing_certain_is_one_datagram(
+async def test_a_batch_of_which_the_system_says_nothing_certain_is_one_datagram(
     network: SystemNetwork, alter: Any
 ) -> None:
     async with opened(network, SPEC) as sender, scripted(SPEC) as (receiver, sock):
         sock.alter = alter
-        sender.transport.send_batch(RUN[:250], 100, receiver.address)
+        sender.transport.send_batch(DATA[:250], 100, receiver.address)
         await receiver.until(lambda: receiver.received)
-        assert receiver.received == [bytes(RUN[:250])]
+        assert receiver.received == [bytes(DATA[:250])]
 
 
 async def test_a_system_that_says_nothing_beside_datagrams_still_brings_them(
@@ -216,9 +220,9 @@ async def test_a_system_that_says_nothing_beside_datagrams_still_brings_them(
     spec = attrs.evolve(SPEC, is_batching=False)
     async with opened(network, SPEC) as sender, scripted(spec) as (receiver, sock):
         sock.missing = {"recvmsg_into"}
-        sender.transport.send_batch(RUN[:250], 100, receiver.address)
+        sender.transport.send_batch(DATA[:250], 100, receiver.address)
         await receiver.until(lambda: len(receiver.received) == 3)
-        assert receiver.received == datagrams(RUN[:250], 100)
+        assert receiver.received == datagrams(DATA[:250], 100)
 
 
 @pytest.mark.parametrize("changes", [{"is_batching": False}, {"is_timestamped": True}])
@@ -228,10 +232,10 @@ async def test_a_socket_that_is_not_to_batch_or_tells_times_gets_datagrams_one_b
     receiver = Timed()
     spec = attrs.evolve(SPEC, **changes)
     async with opened(network, spec, receiver), opened(network, SPEC) as sender:
-        sender.transport.send_batch(RUN[:250], 100, receiver.address)
+        sender.transport.send_batch(DATA[:250], 100, receiver.address)
         await receiver.until(lambda: len(receiver.received) == 3)
-        assert receiver.runs == []
-        assert receiver.received == datagrams(RUN[:250], 100)
+        assert receiver.batches == []
+        assert receiver.received == datagrams(DATA[:250], 100)
         assert len(receiver.times) == (3 if spec.is_timestamped else 0)
 
 
@@ -245,24 +249,24 @@ class Timed(RunRecorder):
 
 
 @pytest.mark.parametrize(
-    ("segment_length", "batch_count", "most_runs"),
+    ("segment_length", "batch_count", "most_batches"),
     [(32, 40, 4), (1_024, 4, 8), (8_192, 8, 8)],
     ids=["short", "usual", "long"],
 )
-async def test_runs_end_a_burst_before_they_starve_anybody_and_not_at_once(
-    segment_length: int, batch_count: int, most_runs: int
+async def test_batches_end_a_burst_before_they_starve_anybody_and_not_at_once(
+    segment_length: int, batch_count: int, most_batches: int
 ) -> None:
     network = SystemNetwork("socket", 64)
     spec = attrs.evolve(SPEC, socket_rcvbuf_length=4 * 1024 * 1024)
     receiver = RunRecorder()
     async with opened(network, spec, receiver), opened(network, SPEC) as sender:
         count = min(64, 65_507 // segment_length)
-        run = bytes(segment_length * count)
+        batch = bytes(segment_length * count)
         for _ in range(batch_count):
-            sender.transport.send_batch(memoryview(run), segment_length, receiver.address)
+            sender.transport.send_batch(memoryview(batch), segment_length, receiver.address)
         counts, before = [], 0
         while before < batch_count * count:
             await asyncio.sleep(0)
             counts.append(len(receiver.received) - before)
             before = len(receiver.received)
-        assert 2 * count <= max(counts) <= (most_runs + 1) * count
+        assert 2 * count <= max(counts) <= (most_batches + 1) * count

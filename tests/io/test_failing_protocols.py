@@ -92,7 +92,7 @@ class Fails(Recorder):
 
 @attrs.define
 class Scripted:
-    """Reads a datagram, a run and several runs, each of another source, and then an error."""
+    """Reads a datagram, a batch and several batches, each of another source, and then an error."""
 
     groups: list[Any]
     is_drained: bool = True
@@ -115,7 +115,7 @@ async def test_what_fails_beside_a_group_costs_none_and_the_error_behind_them_is
             (memoryview(b"bad 1234"), array("i", (8, 8)), ONE),
             (memoryview(b"bad 5678"), array("i", (8, 4)), OTHER),
             (memoryview(b"bad 90ab"), several, ONE),
-            (memoryview(b"good run"), several, OTHER),
+            (memoryview(b"good batch"), several, OTHER),
             (memoryview(b"good one"), array("i", (8, 8)), ONE),
         ],
         error=error,

@@ -1,4 +1,4 @@
-"""The receive buffer of a simulated socket: room, order, and what is gathered to a run."""
+"""The receive buffer of a simulated socket: room, order, and what is gathered to a batch."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def lengths(*arrivals: Arrival) -> list[list[int]]:
     buffer = buffer_of(*arrivals)
     taken = []
     while buffer:
-        datagrams, _, is_run = buffer.take()
-        assert is_run or len(datagrams) == 1
+        datagrams, _, is_batch = buffer.take()
+        assert is_batch or len(datagrams) == 1
         taken.append(list(map(len, datagrams)))
     return taken
 
@@ -38,15 +38,15 @@ def at_once(*datagram_lengths: int) -> list[Arrival]:
     return [(bytes(length), ALICE, 7) for length in datagram_lengths]
 
 
-def test_datagrams_of_one_length_are_one_run() -> None:
+def test_datagrams_of_one_length_are_one_batch() -> None:
     assert lengths(*at_once(9, 9, 9)) == [[9, 9, 9]]
 
 
-def test_a_shorter_datagram_ends_its_run() -> None:
+def test_a_shorter_datagram_ends_its_batch() -> None:
     assert lengths(*at_once(9, 9, 4, 9, 4, 4, 1)) == [[9, 9, 4], [9, 4], [4, 1]]
 
 
-def test_a_longer_datagram_begins_another_run() -> None:
+def test_a_longer_datagram_begins_another_batch() -> None:
     assert lengths(*at_once(4, 9, 9)) == [[4], [9, 9]]
 
 
@@ -54,16 +54,16 @@ def test_an_empty_datagram_is_alone() -> None:
     assert lengths(*at_once(9, 9, 0, 0, 9)) == [[9, 9], [0], [0], [9]]
 
 
-def test_another_source_or_another_instant_begins_another_run() -> None:
+def test_another_source_or_another_instant_begins_another_batch() -> None:
     arrivals = [(b"a", ALICE, 7), (b"b", BOB, 7), (b"c", ALICE, 7), (b"d", ALICE, 8)]
     assert lengths(*arrivals) == [[1]] * 4
 
 
-def test_a_run_has_so_many_datagrams_at_most() -> None:
+def test_a_batch_has_so_many_datagrams_at_most() -> None:
     assert lengths(*at_once(*[1] * (BATCH_COUNT_MAX + 2))) == [[1] * BATCH_COUNT_MAX, [1, 1]]
 
 
-def test_a_run_has_so_many_bytes_at_most() -> None:
+def test_a_batch_has_so_many_bytes_at_most() -> None:
     third = BATCH_LENGTH_MAX // 3
     assert lengths(*at_once(third, third, third, 2)) == [[third, third, third, 2]]
     assert lengths(*at_once(third, third, third, 3)) == [[third, third, third], [3]]
@@ -83,15 +83,15 @@ def test_what_does_not_fit_is_refused_until_something_was_taken() -> None:
         ReceiveBuffer(10, is_gathering=True, coin=Random(1)).take()
 
 
-def test_one_that_is_alone_is_a_run_of_one_half_of_the_time_and_the_same_half_again() -> None:
+def test_one_that_is_alone_is_a_batch_of_one_half_of_the_time_and_the_same_half_again() -> None:
     arrivals = [(b"x", ALICE, now_ns) for now_ns in range(1_000)]
 
-    def runs(seed: int) -> list[bool]:
+    def batches(seed: int) -> list[bool]:
         buffer = buffer_of(*arrivals, seed=seed)
         return [buffer.take()[2] for _ in arrivals]
 
-    assert 400 < sum(runs(1)) < 600
-    assert runs(1) == runs(1) != runs(2)
+    assert 400 < sum(batches(1)) < 600
+    assert batches(1) == batches(1) != batches(2)
 
 
 def test_where_nothing_is_gathered_everything_is_alone() -> None:
@@ -122,7 +122,7 @@ def test_nothing_is_lost_reordered_or_mixed(
     buffer = buffer_of(*came)
     left: list[tuple[bytes, tuple[str, int]]] = []
     while buffer:
-        datagrams, source, is_run = buffer.take()
+        datagrams, source, is_batch = buffer.take()
         instants = {at for _, _, at in came[len(left) : len(left) + len(datagrams)]}
         left += [(datagram, source) for datagram in datagrams]
         assert len(instants) == 1
@@ -130,5 +130,5 @@ def test_nothing_is_lost_reordered_or_mixed(
         assert sum(map(len, datagrams)) <= BATCH_LENGTH_MAX or len(datagrams) == 1
         assert len({len(each) for each in datagrams[:-1]}) <= 1
         assert len(datagrams[-1]) <= len(datagrams[0])
-        assert all(datagrams) or not is_run
+        assert all(datagrams) or not is_batch
     assert left == [(datagram, source) for datagram, source, _ in came]

@@ -98,7 +98,7 @@ def test_cuts_shorter_than_a_frame_are_none() -> None:
 
 
 @pytest.mark.parametrize("lead", [1, 2, 3, 5])
-def test_a_run_is_placed_from_whatever_address_it_came_to(twin: Any, lead: int) -> None:
+def test_a_batch_is_placed_from_whatever_address_it_came_to(twin: Any, lead: int) -> None:
     data = bytes(filled([100] * 16).terms[0][: 16 * 160])
     log = make_log()
     source = memoryview(bytearray(lead) + data)[lead:]

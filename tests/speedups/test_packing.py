@@ -82,7 +82,7 @@ NAMED = {
 
 @pytest.mark.parametrize("name", NAMED)
 def test_of_these_streams_so_many_datagrams_are_made(twin: Any, name: str) -> None:
-    """Row C1: with shorter datagrams, runs were longer and datagrams up to 50 % more."""
+    """Row C1: with shorter datagrams, batches were longer and datagrams up to 50 % more."""
     lengths, greedy_count, our_count = NAMED[name]
     log, end = filled(lengths)
     assert len(greedy(log, end)) == greedy_count
@@ -104,7 +104,7 @@ def test_never_more_than_a_twentieth_more_than_greedy_packing(mix: list[int], re
 
 @given(mix=MIXES, repeats=st.integers(1, 40))
 def test_without_batching_every_datagram_is_as_full_as_can_be(mix: list[int], repeats: int) -> None:
-    """Row C1: where no datagrams leave together, longer runs gain nothing."""
+    """Row C1: where no datagrams leave together, longer batches gain nothing."""
     log, end = filled(mix * min(repeats, 20))
     for each in KERNELS:
         assert datagrams(each, log, end, max_count=1) == greedy(log, end)

@@ -40,7 +40,7 @@ def filled(lengths: list[int]) -> Any:
 
 
 def scan_batch(twin: Any, *where: Any, limit: int, **options: int) -> tuple[int, int, int]:
-    """Return the first run: its length, that of its datagrams, and the padding behind."""
+    """Return the first batch: its length, that of its datagrams, and the padding behind."""
     segments = array("i", (0, 0))
     scanned = twin.scan_batches(
         *where, segments, limit=limit, batch_length=limit, cost=1, **options
@@ -57,7 +57,7 @@ def run_of(twin: Any, lengths: list[int], **changes: int) -> tuple[int, int, int
     return scan_batch(twin, log.terms[0], log.term_words[0], 0, **options)
 
 
-def test_messages_of_one_size_give_one_long_run(twin: Any) -> None:
+def test_messages_of_one_size_give_one_long_batch(twin: Any) -> None:
     assert run_of(twin, [100] * 100) == (16_000, 1_280, 0)
     assert run_of(twin, [100] * 100, max_count=3) == (3_840, 1_280, 0)
     assert run_of(twin, [100] * 100, limit=2_000) == (1_280 + 640, 1_280, 0)
@@ -65,20 +65,20 @@ def test_messages_of_one_size_give_one_long_run(twin: Any) -> None:
     assert run_of(twin, [100] * 100, max_count=1) == (1_280, 1_280, 0)
 
 
-def test_the_last_datagram_of_a_run_may_be_shorter_and_ends_it(twin: Any) -> None:
+def test_the_last_datagram_of_a_batch_may_be_shorter_and_ends_it(twin: Any) -> None:
     assert run_of(twin, [1_376] * 9 + [100] * 9) == (9 * 1_408 + 1_280, 1_408, 0)
     assert run_of(twin, [100] * 9) == (9 * 160, 1_280, 0)
     assert run_of(twin, [100]) == (160, 160, 0)
     assert run_of(twin, []) == (0, 0, 0)
 
 
-def test_mixed_sizes_are_cut_where_runs_get_longer_for_few_datagrams_more(twin: Any) -> None:
+def test_mixed_sizes_are_cut_where_batches_get_longer_for_few_datagrams_more(twin: Any) -> None:
     # Full datagrams are 1376 or 1408 bytes long, and seldom equal: 46 of 1344 need 44 full ones.
     total, segment, padding = run_of(twin, [0, 0, 0, 32, 32] * 290)
     assert (total, segment, padding) == (48 * 1_344, 1_344, 0)
 
 
-def test_padding_travels_as_its_header_at_the_end_of_a_run(twin: Any) -> None:
+def test_padding_travels_as_its_header_at_the_end_of_a_batch(twin: Any) -> None:
     log = make_log(start_term_offset=TERM_LENGTH - 1_024)
     appender = ExclusiveAppender(log)
     appender.offer(bytes(100), limit=NO_LIMIT)
@@ -89,7 +89,7 @@ def test_padding_travels_as_its_header_at_the_end_of_a_run(twin: Any) -> None:
     )  # fmt: skip
 
 
-def test_a_run_ends_with_the_padding_behind_whole_datagrams(twin: Any) -> None:
+def test_a_batch_ends_with_the_padding_behind_whole_datagrams(twin: Any) -> None:
     log = make_log(start_term_offset=TERM_LENGTH - 4 * 1_408)
     appender = ExclusiveAppender(log)
     for _ in range(3):
@@ -102,7 +102,7 @@ def test_a_run_ends_with_the_padding_behind_whole_datagrams(twin: Any) -> None:
 
 @needs_compiled
 @given(lengths=LENGTHS, limit=st.integers(0, 20_000), max_count=st.integers(1, 64))
-def test_runs_are_the_same_for_both_and_end_with_frames(
+def test_batches_are_the_same_for_both_and_end_with_frames(
     lengths: list[int], limit: int, max_count: int
 ) -> None:
     changes = {"limit": limit, "max_count": max_count}
@@ -149,7 +149,7 @@ def place(twin: Any, data: bytes, segment: int, *, at: int = 0, limit: int = 65_
     return log, placed
 
 
-def test_a_run_is_placed_as_if_each_datagram_had_come_alone(twin: Any) -> None:
+def test_a_batch_is_placed_as_if_each_datagram_had_come_alone(twin: Any) -> None:
     data = bytes(filled([100] * 80).terms[0][: 80 * 160])
     log, placed = place(twin, data, 1_280)
     assert placed == 80 * 160
@@ -178,7 +178,7 @@ def test_what_does_not_follow_is_left_to_the_long_way(twin: Any, column: int) ->
     assert read_all(log) == read_all(filled([100] * 32))[: placed // 160] or column == 1
 
 
-def test_what_is_there_already_ends_a_run(twin: Any) -> None:
+def test_what_is_there_already_ends_a_batch(twin: Any) -> None:
     data = bytes(filled([100] * 32).terms[0][: 32 * 160])
     log = make_log()
     where = log.terms[0], log.term_words[0]
@@ -214,9 +214,9 @@ def test_whatever_is_placed_is_what_placing_one_by_one_would_have_placed(
     damaged = bytearray(source[: 64 * 160])
     for number, flip in enumerate(flips):
         damaged[(flip * 97 + number * 641) % len(damaged)] ^= flip
-    for run, cut in ((data, segment), (bytes(damaged), 160), (bytes(damaged), 1_280)):
-        log, placed = place(pure_twins(), run, cut)
-        other, further = place(compiled_twins(), run, cut)
+    for batch, cut in ((data, segment), (bytes(damaged), 160), (bytes(damaged), 1_280)):
+        log, placed = place(pure_twins(), batch, cut)
+        other, further = place(compiled_twins(), batch, cut)
         assert placed <= further
         single = make_log()
         for start in range(0, further, cut):
@@ -224,7 +224,7 @@ def test_whatever_is_placed_is_what_placing_one_by_one_would_have_placed(
                 single.terms[0],
                 single.term_words[0],
                 start,
-                memoryview(run)[start : min(start + cut, further)],
+                memoryview(batch)[start : min(start + cut, further)],
             )
         assert other.terms[0] == single.terms[0]
         assert log.terms[0][:placed] == single.terms[0][:placed]

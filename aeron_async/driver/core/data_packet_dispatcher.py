@@ -142,7 +142,7 @@ class DataPacketDispatcher:
         self, datagram: memoryview, source: Address, now_ns: int, destination: ReceiveDestination
     ) -> None:
         """Dispatch one datagram; an invalid one is counted and reported, and changes nothing."""
-        # Most datagrams hold the next data of an image, and are placed like a run of one.
+        # Most datagrams hold the next data of an image, and are placed like a batch of one.
         segments = self._lone_segments
         segments[0] = segments[1] = length = len(datagram)
         if length <= DATA_HEADER_LENGTH or not self._on_data_fast(
@@ -172,10 +172,10 @@ class DataPacketDispatcher:
         now_ns: int,
         destination: ReceiveDestination,
     ) -> None:
-        """Dispatch runs of datagrams from one source as `on_datagram` dispatches each.
+        """Dispatch segment batches from one source as `on_datagram` dispatches each.
 
-        `segments` holds, for each run, its end in `data` and the length of its datagrams, in bytes;
-        the last datagram of a run may be shorter. A single datagram is a run of one.
+        `segments` holds, for each batch, its end in `data` and the length of its datagrams, in
+        bytes; the last datagram of a batch may be shorter. A single datagram is a batch of one.
 
         Raises:
             Exception: What one datagram raised, or a group if several did; the others were
@@ -198,7 +198,7 @@ class DataPacketDispatcher:
             start += taken or length
             while segments[index] < start:
                 index += 2
-            # Only once: an empty datagram also counts as a run.
+            # Only once: an empty datagram also counts as a batch.
             if segments[index] == start:
                 index += 2
         if failures:

@@ -71,14 +71,14 @@ class FrameBoundaryIndex:
     other place.
 
     An honest NAK begins where a gap does: at the end of a datagram that was sent or resent. Resent
-    data may be cut into other datagrams than before, so that place is the start of a frame, but not
-    always of a datagram as first sent.
+    data may be divided into other datagrams than before, so that place is the start of a frame, but
+    not always of a datagram as first sent.
 
     The cost: one comparison per datagram, and 8 bytes per 4 KiB of a term, touched as the stream
     advances. A check walks over at most 4 KiB and a datagram, and only if the header at the place
     names this very place, which payload hardly ever does. Rejected: one bit for each place in a
-    term, which costs a store per datagram and misses other cuts; and walking from the start of the
-    term, which takes milliseconds for every NAK.
+    term, which costs a store per datagram and misses other divisions; and walking from the start of
+    the term, which takes milliseconds for every NAK.
 
     Attributes:
         next_position: A datagram that begins at or after this position must be marked; in bytes.
@@ -101,7 +101,7 @@ class FrameBoundaryIndex:
         self.next_position: int = (block + 1) << BLOCK_BITS
 
     def mark_batches(self, position: int, length: int, segments: SegmentTable) -> None:
-        """Record, for each block that runs of datagrams reach, its first datagram.
+        """Record, for each block that segment batches reach, its first datagram.
 
         `position` is that of the first datagram, `length` that of all that were sent.
         """
@@ -243,14 +243,14 @@ BATCH_LENGTH_MAX: Final = 65_504
 BATCH_COUNT_MAX: Final = 64
 """The most datagrams that one call may send: `UDP_MAX_SEGMENTS` of the oldest kernels."""
 BATCHES_MAX: Final = 64
-"""The most runs that are scanned before they are sent."""
+"""The most segment batches that are scanned before they are sent."""
 
 
 class StreamSender:
     """The sending half of one publication.
 
-    `burst_limit` is the number of full runs of datagrams sent before other streams get their turn;
-    a run of a single datagram costs as much as six datagrams.
+    `burst_limit` is the number of full segment batches sent before other streams get their turn;
+    a batch of a single datagram costs as much as six datagrams.
 
     Attributes:
         position: Up to where data has been sent, in bytes.
@@ -518,7 +518,7 @@ class StreamSender:
         return False
 
     def _send_batches(self, data: memoryview, segments: SegmentTable) -> int:
-        """Send runs of datagrams; return the bytes sent, and count the datagram that failed."""
+        """Send segment batches; return the bytes sent, and count the datagram that failed."""
         if self._timestamps is None:
             left = self._outbox.send_batches(data, segments)
             if left < len(data):

@@ -46,12 +46,12 @@ class DataOutbox(Protocol):
         ...
 
     def send_batches(self, data: memoryview, segments: SegmentTable) -> int:
-        """Send runs of datagrams to every receiver now; return how many bytes were sent.
+        """Send segment batches to every receiver now; return how many bytes were sent.
 
         Args:
             data: The datagrams, one after the other; not kept.
-            segments: For each run, its end in `data` and the length of its datagrams, in bytes;
-                only the last datagram of a run may be shorter.
+            segments: For each batch, its end in `data` and the length of its datagrams, in bytes;
+                only the last datagram of a batch may be shorter.
 
         Returns:
             The length of the whole datagrams sent, from the first on; less than the length of
@@ -116,7 +116,7 @@ class ResponseOutbox:
 
     Args:
         send_to: Sends a datagram to an address, and returns whether that succeeded.
-        send_batches_to: Sends runs of datagrams, and returns how many bytes were sent.
+        send_batches_to: Sends segment batches, and returns how many bytes were sent.
         withheld: Counts datagrams not sent because the receiver has not answered yet.
 
     Attributes:
@@ -162,7 +162,7 @@ class ResponseOutbox:
         return self._send_to(datagram, self.address)
 
     def send_batches(self, data: memoryview, segments: SegmentTable) -> int:
-        """Send runs of datagrams to the receiver now; return how many bytes were sent."""
+        """Send segment batches to the receiver now; return how many bytes were sent."""
         if self.address is None or self._budget is not None:
             return 0
         return self._send_batches_to(data, segments, self.address)

@@ -240,10 +240,10 @@ class PublicationImage:
         term_offset: int,
         now_ns: int,
     ) -> int:
-        """Place as much of a batch of segments as is plain data in a hole; return the bytes placed.
+        """Place as much of a segment batch as is plain data in a hole; return the bytes placed.
 
-        `index` is that of the first run in `segments`, `start` the offset of its first datagram in
-        `data`; term id and term offset are those of its first frame.
+        `index` is that of the first batch in `segments`, `start` the offset of its first datagram
+        in `data`; term id and term offset are those of its first frame.
         """
         log = self.log
         term_count = wrap_int32(term_id - log.initial_term_id)

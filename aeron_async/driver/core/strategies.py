@@ -9,7 +9,7 @@ that socket. So `defer_exception` and `defer_exception_at` store the error, and 
 the stream raises it.
 
 Invariant: an error that belongs to no stream does not lose the datagrams behind it.
-`raise_failures` raises it when the whole run has been handled.
+`raise_failures` raises it when the whole batch has been handled.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ def defer_exception(
 
 
 def raise_failures(failures: list[Exception]) -> NoReturn:
-    """Raise the errors of a run of datagrams, after all of them were handled.
+    """Raise the errors of a segment batch, after all of them were handled.
 
     Args:
         failures: At least one.
@@ -252,5 +252,5 @@ def raise_failures(failures: list[Exception]) -> NoReturn:
     """
     if len(failures) == 1:
         raise failures[0]
-    message = "datagrams of a run could not be taken"
+    message = "datagrams of a segment batch could not be handled"
     raise ExceptionGroup(message, failures)

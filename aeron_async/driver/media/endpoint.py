@@ -188,11 +188,11 @@ class ChannelSocket(asyncio.DatagramProtocol):
             self._is_sending = False
         return not self._has_error
 
-    def send_batch(self, run: memoryview, segment_length: int, address: Address | None) -> int:
-        """Send the datagrams of a run to `address`, None on a connected socket.
+    def send_batch(self, batch: memoryview, segment_length: int, address: Address | None) -> int:
+        """Send the datagrams of a batch to `address`, None on a connected socket.
 
         Args:
-            run: The datagrams, one after the other; not kept.
+            batch: The datagrams, one after the other; not kept.
             segment_length: Length of each datagram in bytes; only the last may be shorter.
             address: As for `send_to`.
 
@@ -203,19 +203,19 @@ class ChannelSocket(asyncio.DatagramProtocol):
             return 0
         self._is_sending = True
         try:
-            return self._transport.send_batch(run, segment_length, address)
+            return self._transport.send_batch(batch, segment_length, address)
         finally:
             self._is_sending = False
 
     def send_batches(
         self, data: memoryview, segments: SegmentTable, address: Address | None
     ) -> int:
-        """Send runs of datagrams to `address`, None on a connected socket.
+        """Send segment batches to `address`, None on a connected socket.
 
         Args:
             data: The datagrams, one after the other; not kept.
-            segments: For each run, its end in `data` and the length of its datagrams, in bytes;
-                only the last datagram of a run may be shorter.
+            segments: For each batch, its end in `data` and the length of its datagrams, in bytes;
+                only the last datagram of a batch may be shorter.
             address: As for `send_to`.
 
         Returns:
@@ -313,7 +313,7 @@ class ChannelEndpoint(ABC):
 # Sending.
 
 SLICE_COUNT: Final = 8
-"""Datagrams of a run that one destination gets before the others get theirs.
+"""Datagrams of a batch that one destination gets before the others get theirs.
 
 When the socket becomes full, the later destinations miss no more than this; and one system call
 still takes only about a quarter of the time for the datagrams one by one.
@@ -427,12 +427,12 @@ class SendChannelEndpoint(ChannelEndpoint):
         return self.data.send_to(datagram, address)
 
     def send_batches(self, data: memoryview, segments: SegmentTable) -> int:
-        """Send runs of datagrams to every receiver now; return the bytes sent.
+        """Send segment batches to every receiver now; return the bytes sent.
 
         Args:
             data: The datagrams, one after the other; not kept.
-            segments: For each run, its end in `data` and the length of its datagrams, in bytes;
-                only the last datagram of a run may be shorter.
+            segments: For each batch, its end in `data` and the length of its datagrams, in bytes;
+                only the last datagram of a batch may be shorter.
         """
         if self._destinations is None:
             return self.data.send_batches(
@@ -446,29 +446,29 @@ class SendChannelEndpoint(ChannelEndpoint):
         return start
 
     def _send_batch(
-        self, run: memoryview, segment_length: int, destinations: DestinationTracker
+        self, batch: memoryview, segment_length: int, destinations: DestinationTracker
     ) -> int:
-        """Send the datagrams of a run to every destination now; return the bytes sent.
+        """Send the datagrams of a batch to every destination now; return the bytes sent.
 
-        Several destinations get the run in slices by turns, until the socket is full. Of the slice
-        in which that happens, as much counts as sent as any of them got. A destination that missed
-        some of it counts as that many short sends, and repairs the loss.
+        Several destinations get the batch in slices by turns, until the socket is full. Of the
+        slice in which that happens, as much counts as sent as any of them got. A destination that
+        missed some of it counts as that many short sends, and repairs the loss.
         """
         if not self.data.can_send:
             return 0
         addresses = destinations.addresses(self._clock.now_ns())
-        slice_length = len(run) if len(addresses) == 1 else SLICE_COUNT * segment_length
-        for start in range(0, len(run), slice_length):
-            part = run[start : start + slice_length]
+        slice_length = len(batch) if len(addresses) == 1 else SLICE_COUNT * segment_length
+        for start in range(0, len(batch), slice_length):
+            part = batch[start : start + slice_length]
             sent_length = self._send_slice(part, segment_length, addresses)
             if sent_length < len(part):
                 return start + sent_length
-        return len(run)
+        return len(batch)
 
     def _send_slice(
         self, part: memoryview, segment_length: int, addresses: Sequence[Address]
     ) -> int:
-        """Send a part of a run to each address, and return the bytes that count as sent to all."""
+        """Send a part of a batch to each address; return the bytes that count as sent to all."""
         data = self.data
         left_lengths = [data.send_batch(part, segment_length, address) for address in addresses]
         # If the socket became full, the rest is sent to all once it has room again.
@@ -479,7 +479,7 @@ class SendChannelEndpoint(ChannelEndpoint):
         return sent_length
 
     def send_batches_to(self, data: memoryview, segments: SegmentTable, address: Address) -> int:
-        """Send runs of datagrams to one receiver; return the bytes sent."""
+        """Send segment batches to one receiver; return the bytes sent."""
         return self.data.send_batches(data, segments, address)
 
     def reconnect(self, address: Address) -> None:
@@ -582,11 +582,11 @@ class ReceiveDestinationTransport(ChannelSocket):
     def batches_received(
         self, data: memoryview, segments: SegmentTable, addr: tuple[str, int]
     ) -> None:
-        """Pass runs of datagrams to the dispatcher, with one time and one count for all.
+        """Pass segment batches to the dispatcher, with one time and one count for all.
 
         Args:
             data: The datagrams, one after the other; valid only during the call.
-            segments: Where they are to be cut; see `DataPacketDispatcher.on_batches`.
+            segments: The segment table of the batches; see `DataPacketDispatcher.on_batches`.
             addr: The address all of them came from.
         """
         now_ns = self._clock.now_ns()

@@ -191,7 +191,7 @@ class SystemNetwork:
         transport: `socket` watches a socket of our own and receives in batches; `loop` uses the
             loop's own datagram transport; `auto` is `socket` if the loop has `add_reader`.
         burst_limit: Most datagrams that one socket of our own receives in one turn of the loop;
-            runs and long datagrams count differently: see `ReadingTransport`.
+            batches and long datagrams count differently: see `ReadingTransport`.
 
     Raises:
         ConfigurationError: an unknown transport, or a burst limit below 1.

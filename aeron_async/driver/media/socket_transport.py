@@ -3,17 +3,17 @@
 Both asyncio and uvloop offer `add_reader`; neither offers batches, a bounded queue, or control
 messages on its own datagram transport.
 
-A run is a sequence of datagrams of one length, of which only the last may be shorter, that one
-system call passes to or from Linux:
+A segment batch (short: batch) is datagrams of one length one after the other, of which only the
+last may be shorter. One system call passes it to or from Linux:
 
 - received (UDP_GRO): as one sender sent them in one call, or as the network card gathered them.
   Linux also reports how many datagrams it has dropped because the buffer was full;
-- sent (UDP_SEGMENT): Linux cuts the run itself. Each datagram has its own headers, and no receiver
-  sees a difference. On the loopback, a datagram of 1408 bytes costs 0.09 us in a run of 46, and
-  1.6 us alone.
+- sent (UDP_SEGMENT): Linux segments the batch itself. Each datagram has its own headers, and no
+  receiver sees a difference. On the loopback, a datagram of 1408 bytes costs 0.09 us in a batch
+  of 46, and 1.6 us alone.
 
 There are two implementations of `Reader` that do the same: `BatchReader` in Python, which receives
-one run per call, and a compiled one, which receives many.
+one batch per call, and a compiled one, which receives many.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ __all__ = [
 
 DATAGRAM_LENGTH_MAX: Final = 65_536
 MEMORY_LENGTH: Final = 4 * DATAGRAM_LENGTH_MAX
-"""Room for several runs of the greatest length, small enough for the processor's cache."""
+"""Room for several batches of the greatest length, small enough for the processor's cache."""
 BATCHES_MAX: Final = 64
 NOTHING: Final = -1
 ANCILLARY_LENGTH: Final = 96
@@ -90,10 +90,9 @@ LENGTH_PER_COUNT: Final = 8_192
 BatchSource: TypeAlias = Any
 """A socket, or its replacement in a test: asyncio's and ours have no common class."""
 Group: TypeAlias = "tuple[memoryview, SegmentTable, SocketAddress]"
-"""Datagrams from one source, one after the other, where to cut them, and the source.
+"""Segment batches from one source, one after the other, their segment table, and the source.
 
-For each run there are two 32-bit words: its end, and the length of its datagrams; a single datagram
-is a run of one.
+A single datagram is a batch of one.
 """
 
 
@@ -131,7 +130,7 @@ class Reader(Protocol):
 
 
 class BatchReader:
-    """The reader in Python: one run per call."""
+    """The reader in Python: one batch per call."""
 
     dropped: Any
     epoch_ns: Any
@@ -147,10 +146,10 @@ class BatchReader:
     def read(self, sock: BatchSource, count_left: int) -> int:
         """Receive once; return how much of the count that used.
 
-        A run counts as a quarter of its datagrams, and long data as one for each 8 KiB. If each
-        call counted as one, 64 of the longest runs would hold the loop up for 4 MiB, and 64 of the
-        shortest for 4096 datagrams. If each datagram counted as one, two runs would end a burst,
-        although a datagram in a run is far cheaper than a single one.
+        A batch counts as a quarter of its datagrams, and long data as one for each 8 KiB. If each
+        call counted as one, 64 of the longest batches would hold the loop up for 4 MiB, and 64 of
+        the shortest for 4096 datagrams. If each datagram counted as one, two batches would end a
+        burst, although a datagram in a batch is far cheaper than a single one.
 
         Args:
             sock: A non-blocking socket.
@@ -161,8 +160,8 @@ class BatchReader:
         self.is_drained, self.error = False, None
         self.dropped = self.epoch_ns = NOTHING
         # This costs 0.2 us more than `recvfrom_into`, a small part of the work of the cores for a
-        # single datagram; in runs of 46 a datagram costs 0.09 us, and there is no other way to
-        # learn where a run must be cut.
+        # single datagram; in batches of 46 a datagram costs 0.09 us, and there is no other way to
+        # learn where the datagrams of a batch end.
         receive = getattr(sock, "recvmsg_into", None)
         try:
             if receive is None:
@@ -199,7 +198,7 @@ class BatchReader:
             elif kind == SO_TIMESTAMPNS and len(value) == TIMESPEC.size:
                 seconds, nanoseconds = TIMESPEC.unpack(value)
                 self.epoch_ns = seconds * 1_000_000_000 + nanoseconds
-        # Without a certain segment length, treat the run as one datagram; resends repair it.
+        # Without a certain segment length, treat the batch as one datagram; resends repair it.
         return 0 if flags & TRUNCATED else segment_length
 
 
@@ -229,7 +228,7 @@ def decode_address(raw: bytes) -> SocketAddress:
 UINT32_MASK: Final = 0xFFFF_FFFF
 BACKWARDS: Final = 0x8000_0000
 ONE_BATCH: Final = 2
-"""Words that describe one run."""
+"""Words that describe one batch."""
 
 
 class SocketProtocol(Protocol):
@@ -248,12 +247,12 @@ class SocketProtocol(Protocol):
     def batches_received(
         self, data: memoryview, segments: SegmentTable, addr: tuple[str, int]
     ) -> None:
-        """Several runs arrived one after another; valid only during the call.
+        """Several batches arrived one after another; valid only during the call.
 
         Args:
             data: Their datagrams, one after the other.
-            segments: For each run, its end in `data` and the length of its datagrams, in bytes; the
-                last datagram of a run may be shorter. A single datagram is a run of one.
+            segments: For each batch, its end in `data` and the length of its datagrams, in bytes;
+                the last datagram of a batch may be shorter. A single datagram is a batch of one.
             addr: The address all of them came from.
         """
         ...
@@ -274,7 +273,7 @@ class ReadingTransport(BoundedTransport):
         loop: The loop that runs it.
         sock: A non-blocking datagram socket.
         protocol: The protocol to call; it may have methods of `SocketProtocol`.
-        burst_limit: Most datagrams received in one turn of the loop; 4 of a run count as one, and
+        burst_limit: Most datagrams received in one turn of the loop; 4 of a batch count as one, and
             long data as one for each 8 KiB.
         extra: Answers of `get_extra_info`.
     """
@@ -341,15 +340,17 @@ class ReadingTransport(BoundedTransport):
             if reader.is_drained or self._is_closing:
                 return
 
-    def _deliver_batch(self, run: memoryview, segment_length: int, address: Any) -> None:
-        if segment_length >= len(run):
-            self._protocol.datagram_received(cast("bytes", run), address)
+    def _deliver_batch(self, batch: memoryview, segment_length: int, address: Any) -> None:
+        if segment_length >= len(batch):
+            self._protocol.datagram_received(cast("bytes", batch), address)
         elif self._takes_batches:
-            cast("SocketProtocol", self._protocol).datagrams_received(run, segment_length, address)
+            cast("SocketProtocol", self._protocol).datagrams_received(
+                batch, segment_length, address
+            )
         else:
-            for start in range(0, len(run), segment_length):
+            for start in range(0, len(batch), segment_length):
                 # Each on its own, as if received so: one that fails does not lose the others.
-                datagram = run[start : start + segment_length]
+                datagram = batch[start : start + segment_length]
                 self._tell(self._protocol.datagram_received, datagram, address)
                 if self._is_closing:
                     return
@@ -403,7 +404,7 @@ class SocketTransport(ReadingTransport):
         protocol: The protocol to call; it may have methods of `SocketProtocol`.
         burst_limit: Most datagrams received in one turn of the loop; see `ReadingTransport`.
         extra: Answers of `get_extra_info`.
-        is_batching: Whether to send runs by single system calls, where the system supports that.
+        is_batching: Whether to send batches by single system calls, where the system supports that.
     """
 
     def __init__(
@@ -479,7 +480,7 @@ class SocketTransport(ReadingTransport):
         length_max = segment_length * min(SEGMENT_COUNT_MAX, BATCH_LENGTH_MAX // segment_length)
         control = ((SOL_UDP, UDP_SEGMENT, UINT16.pack(segment_length)),)
         left_length, last_start, target = 0, len(data) - segment_length, addr
-        # A single datagram that is left is no run.
+        # A single datagram that is left is no batch.
         while left_length < last_start:
             part = data[left_length : left_length + length_max]
             try:
@@ -499,9 +500,9 @@ class SocketTransport(ReadingTransport):
     def send_batches(
         self, data: memoryview, segments: SegmentTable, addr: Destination = None
     ) -> int:
-        """Send runs of datagrams; return the bytes sent, or held to be sent first.
+        """Send segment batches; return the bytes sent, or held to be sent first.
 
-        The same as in every transport, but with many runs per call where the system can.
+        The same as in every transport, but with many batches per call where the system can.
 
         Raises:
             BufferError: A datagram is already waiting.
@@ -522,17 +523,17 @@ class SocketTransport(ReadingTransport):
             start, index, number = send_segmented(self._sock, data, segments, index, start)
             if index >= len(segments):
                 break
-            run, segment_length = data[start : segments[index]], segments[index + 1]
-            if number and not (number in SEGMENTATION_REFUSALS and segment_length < len(run)):
+            batch, segment_length = data[start : segments[index]], segments[index + 1]
+            if number and not (number in SEGMENTATION_REFUSALS and segment_length < len(batch)):
                 error = OSError(number, os.strerror(number))
-                return start + self._hold_or_tell(run[:segment_length], addr, error)
+                return start + self._hold_or_tell(batch[:segment_length], addr, error)
             if number:
                 self._forgo_segmentation(segment_length, OSError(number, os.strerror(number)))
-            # Any other problem shows when the run is sent on its own.
-            left_length = self.send_batch(run, segment_length, addr)
+            # Any other problem shows when the batch is sent on its own.
+            left_length = self.send_batch(batch, segment_length, addr)
             start += left_length
             index += 2
-            if left_length < len(run) or self._is_blocked:
+            if left_length < len(batch) or self._is_blocked:
                 return start
         return self._send_batches_from(index, start, data, segments, addr)
 

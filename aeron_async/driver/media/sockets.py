@@ -380,9 +380,9 @@ def connect_socket(sock: socket.socket, address: SocketAddress) -> None:
 
 
 def offers_segmentation(sock: socket.socket) -> bool:
-    """Return whether the system itself cuts a run of datagrams into segments.
+    """Return whether the system itself cuts a segment batch into segments.
 
-    A system without this option would send the run as one datagram without an error.
+    A system without this option would send the batch as one datagram without an error.
     """
     if sys.platform != "linux":
         return False
@@ -440,7 +440,7 @@ def _set_reading_options(sock: socket.socket, spec: SocketSpec) -> None:
     # Older kernels lack these options, and nothing depends on them.
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, SO_RXQ_OVFL, 1)
-    # The datagrams of a run share one time, but each needs its own.
+    # The datagrams of a batch share one time, but each needs its own.
     if spec.is_batching and not spec.is_timestamped:
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.SOL_UDP, UDP_GRO, 1)

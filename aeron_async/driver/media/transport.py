@@ -11,10 +11,10 @@ The contract towards the protocol, for every transport:
 - a datagram that the system refused was not sent: `error_received` is called before `sendto`
   returns, unless it was the datagram that waited;
 - `send_batch(data, segment_length, address)` sends many datagrams as `sendto` sends each, and
-  `send_batches(data, cuts, address)` sends many runs;
-- `datagrams_received(data, segment_length, (host, port))` passes many datagrams at once to a
-  protocol that has this method, `batches_received(data, cuts, (host, port))` many runs; a protocol
-  without it gets them one by one. Both handle all datagrams before they raise an error, so the
+  `send_batches(data, segments, address)` sends several segment batches;
+- `datagrams_received(data, segment_length, (host, port))` passes one segment batch to a protocol
+  that has this method, `batches_received(data, segments, (host, port))` several; a protocol without
+  it gets the datagrams one by one. Both handle all datagrams before they raise an error, so the
   failure of one does not affect the others;
 - `reconnect(address)` connects a connected transport to another peer: the local port stays, a
   waiting datagram goes to the new peer, and from then on no other peer is heard;
@@ -81,8 +81,8 @@ class BoundedTransport(asyncio.DatagramTransport):
     def send_batch(self, data: memoryview, segment_length: int, addr: Destination = None) -> int:
         """Send one datagram after another; return the bytes sent, or held to be sent first.
 
-        The run ends early at a datagram that is held, and at one that the system refused. The data
-        may be reused once this returns.
+        The batch ends early at a datagram that is held, and at one that the system refused. The
+        data may be reused once this returns.
 
         Args:
             data: The datagrams, one after the other.
@@ -114,15 +114,15 @@ class BoundedTransport(asyncio.DatagramTransport):
     def send_batches(
         self, data: memoryview, segments: SegmentTable, addr: Destination = None
     ) -> int:
-        """Send runs of datagrams, each as `send_batch` does; return the bytes sent, or held.
+        """Send segment batches, each as `send_batch` does; return the bytes sent, or held.
 
-        If one run ends early, the following ones are not sent. The data may be reused once this
+        If one batch ends early, the following ones are not sent. The data may be reused once this
         returns.
 
         Args:
             data: The datagrams, one after the other.
-            segments: For each run, its end in `data` and the length of its datagrams, in bytes;
-                only the last datagram of a run may be shorter.
+            segments: For each batch, its end in `data` and the length of its datagrams, in bytes;
+                only the last datagram of a batch may be shorter.
             addr: As for `sendto`, numeric.
 
         Raises:
@@ -133,7 +133,7 @@ class BoundedTransport(asyncio.DatagramTransport):
     def _send_batches_from(
         self, index: int, start: int, data: memoryview, segments: SegmentTable, addr: Destination
     ) -> int:
-        """Send runs one by one, from `index` on; return the end of what was sent, or held."""
+        """Send batches one by one, from `index` on; return the end of what was sent, or held."""
         for each in range(index, len(segments), 2):
             end = segments[each]
             start += self.send_batch(data[start:end], segments[each + 1], addr)

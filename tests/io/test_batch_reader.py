@@ -60,7 +60,7 @@ def send_batch(sock: socket.socket, data: bytes, segment_length: int) -> None:
 
 
 def datagrams(data: memoryview, segments: Any) -> Iterator[bytes]:
-    """Yield what was sent, as the cuts say."""
+    """Yield what was sent, as the segment table says."""
     start = 0
     for end, segment_length in zip(segments[::2], segments[1::2], strict=True):
         if end == start:
@@ -84,7 +84,7 @@ def read_all(reader: Any, sock: socket.socket, count: int = 64) -> list[tuple[An
         assert used > 0
 
 
-def test_runs_and_what_comes_alone_keep_their_order_and_their_lengths(
+def test_batches_and_what_comes_alone_keep_their_order_and_their_lengths(
     make: MakeReader, receiver: socket.socket
 ) -> None:
     with sender_to(receiver) as sender:
@@ -113,14 +113,14 @@ def test_every_source_has_what_it_sent(make: MakeReader, receiver: socket.socket
         assert told[second.getsockname()[:2]] == [b"two0", b"", b"two1", b"", b"two2", b""]
 
 
-def test_the_longest_runs_fill_the_memory_and_no_more(
+def test_the_longest_batches_fill_the_memory_and_no_more(
     make: MakeReader, receiver: socket.socket
 ) -> None:
     reader = make(receiver)
-    run = bytes(range(256)) * 250
+    batch = bytes(range(256)) * 250
     with sender_to(receiver) as sender:
         for _ in range(6):
-            send_batch(sender, run, 1_000)
+            send_batch(sender, batch, 1_000)
         reader.read(receiver, 10_000)
         assert not reader.is_drained
         assert 1 <= sum(len(segments) // 2 for _, segments, _ in reader.groups) <= 4
@@ -161,7 +161,7 @@ def test_a_call_ends_when_its_count_is_used_up(receiver: socket.socket) -> None:
             sender.send(b"x")
         assert reader.read(receiver, 5) == 5
         assert [len(segments) for _, segments, _ in reader.groups] == [10]
-        # So many runs it has room to tell of.
+        # So many batches it has room to tell of.
         assert reader.read(receiver, 1_000) == 64
         assert reader.read(receiver, 1_000) == 31
         assert reader.is_drained

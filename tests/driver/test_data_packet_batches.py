@@ -49,9 +49,9 @@ def test_datagrams_that_come_at_once_are_taken_in_their_order_each_for_what_it_i
     rig = DispatcherRig()
     rig.dispatcher.add_subscription(STREAM_ID, None)
     rig.feed(setup().encode())
-    run = data(0, 64) + data(64, 64) + b"?" * 64 + heartbeat(128)
-    segments = array("i", (len(run), 64))
-    rig.dispatcher.on_batches(memoryview(run), segments, SOURCE, 7, rig.outbox)
+    batch = data(0, 64) + data(64, 64) + b"?" * 64 + heartbeat(128)
+    segments = array("i", (len(batch), 64))
+    rig.dispatcher.on_batches(memoryview(batch), segments, SOURCE, 7, rig.outbox)
     image = rig.images[0].image
     assert rig.images[0].counters.receiver_hwm.get() == 128
     assert set(rig.activity) == {image}
@@ -74,12 +74,12 @@ class Receiver:
         for datagram in datagrams:
             self.rig.feed(datagram, now_ns, source)
 
-    def take_runs(
-        self, datagrams: list[bytes], source: Address, now_ns: int, runs_at_once: int = 1
+    def take_batches(
+        self, datagrams: list[bytes], source: Address, now_ns: int, batches_at_once: int = 1
     ) -> None:
-        """Take datagrams as Linux would gather them, some runs at a time."""
-        for runs, segments in gathered(datagrams, runs_at_once):
-            self.rig.dispatcher.on_batches(runs, segments, source, now_ns, self.rig.outbox)
+        """Take datagrams as Linux would gather them, some batches at a time."""
+        for batches, segments in gathered(datagrams, batches_at_once):
+            self.rig.dispatcher.on_batches(batches, segments, source, now_ns, self.rig.outbox)
 
     def state(self) -> dict[str, Any]:
         """Return all that what has arrived may have changed."""
@@ -112,10 +112,10 @@ class Receiver:
 @given(
     join_position=st.sampled_from(JOIN_POSITIONS),
     rounds=ROUNDS,
-    runs_at_once=st.sampled_from([1, 2, 5, 64]),
+    batches_at_once=st.sampled_from([1, 2, 5, 64]),
 )
-def test_a_run_leaves_what_its_datagrams_leave_one_by_one(
-    twin: Callable[..., int], join_position: int, rounds: list[Round], runs_at_once: int
+def test_a_batch_leaves_what_its_datagrams_leave_one_by_one(
+    twin: Callable[..., int], join_position: int, rounds: list[Round], batches_at_once: int
 ) -> None:
     stream, now_ns = Stream(join_position), 0
     together, apart = Receiver(join_position), Receiver(join_position)
@@ -125,7 +125,7 @@ def test_a_run_leaves_what_its_datagrams_leave_one_by_one(
             now_ns += wait_ms * MS
             source = OTHER_SOURCE if is_from_elsewhere and wait_ms < 20 else SOURCE
             datagrams = [each for chunk in chunks for each in stream.make(*chunk)]
-            together.take_runs(datagrams, source, now_ns, runs_at_once)
+            together.take_batches(datagrams, source, now_ns, batches_at_once)
             apart.take_each(datagrams, source, now_ns)
             assert together.state() == apart.state()
             if then == "read":
@@ -141,9 +141,9 @@ def test_a_run_leaves_what_its_datagrams_leave_one_by_one(
 
 
 @pytest.mark.parametrize("count", [1, 2, 63, 64])
-def test_a_long_run_is_placed_at_once_and_told_once(count: int) -> None:
+def test_a_long_batch_is_placed_at_once_and_told_once(count: int) -> None:
     receiver = Receiver(0)
-    receiver.take_runs([data(at * 128, 128) for at in range(count)], SOURCE, 5)
+    receiver.take_batches([data(at * 128, 128) for at in range(count)], SOURCE, 5)
     assert receiver.image.counters.receiver_hwm.get() == count * 128
     assert receiver.rig.activity == [receiver.image.image]
 
@@ -160,16 +160,18 @@ def test_one_datagram_that_fails_does_not_cost_those_behind_it(
 
     monkeypatch.setattr(receiver.rig, "on_invalid_datagram", fail)
     with pytest.raises(LookupError) as caught:
-        receiver.take_runs(heard, SOURCE, 5)
+        receiver.take_batches(heard, SOURCE, 5)
     assert caught.value is failure
     assert receiver.image.counters.receiver_hwm.get() == 128
-    with pytest.raises(ExceptionGroup, match="datagrams of a run could not be taken") as several:
-        receiver.take_runs([b"?" * 64, data(128, 64), b"?" * 64, data(192, 64)], SOURCE, 6)
+    with pytest.raises(
+        ExceptionGroup, match="datagrams of a segment batch could not be handled"
+    ) as several:
+        receiver.take_batches([b"?" * 64, data(128, 64), b"?" * 64, data(192, 64)], SOURCE, 6)
     assert several.value.exceptions == (failure, failure)
     assert receiver.image.counters.receiver_hwm.get() == 256
 
 
-def test_what_fails_after_a_run_was_placed_does_not_cost_what_follows(
+def test_what_fails_after_a_batch_was_placed_does_not_cost_what_follows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     receiver = Receiver(0)
@@ -182,16 +184,16 @@ def test_what_fails_after_a_run_was_placed_does_not_cost_what_follows(
 
     monkeypatch.setattr(receiver.rig, "on_image_activity", fail_once)
     with pytest.raises(LookupError):
-        receiver.take_runs([*(data(at * 64, 64) for at in range(9)), data(640, 64)], SOURCE, 5)
+        receiver.take_batches([*(data(at * 64, 64) for at in range(9)), data(640, 64)], SOURCE, 5)
     assert receiver.image.counters.receiver_hwm.get() == 704
     assert receiver.rig.activity
 
 
 @pytest.mark.parametrize("length", [1, 31, 40])
-def test_a_datagram_cut_short_ends_its_run_and_is_refused_alone(length: int) -> None:
+def test_a_datagram_cut_short_ends_its_batch_and_is_refused_alone(length: int) -> None:
     receiver = Receiver(0)
     datagrams = [data(0, 64), data(64, 64), data(128, 64)[:length], data(128, 64)]
-    receiver.take_runs(datagrams, SOURCE, 5)
+    receiver.take_batches(datagrams, SOURCE, 5)
     assert receiver.image.counters.receiver_hwm.get() == 192
     assert [len(datagram) for datagram, _, _ in receiver.rig.invalid] == [length]
     assert receiver.rig.counts[SystemCounterId.INVALID_PACKETS] == 1

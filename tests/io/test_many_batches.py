@@ -1,4 +1,4 @@
-"""Several runs in one call: they leave as if each had been sent by itself."""
+"""Several segment batches in one call: they leave as if each had been sent by itself."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 PLAIN = SocketSpec(local=LOOPBACK, socket_rcvbuf_length=4 * 1024 * 1024)
 BATCHING = attrs.evolve(PLAIN, is_batching=True)
 DATA = memoryview(bytes(range(256)) * 2_000)
-RUNS = [(10_272, 1_408), (64, 64), (300, 100), (65_472, 1_408), (2_048, 32), (65_507, 32_753)]
-LONG_RUNS = [(300, 100), (65_506, 32_754), (300, 100), (32 * 65, 32), (70_000, 1_408), (5, 2)]
+BATCHES = [(10_272, 1_408), (64, 64), (300, 100), (65_472, 1_408), (2_048, 32), (65_507, 32_753)]
+LONG_BATCHES = [(300, 100), (65_506, 32_754), (300, 100), (32 * 65, 32), (70_000, 1_408), (5, 2)]
 needs_compiled = pytest.mark.skipif(send_segmented is None, reason=NOT_BUILT)
 only_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux segments datagrams")
 
 
-def cut(runs: list[tuple[int, int]]) -> tuple[memoryview, array[int], list[bytes]]:
-    """Return data, its cuts, and the datagrams that they make."""
+def with_table(batches: list[tuple[int, int]]) -> tuple[memoryview, array[int], list[bytes]]:
+    """Return data, its segment table, and the datagrams in it."""
     segments, start = array("i"), 0
     expected: list[bytes] = []
-    for length, segment_length in runs:
+    for length, segment_length in batches:
         end = start + length
         segments.extend((end, segment_length))
         starts = range(start, end, segment_length)
@@ -45,23 +45,23 @@ def cut(runs: list[tuple[int, int]]) -> tuple[memoryview, array[int], list[bytes
 
 
 @pytest.mark.parametrize(
-    ("runs", "is_batching", "is_connected"),
+    ("batches", "is_batching", "is_connected"),
     [
         # Each with each of the others, and all three together where it matters most.
-        (RUNS, False, False),
-        (RUNS, True, True),
-        (LONG_RUNS, False, True),
-        (LONG_RUNS, True, False),
-        (RUNS[:1], False, False),
-        (RUNS[:1], True, True),
+        (BATCHES, False, False),
+        (BATCHES, True, True),
+        (LONG_BATCHES, False, True),
+        (LONG_BATCHES, True, False),
+        (BATCHES[:1], False, False),
+        (BATCHES[:1], True, True),
         ([], False, True),
         ([], True, False),
     ],
 )
-async def test_several_runs_leave_as_their_datagrams(
-    network: Network, runs: list[tuple[int, int]], *, is_batching: bool, is_connected: bool
+async def test_several_batches_leave_as_their_datagrams(
+    network: Network, batches: list[tuple[int, int]], *, is_batching: bool, is_connected: bool
 ) -> None:
-    data, segments, expected = cut(runs)
+    data, segments, expected = with_table(batches)
     async with opened(network, PLAIN) as peer:
         spec = attrs.evolve(PLAIN, is_batching=is_batching)
         if is_connected:
@@ -75,7 +75,7 @@ async def test_several_runs_leave_as_their_datagrams(
 
 
 async def test_what_cannot_be_meant_is_refused(network: Network) -> None:
-    data, segments, _ = cut(RUNS)
+    data, segments, _ = with_table(BATCHES)
     async with opened(network, PLAIN) as peer:
         async with opened(network, BATCHING) as sender:
             with pytest.raises(ValueError, match="must be given"):
@@ -92,42 +92,42 @@ async def test_what_cannot_be_meant_is_refused(network: Network) -> None:
 
 
 @only_linux
-async def test_runs_to_an_absent_peer_end_where_the_system_refuses(unused_udp_port: int) -> None:
-    data, segments, _ = cut(RUNS)
+async def test_batches_to_an_absent_peer_end_where_the_system_refuses(unused_udp_port: int) -> None:
+    data, segments, _ = with_table(BATCHES)
     spec = attrs.evolve(BATCHING, remote=("127.0.0.1", unused_udp_port))
     async with opened(SystemNetwork("socket"), spec) as sender:
         # The refusal of one is the answer to the next.
-        assert sender.transport.send_batches(data, segments) == RUNS[0][0]
+        assert sender.transport.send_batches(data, segments) == BATCHES[0][0]
         assert [type(error) for error in sender.errors] == [ConnectionRefusedError]
         assert not sender.transport.is_closing()
 
 
-def failing(number: int, *, at_run: int) -> Callable[..., tuple[int, int, int]]:
-    """Return what sends runs up to one, and that once is refused with an error."""
+def failing(number: int, *, at_batch: int) -> Callable[..., tuple[int, int, int]]:
+    """Return what sends batches up to one, and that once is refused with an error."""
     numbers = [number]
 
     def send(sock: Any, data: Any, segments: Any, index: int, start: int) -> tuple[int, int, int]:
         assert send_segmented is not None
         if not numbers:
             return send_segmented(sock, data, segments, index, start)
-        found = send_segmented(sock, data, segments[: 2 * at_run], index, start)
+        found = send_segmented(sock, data, segments[: 2 * at_batch], index, start)
         return found[0], found[1], numbers.pop()
 
     return send
 
 
 @needs_compiled
-async def test_of_runs_that_find_no_room_the_first_datagram_waits(
+async def test_of_batches_that_find_no_room_the_first_datagram_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(socket_transport, "send_segmented", failing(errno.EAGAIN, at_run=2))
-    network, (data, segments, expected) = SystemNetwork("socket"), cut(RUNS)
+    monkeypatch.setattr(socket_transport, "send_segmented", failing(errno.EAGAIN, at_batch=2))
+    network, (data, segments, expected) = SystemNetwork("socket"), with_table(BATCHES)
     async with (
         opened(network, PLAIN) as peer,
         opened(network, attrs.evolve(BATCHING, remote=peer.address)) as sender,
     ):
         left_length = sender.transport.send_batches(data, segments)
-        assert left_length == RUNS[0][0] + RUNS[1][0] + RUNS[2][1]
+        assert left_length == BATCHES[0][0] + BATCHES[1][0] + BATCHES[2][1]
         assert sender.pauses == ["pause"]
         with pytest.raises(BufferError):
             sender.transport.send_batches(data, segments)
@@ -138,11 +138,11 @@ async def test_of_runs_that_find_no_room_the_first_datagram_waits(
 
 @needs_compiled
 @pytest.mark.parametrize("number", [errno.EIO, errno.EINVAL, errno.EMSGSIZE])
-async def test_where_the_system_cuts_no_runs_they_leave_one_by_one(
+async def test_where_the_system_cuts_no_batches_they_leave_one_by_one(
     monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    monkeypatch.setattr(socket_transport, "send_segmented", failing(number, at_run=2))
-    network, (data, segments, expected) = SystemNetwork("socket"), cut(RUNS)
+    monkeypatch.setattr(socket_transport, "send_segmented", failing(number, at_batch=2))
+    network, (data, segments, expected) = SystemNetwork("socket"), with_table(BATCHES)
     async with (
         opened(network, PLAIN) as peer,
         opened(network, attrs.evolve(BATCHING, remote=peer.address)) as sender,
@@ -158,17 +158,17 @@ async def test_where_the_system_cuts_no_runs_they_leave_one_by_one(
 
 
 @needs_compiled
-async def test_a_datagram_alone_that_is_refused_says_nothing_of_runs(
+async def test_a_datagram_alone_that_is_refused_says_nothing_of_batches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(socket_transport, "send_segmented", failing(errno.EMSGSIZE, at_run=1))
-    network, (data, segments, _) = SystemNetwork("socket"), cut(RUNS)
+    monkeypatch.setattr(socket_transport, "send_segmented", failing(errno.EMSGSIZE, at_batch=1))
+    network, (data, segments, _) = SystemNetwork("socket"), with_table(BATCHES)
     async with (
         opened(network, PLAIN) as peer,
         opened(network, attrs.evolve(BATCHING, remote=peer.address)) as sender,
     ):
         with capture_logs() as lines:
-            assert sender.transport.send_batches(data, segments) == RUNS[0][0]
+            assert sender.transport.send_batches(data, segments) == BATCHES[0][0]
         assert not lines
         assert [error.errno for error in sender.errors if isinstance(error, OSError)] == [
             errno.EMSGSIZE

@@ -18,8 +18,8 @@ SPEC = SocketSpec(local=LOOPBACK, socket_rcvbuf_length=1024 * 1024)
 IPV6_SPEC = SocketSpec(local=("::1", 0), socket_rcvbuf_length=1024 * 1024)
 
 
-def datagrams(run: bytes, segment_length: int) -> list[bytes]:
-    return [run[at : at + segment_length] for at in range(0, len(run), segment_length)]
+def datagrams(batch: bytes, segment_length: int) -> list[bytes]:
+    return [batch[at : at + segment_length] for at in range(0, len(batch), segment_length)]
 
 
 @pytest.mark.parametrize(
@@ -37,14 +37,16 @@ def datagrams(run: bytes, segment_length: int) -> list[bytes]:
         (IPV6_SPEC, 65_507 * 2, 65_507),
     ],
 )
-async def test_a_run_arrives_as_datagrams_of_its_length(
+async def test_a_batch_arrives_as_datagrams_of_its_length(
     network: Network, spec: SocketSpec, length: int, segment_length: int
 ) -> None:
-    run = BLOCK[:length]
+    batch = BLOCK[:length]
     async with opened(network, spec) as receiver, opened(network, spec) as sender:
-        left_length = sender.transport.send_batch(memoryview(run), segment_length, receiver.address)
+        left_length = sender.transport.send_batch(
+            memoryview(batch), segment_length, receiver.address
+        )
         assert left_length == length
-        expected = datagrams(run, segment_length)
+        expected = datagrams(batch, segment_length)
         await receiver.until(lambda: len(receiver.received) == len(expected))
         assert receiver.received == expected
         assert set(receiver.addresses) == {sender.address}
@@ -52,7 +54,7 @@ async def test_a_run_arrives_as_datagrams_of_its_length(
         assert not sender.errors
 
 
-async def test_a_connected_socket_sends_a_run_to_its_peer(network: Network) -> None:
+async def test_a_connected_socket_sends_a_batch_to_its_peer(network: Network) -> None:
     async with (
         opened(network, SPEC) as peer,
         opened(network, SocketSpec(local=LOOPBACK, remote=peer.address)) as connected,
@@ -62,7 +64,7 @@ async def test_a_connected_socket_sends_a_run_to_its_peer(network: Network) -> N
         assert peer.received == [b"aa", b"bb", b"c"]
 
 
-async def test_a_run_to_an_absent_peer_ends_where_the_system_refuses(
+async def test_a_batch_to_an_absent_peer_ends_where_the_system_refuses(
     network: Network, unused_udp_port: int
 ) -> None:
     spec = SocketSpec(local=LOOPBACK, remote=("127.0.0.1", unused_udp_port))
@@ -76,7 +78,7 @@ async def test_a_run_to_an_absent_peer_ends_where_the_system_refuses(
         assert not sender.transport.is_closing()
 
 
-async def test_a_run_that_cannot_be_meant_is_refused(network: Network) -> None:
+async def test_a_batch_that_cannot_be_meant_is_refused(network: Network) -> None:
     async with opened(network, SPEC) as sender:
         for segment_length in (0, -1):
             with pytest.raises(ValueError, match="segment_length"):

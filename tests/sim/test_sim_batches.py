@@ -1,4 +1,4 @@
-"""Runs in the simulated network: who gets them, of what, and what is told of them."""
+"""Segment batches in the simulated network: their receivers, their content and their trace."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ CHANNEL = "aeron:udp?endpoint=bob:40123"
 
 
 class RunListener(Listener):
-    """Keeps runs, too."""
+    """Keeps batches, too."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.runs: list[tuple[bytes, int]] = []
+        self.batches: list[tuple[bytes, int]] = []
 
     def datagrams_received(self, data: memoryview, segment_length: int, addr: Any) -> None:
-        self.runs.append((bytes(data), segment_length))
+        self.batches.append((bytes(data), segment_length))
         for start in range(0, len(data), segment_length):
             self.datagram_received(data[start : start + segment_length], addr)
 
@@ -64,7 +64,7 @@ def run_pair(
 
 
 async def send_batches(sending: Any) -> None:
-    """Send a run, and wait for it; then another from two calls, and one that is alone."""
+    """Send a batch, and wait for it; then another from two calls, and one that is alone."""
     assert sending.send_batch(memoryview(b"aabbccd"), 2, BOB) == 7
     await asyncio.sleep(MS)
     sending.send_batch(memoryview(b"eeff"), 2, BOB)
@@ -80,7 +80,7 @@ def test_what_was_sent_in_one_go_arrives_in_one_and_is_told_one_by_one() -> None
         events: list[tuple[Verdict, bytes]] = []
         network.trace.watch(lambda _, verdict, __, ___, data: events.append((verdict, data)))
         await send_batches(sending)
-        assert listener.runs == [(b"aabbccd", 2), (b"eeffgg", 2)]
+        assert listener.batches == [(b"aabbccd", 2), (b"eeffgg", 2)]
         assert listener.received == [(each, ALICE) for each in DATAGRAMS]
         for verdict in (Verdict.SENT, Verdict.DELIVERED):
             assert [data for what, data in events if what is verdict] == DATAGRAMS
@@ -88,15 +88,15 @@ def test_what_was_sent_in_one_go_arrives_in_one_and_is_told_one_by_one() -> None
     run_pair(story)
 
 
-def test_without_the_setting_there_are_no_runs() -> None:
+def test_without_the_setting_there_are_no_batches() -> None:
     async def story(_: Any, sending: Any, listener: RunListener) -> None:
         await send_batches(sending)
-        assert (listener.runs, listener.data) == ([], DATAGRAMS)
+        assert (listener.batches, listener.data) == ([], DATAGRAMS)
 
     run_pair(story, is_batching=False)
 
 
-def test_a_protocol_that_knows_no_runs_gets_none() -> None:
+def test_a_protocol_that_knows_no_batches_gets_none() -> None:
     async def main() -> None:
         network = make_network()
         alice, bob = network.add_host(ALICE[0]), network.add_host(BOB[0])
@@ -118,14 +118,14 @@ def test_a_protocol_that_knows_no_runs_gets_none() -> None:
         Conditions(bandwidth=100_000_000, duplication=0.5),
     ],
 )
-def test_runs_change_no_fate(conditions: Conditions) -> None:
+def test_batches_change_no_fate(conditions: Conditions) -> None:
     def tell(*, is_batching: bool) -> tuple[Any, str]:
         async def story(network: Any, sending: Any, listener: RunListener) -> tuple[Any, str]:
             for number in range(100):
                 sending.send_batch(memoryview(bytes([number]) * 1_000), 90, BOB)
                 await asyncio.sleep(MS)
             await asyncio.sleep(1)
-            assert bool(listener.runs) is is_batching
+            assert bool(listener.batches) is is_batching
             return listener.received, network.trace.digest()
 
         told: tuple[Any, str] = run_pair(story, conditions=conditions, is_batching=is_batching)
@@ -134,7 +134,7 @@ def test_runs_change_no_fate(conditions: Conditions) -> None:
     assert tell(is_batching=True) == tell(is_batching=False)
 
 
-def test_who_keeps_a_slice_of_a_run_is_found_out() -> None:
+def test_who_keeps_a_slice_of_a_batch_is_found_out() -> None:
     class Keeper(RunListener):
         def datagrams_received(self, data: memoryview, segment_length: int, addr: Any) -> None:
             self.kept = data[1:]
@@ -150,7 +150,7 @@ def test_who_keeps_a_slice_of_a_run_is_found_out() -> None:
     assert isinstance(error, BufferError)
 
 
-def test_who_closes_in_the_midst_of_a_run_hears_its_end_and_nothing_after_it() -> None:
+def test_who_closes_in_the_midst_of_a_batch_hears_its_end_and_nothing_after_it() -> None:
     class Closer(RunListener):
         def connection_made(self, transport: Any) -> None:
             self.transport = transport
@@ -185,7 +185,7 @@ async def publish(world: World) -> None:
                 return
 
 
-def test_the_data_of_a_publication_arrives_in_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_data_of_a_publication_arrives_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
     take = ReceiveDestinationTransport.batches_received
 
@@ -199,7 +199,7 @@ def test_the_data_of_a_publication_arrives_in_runs(monkeypatch: pytest.MonkeyPat
     assert 1 in counts
 
 
-def test_a_world_with_runs_tells_the_same_story_on_either_loop() -> None:
+def test_a_world_with_batches_tells_the_same_story_on_either_loop() -> None:
     async def story(world: World) -> str:
         world.set_conditions(Conditions(loss=0.1, duplication=0.1), *world.hosts)
         await publish(world)
@@ -213,9 +213,9 @@ def test_a_world_with_runs_tells_the_same_story_on_either_loop() -> None:
     assert len(digests) == 1
 
 
-def test_a_driver_may_do_without_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_may_do_without_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: object, *_: object) -> None:
-        pytest.fail(f"{self} was given a run")
+        pytest.fail(f"{self} was given a batch")
 
     monkeypatch.setattr(ReceiveDestinationTransport, "datagrams_received", refuse)
 

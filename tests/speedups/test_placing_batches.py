@@ -1,4 +1,4 @@
-"""Several runs of datagrams, placed at once, and cut at once."""
+"""Several segment batches, placed by one call, and scanned by one call."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def place(
     return log, placed
 
 
-def test_runs_that_follow_one_another_are_placed_at_once(twin: Any) -> None:
+def test_batches_that_follow_one_another_are_placed_at_once(twin: Any) -> None:
     log, placed = place(twin, DATA, CUTS)
     assert placed == LENGTH
     assert bytes(log.terms[0][:LENGTH]) == DATA
@@ -44,7 +44,7 @@ def test_runs_that_follow_one_another_are_placed_at_once(twin: Any) -> None:
 
 
 @pytest.mark.parametrize(("index", "start"), [(0, 640), (2, 1_280), (4, 3_200), (8, 4_960)])
-def test_runs_are_placed_from_the_middle_of_one_on(twin: Any, index: int, start: int) -> None:
+def test_batches_are_placed_from_the_middle_of_one_on(twin: Any, index: int, start: int) -> None:
     log, placed = place(twin, DATA, CUTS, index=index, start=start)
     assert placed == LENGTH - start
     assert bytes(log.terms[0][start:LENGTH]) == DATA[start:]
@@ -52,7 +52,7 @@ def test_runs_are_placed_from_the_middle_of_one_on(twin: Any, index: int, start:
 
 
 @pytest.mark.parametrize("word", [1, 2, 3, 4, 5])
-def test_a_run_of_another_stream_or_place_ends_what_is_placed(twin: Any, word: int) -> None:
+def test_a_batch_of_another_stream_or_place_ends_what_is_placed(twin: Any, word: int) -> None:
     data = bytearray(DATA)
     data[1_280 + 4 * word + (0 if word != 1 else 2)] ^= 0x40
     log, placed = place(twin, bytes(data), CUTS)
@@ -62,7 +62,7 @@ def test_a_run_of_another_stream_or_place_ends_what_is_placed(twin: Any, word: i
 
 
 @pytest.mark.parametrize("word", [3, 4, 5])
-def test_another_stream_within_a_run_ends_what_is_placed(twin: Any, word: int) -> None:
+def test_another_stream_within_a_batch_ends_what_is_placed(twin: Any, word: int) -> None:
     data = bytearray(DATA)
     # All of the third datagram is of another stream, and would otherwise follow.
     for frame in range(1_280, 1_920, 160):
@@ -72,7 +72,7 @@ def test_another_stream_within_a_run_ends_what_is_placed(twin: Any, word: int) -
     assert not any(log.terms[0][1_280:])
 
 
-def test_the_last_datagram_of_a_run_may_be_shorter(twin: Any) -> None:
+def test_the_last_datagram_of_a_batch_may_be_shorter(twin: Any) -> None:
     data = bytes(filled([5_000] * 2).terms[0][: 2 * 5_152])
     log, placed = place(twin, data, (5_152, 1_408, 2 * 5_152, 1_408))
     assert placed == 2 * 5_152
@@ -148,13 +148,13 @@ def scan(twin: Any, log: Any, room: int = 64, cost: int = 1_000, **changes: int)
     return total, list(zip(segments[::2], segments[1::2], strict=True))[:count], padding, used
 
 
-def test_messages_longer_than_a_datagram_are_a_run_each(twin: Any) -> None:
+def test_messages_longer_than_a_datagram_are_a_batch_each(twin: Any) -> None:
     log = filled([5_000] * 5)
     ends = [(each * 5_152, 1_408) for each in range(1, 6)]
     assert scan(twin, log) == (5 * 5_152, ends, 0, 5 * (5 + 3))
 
 
-def test_no_more_runs_are_cut_than_there_is_room_for_or_than_they_may_cost(twin: Any) -> None:
+def test_no_more_batches_are_cut_than_there_is_room_for_or_than_they_may_cost(twin: Any) -> None:
     log = filled([5_000] * 5)
     assert scan(twin, log, room=2)[:2] == (2 * 5_152, [(5_152, 1_408), (10_304, 1_408)])
     assert scan(twin, log, room=0) == (0, [], 0, 0)
@@ -165,7 +165,7 @@ def test_no_more_runs_are_cut_than_there_is_room_for_or_than_they_may_cost(twin:
     assert scan(twin, log, limit=0) == scan(twin, log, limit=-32) == (0, [], 0, 0)
 
 
-def test_padding_is_the_end_of_runs(twin: Any) -> None:
+def test_padding_is_the_end_of_batches(twin: Any) -> None:
     log = make_log()
     appender = ExclusiveAppender(log)
     for length in (3 * 1_376 + 1_300, 100):
