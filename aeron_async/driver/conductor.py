@@ -184,13 +184,17 @@ class CommandQueue:
         except asyncio.CancelledError:
             # The driver ends: no caller may wait for an answer without end.
             if not command.result.done():
-                command.result.set_exception(ClosedError("the media driver was closed meanwhile"))
+                command.result.set_exception(
+                    ClosedError("the media driver was closed before the command was executed")
+                )
             raise
         if command.client_id not in self._clients:
             # The client was closed while the command ran: undo what it has asked for.
             command.undo(value)
             if not command.result.done():
-                command.result.set_exception(ClosedError("the client was closed meanwhile"))
+                command.result.set_exception(
+                    ClosedError("the client was closed before the command was executed")
+                )
         elif command.result.done():
             command.undo(value)
         else:

@@ -92,7 +92,7 @@ class InvalidDatagramLog:
             reason=(
                 "no frame of Aeron"
                 if kind is None
-                else f"a {kind.name} frame whose version, lengths or values cannot be"
+                else f"a {kind.name} frame with an impossible version, length or value"
             ),
         )
 
@@ -453,8 +453,8 @@ def _manual_destinations(endpoint: SendChannelEndpoint) -> DestinationTracker:
     destinations = endpoint.destinations
     if destinations is None or not destinations.is_manual:
         message = (
-            f"destinations of {endpoint.channel.uri} are not the application's to choose: "
-            "use control-mode=manual for that"
+            f"the application cannot choose destinations of {endpoint.channel.uri}: "
+            "use control-mode=manual"
         )
         raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
     return destinations

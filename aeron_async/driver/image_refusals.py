@@ -118,10 +118,9 @@ class RefusalFrames:
 TOO_MUCH: Final = "{} would be {}, and the limit is {}: raise {}"
 TOO_MUCH_TWICE: Final = f"{TOO_MUCH}; {TOO_MUCH}"
 BEFORE_ITS_START: Final = (
-    "active term id {} lies before the initial term id {}: the sender of this SETUP is no driver "
-    "of Aeron's"
+    "active term id {} lies before the initial term id {}: no Aeron driver sends such a SETUP"
 )
-NO_ROOM_FOR_DATA: Final = "mtu is {}: must be more than {}, the length of a data header"
+NO_ROOM_FOR_DATA: Final = "mtu is {}, and must be more than {}, the length of a data header"
 WINDOW_TOO_SHORT: Final = (
     "mtu would be {}, and the limit is {}: raise rcv-wnd, or lower mtu at the publisher"
 )

@@ -349,9 +349,7 @@ class Images:
         """
         image = self.find(image_id)
         if image is None:
-            message = (
-                f"image {image_id} is not there: it has gone, or is of a publication spied upon"
-            )
+            message = f"there is no image {image_id}: it has ended, or a spy reads it"
             raise RegistrationError(message, code=ErrorCode.GENERIC)
         self._resources.system_counters[SystemCounterId.IMAGES_REJECTED].increment()
         image.reject(reason)

@@ -184,7 +184,7 @@ class IpcPublications:
         """Return the parameters of a request or response, and the subscription that it answers.
 
         Raises:
-            RegistrationError: INVALID_CHANNEL; the id names nothing that fits.
+            RegistrationError: INVALID_CHANNEL; the id matches nothing.
 
         Source: Aeron `DriverConductor.findAndUpdateResponseIpcSubscription`.
         """
@@ -208,8 +208,7 @@ class IpcPublications:
             else "the registration_id of a subscription to aeron:ipc?control-mode=response"
         )
         message = (
-            f"response-correlation-id={correlation_id} names nothing that fits aeron:ipc: "
-            f"give {wanted}"
+            f"response-correlation-id={correlation_id} matches nothing on aeron:ipc: give {wanted}"
         )
         raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
 

@@ -112,7 +112,7 @@ class ResolvingNetwork:
         if not is_numeric:
             message = (
                 f"cannot resolve host {host!r}: the name resolver answered {found[0]!r}, which is "
-                "no numeric address"
+                "not a numeric address"
             )
             raise RegistrationError(message, code=ErrorCode.UNKNOWN_HOST)
         return found

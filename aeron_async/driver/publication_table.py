@@ -148,7 +148,7 @@ class PublicationTable:
         """
         publication = self.find(registration_id)
         if publication is None:
-            message = f"publication {registration_id} is not there: it was closed"
+            message = f"there is no publication {registration_id}: it was closed"
             raise RegistrationError(message, code=ErrorCode.UNKNOWN_PUBLICATION)
         return publication
 

@@ -315,7 +315,7 @@ class Publications:
         """
         publication = self._network_publication(registration_id)
         if not self._remove_destination(publication, destination, address):
-            message = f"destination {destination} is none of {publication.channel}"
+            message = f"{destination} is not a destination of {publication.channel}"
             raise RegistrationError(message)
 
     def undo_destination(self, registration_id: int, destination_id: int) -> None:

@@ -58,7 +58,7 @@ class Responses:
         """Refuse a response to no image, or a request whose responses no subscription receives.
 
         Raises:
-            RegistrationError: INVALID_CHANNEL; the correlation id names nothing that fits.
+            RegistrationError: INVALID_CHANNEL; the correlation id matches nothing.
         """
         correlation_id = params.response_correlation_id
         if params.is_response:

@@ -216,5 +216,5 @@ class StallLog:
             "event_loop_lagged",
             **fields,
             remedy="move blocking work off the loop, for example with asyncio.to_thread; the "
-            "loop's debug mode tells what ran",
+            "loop's debug mode shows what ran",
         )

@@ -59,8 +59,8 @@ ELICIT_INTERVAL_NS: Final = NS_PER_SECOND // 10
 SUCCESSOR_TIMEOUT_NS: Final = 2 * NS_PER_SECOND
 """How long a subscription waits for the next session before its client is notified."""
 UNANSWERED: Final = (
-    "session {} does not answer, and the server has named no other within {:g} s: it has gone, or "
-    "adds no publication for this client's image"
+    "session {} does not answer, and the server has named no other within {:g} s: the "
+    "server is gone, or adds no publication for this client's image"
 )
 
 log: Final = get_logger(__name__)
@@ -472,7 +472,7 @@ class Subscriptions:
         """
         link = self._link(registration_id)
         if not self._remove_destination(link, destination, canonical_form):
-            message = f"destination {destination} is none of {link.uri}"
+            message = f"{destination} is not a destination of {link.uri}"
             raise RegistrationError(message)
 
     def undo_destination(self, registration_id: int, destination_id: int) -> None:
@@ -519,7 +519,7 @@ class Subscriptions:
     def _link(self, registration_id: int) -> SubscriptionLink:
         link = self._links.get(registration_id)
         if link is None:
-            message = f"subscription {registration_id} is not there: it was closed"
+            message = f"there is no subscription {registration_id}: it was closed"
             raise RegistrationError(message, code=ErrorCode.UNKNOWN_SUBSCRIPTION)
         return link
 

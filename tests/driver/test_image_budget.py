@@ -65,7 +65,7 @@ def test_so_many_images_of_one_stream_are_granted(
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"mtu_length": 32}, "mtu is 32: must be more than 32"),
+        ({"mtu_length": 32}, "mtu is 32, and must be more than 32"),
         ({"active_term_id": INITIAL_TERM_ID - 1}, "before the initial term id"),
     ],
 )

@@ -233,7 +233,7 @@ def test_the_term_of_a_prototype_is_64_kibibytes_whatever_is_asked() -> None:
     assert of(f"{prototype}|term-length=1m").publication_window_length == 32 * KIB
     assert of("|response-correlation-id=5|term-length=1m").term_length == MIB
     start = "|init-term-id=1|term-id=1|term-offset=131072|term-length=1m"
-    with pytest.raises(ConfigurationError, match="a prototype has a term of 65536"):
+    with pytest.raises(ConfigurationError, match="exceeds a prototype's term of 65536"):
         of(prototype + start)
 
 

@@ -63,7 +63,9 @@ def test_a_taken_port_is_named_with_what_to_change() -> None:
 
 
 def test_an_address_of_another_machine_is_named_with_what_to_change() -> None:
-    with pytest.raises(RegistrationError, match=r"192\.0\.2\.1:0.*bind one of its own") as refusal:
+    with pytest.raises(
+        RegistrationError, match=r"192\.0\.2\.1:0.*choose one of its own"
+    ) as refusal:
         open_socket(SocketSpec(local=("192.0.2.1", 0)))
     assert refusal.value.code is ErrorCode.CHANNEL_ENDPOINT_ERROR
 

@@ -97,7 +97,7 @@ def test_one_refusal_a_second_for_each_source_and_three_bytes_for_a_byte() -> No
             )
             counts = {each.label.partition(":")[0]: each.value for each in aeron.counters}
             assert counts["Error Frames sent"] == 256
-            assert counts["Refused publishers not told"] == counts["Images refused"] - 256
+            assert counts["Refused publishers not informed"] == counts["Images refused"] - 256
 
     simulate(story)
 

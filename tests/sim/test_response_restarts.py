@@ -221,9 +221,9 @@ def test_a_client_is_told_that_no_server_follows(
             assert f"session {image.session_id} does not answer" in str(client.answers.last_error)
             client.answers.poll(lambda *_: None)
             assert str(aa.why(client.answers)).endswith(
-                "the server has named no other within 2 s: it has gone, or adds no publication for "
-                "this client's image; start the server again, or let it add a response publication "
-                "for each client"
+                "the server has named no other within 2 s: the server is gone, or adds no "
+                "publication for this client's image; start the server again, or let it add a "
+                "response publication for each client"
             )
             await host.restart()
             await client.ask()

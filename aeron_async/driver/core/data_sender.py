@@ -179,9 +179,9 @@ REPEATS_MIN: Final = 8
 """This many NAKs for one place are no accident."""
 LOG_INTERVAL_NS: Final = 1_000_000_000
 REMEDY: Final = (
-    "the receiver was sent frames that are not of this publication, and cannot go on where they "
-    "lie: look for forged frames, or for another publisher of this session; a receiver of this "
-    "software ends its image after image_gap_timeout_ns, and joins again"
+    "the receiver has frames that this publication did not send, and cannot continue behind them: "
+    "look for forged frames, or for another publisher of this session; a receiver of this software "
+    "ends its image after image_gap_timeout_ns, and joins again"
 )
 
 log: Final = get_logger(__name__)

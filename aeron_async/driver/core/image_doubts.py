@@ -75,8 +75,8 @@ BEHIND_COUNT: Final = 15
 BEHIND_INTERVAL_NS: Final = 50_000_000
 """Heartbeats within this interval count once: an honest one could arrive between any two."""
 REMEDY: Final = (
-    "somebody sends frames under this publisher's address, or two publishers share address and "
-    "session: let only friends send to this port (private network, firewall)"
+    "a stranger sends frames under this publisher's address, or two publishers share address and "
+    "session: let only trusted hosts send to this port (private network, firewall)"
 )
 
 log: Final = get_logger(__name__)

@@ -177,11 +177,13 @@ RUN_OVER_REMEDY: Final = (
 
 UNREAD_CHECK_NS: Final = 1_000_000_000
 """How often to check an image whose readers have not read for longer than the timeout."""
-UNREAD_REMEDY: Final = "read on, or close the subscription: it keeps new streams of its session out"
+UNREAD_REMEDY: Final = (
+    "read more, or close the subscription: its image blocks new streams of the session"
+)
 BROKEN_REMEDY: Final = (
-    "a new image joins where the stream is now; what was sent until then is lost to this reader. "
+    "a new image joins where the stream is now; data sent until then is lost to this reader. "
     "Look for forged frames, for two publishers of one session and address, and at the "
-    "publisher's log for NAKs it refused"
+    "publisher's log for refused NAKs"
 )
 REASONS: Final = {
     ImageEvent.STREAM_ENDED: ImageEndReason.END_OF_STREAM,

@@ -151,7 +151,9 @@ class PublicationParams:
             # It answers no request: it only opens the socket before the first one arrives.
             term_length = TERM_MIN_LENGTH
             if (uri.term_offset or 0) > term_length:
-                message = f"term-offset {uri.term_offset}: a prototype has a term of {term_length}"
+                message = (
+                    f"term-offset={uri.term_offset} exceeds a prototype's term of {term_length}"
+                )
                 raise ConfigurationError(message)
         mtu_length = given(uri.mtu_length, context.ipc_mtu_length if is_ipc else context.mtu_length)
         return cls(

@@ -200,13 +200,13 @@ DRIVER_COUNTER_LABELS: Final[dict[DriverCounterId, str]] = {
         "Flow control receivers refused: limit reached"
     ),
     DriverCounterId.SOCKET_DROPS: "Datagrams dropped by the system before they were received",
-    DriverCounterId.REFUSALS_WITHHELD: "Refused publishers not told: limit reached",
+    DriverCounterId.REFUSALS_WITHHELD: "Refused publishers not informed: limit reached",
     DriverCounterId.LOG_LINES_LEFT_OUT: "Log lines left out: limit reached",
     DriverCounterId.FRAME_CONFLICTS: "Frames that contradict the one in their place",
-    DriverCounterId.STREAM_ENDS_IGNORED: "Ends of streams ignored: their stream is further on",
-    DriverCounterId.STREAM_ENDS_WITHDRAWN: "Ends of streams withdrawn: their publisher went on",
-    DriverCounterId.IMAGES_BROKEN: "Images ended: gap unfilled, or what was read contradicted",
-    DriverCounterId.LATE_PACKETS_DROPPED: "Late datagrams dropped: way to their place too long",
+    DriverCounterId.STREAM_ENDS_IGNORED: "Ends of streams ignored: readers are beyond them",
+    DriverCounterId.STREAM_ENDS_WITHDRAWN: "Ends of streams withdrawn: their publisher continued",
+    DriverCounterId.IMAGES_BROKEN: "Images ended: gap unfilled, or shown data contradicted",
+    DriverCounterId.LATE_PACKETS_DROPPED: "Late datagrams dropped: too far from known frames",
     DriverCounterId.HANDSHAKE_SENDS_WITHHELD: "Datagrams not sent: receiver has not answered",
 }
 

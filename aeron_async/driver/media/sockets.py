@@ -301,12 +301,12 @@ def _member(spec: SocketSpec, group: SocketAddress, ttl: int) -> SocketSpec:
 
 REMEDIES: Final[Mapping[int, str]] = {
     errno.EADDRINUSE: "another socket holds this port: choose another one, or stop its program",
-    errno.EADDRNOTAVAIL: "no interface of this machine has this address: bind one of its own",
+    errno.EADDRNOTAVAIL: "no interface of this machine has this address: choose one of its own",
     errno.EACCES: "ports below 1024 and broadcast addresses need privileges: choose another",
-    errno.EAFNOSUPPORT: "this machine has no such address family: use the other one",
+    errno.EAFNOSUPPORT: "this machine lacks this address family: use the other (IPv4 or IPv6)",
     errno.EMFILE: "this process has too many open files: raise `ulimit -n`",
     errno.ENODEV: "no interface can join the group: check interface= of the channel",
-    errno.ENETUNREACH: "no route leads there: check the address and the interface",
+    errno.ENETUNREACH: "there is no route to it: check the address and the interface",
 }
 # From the Linux headers; the module `socket` has none of them.
 IP_MULTICAST_ALL: Final = 49
