@@ -17,7 +17,7 @@ from tests.tracing import untraced_environment
 from tests.without import without
 
 ROOT = Path(__file__).parent.parent
-KERNEL = sorted(path.stem for path in (ROOT / "aeron_async/_speedups").glob("*.pyx"))
+COMPILED = sorted(path.stem for path in (ROOT / "aeron_async/_speedups").glob("*.pyx"))
 PUBLISHED = ("LICENSE", "MANIFEST.in", "README.md", "pyproject.toml")
 OF_THE_COMMAND_LINE = ("cyclopts", "rich")
 # What an application chooses: the framework is the same with and without.
@@ -95,12 +95,12 @@ def test_a_wheel_holds_the_package_and_what_spark_looks_for(installed: Path) -> 
 
 @pytest.mark.slow
 def test_a_wheel_is_built_where_no_compiler_is(installed: Path) -> None:
-    kernel = installed / "aeron_async/_speedups"
-    assert list(kernel.glob("*.so")) == []
-    assert sorted(path.stem for path in kernel.glob("*.pyx")) == KERNEL
+    speedups = installed / "aeron_async/_speedups"
+    assert list(speedups.glob("*.so")) == []
+    assert sorted(path.stem for path in speedups.glob("*.pyx")) == COMPILED
     code = "from aeron_async import _speedups as s; print(s.__file__); print(s.WHY_PURE is None)"
     assert run(code, path=installed, cwd=installed.parent) == [
-        str(kernel / "__init__.py"),
+        str(speedups / "__init__.py"),
         "False",
     ]
 
@@ -157,10 +157,10 @@ def test_every_part_of_the_kernel_is_built_where_there_is_a_compiler() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     modules = project["tool"]["setuptools"]["ext-modules"]
     assert [each["name"] for each in modules] == [
-        f"aeron_async._speedups.{each}" for each in KERNEL
+        f"aeron_async._speedups.{each}" for each in COMPILED
     ]
     assert [each["sources"] for each in modules] == [
-        [f"aeron_async/_speedups/{each}.pyx"] for each in KERNEL
+        [f"aeron_async/_speedups/{each}.pyx"] for each in COMPILED
     ]
     assert all(each["optional"] for each in modules)
 

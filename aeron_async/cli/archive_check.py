@@ -12,7 +12,7 @@ from aeron_async.archive.disk.archive_look import check_not_at_work
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.checksums import checksum_named
 from aeron_async.archive.disk.mark_file import MarkFile, MarkIdentity
-from aeron_async.archive.disk.repair import Repair, Unmended
+from aeron_async.archive.disk.repair import Repair, Unrepairable
 from aeron_async.archive.disk.repair import repair as mend
 from aeron_async.archive.disk.verify import Finding, Progress, Severity
 from aeron_async.archive.disk.verify import verify as walk
@@ -142,7 +142,7 @@ def mend_all(
     return count, damages
 
 
-def as_json(each: Repair | Unmended, *, is_done: bool) -> dict[str, object]:
+def as_json(each: Repair | Unrepairable, *, is_done: bool) -> dict[str, object]:
     """Return the JSON object for a repair, or for damage that cannot be mended."""
     if isinstance(each, Repair):
         return attrs.asdict(each) | {"kind": each.kind.value, "is_done": is_done}

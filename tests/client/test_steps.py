@@ -1,4 +1,4 @@
-"""An offer, and a wait for a message, are coroutines to whoever looks, in both kernels."""
+"""An offer, and a wait for a message, are coroutines to their caller, in Python and compiled."""
 
 from __future__ import annotations
 
@@ -320,7 +320,7 @@ async def test_what_is_read_ahead_is_bounded_in_bytes(pair: Pair) -> None:
         assert longest <= 256 * 1024 + 1_000_000
 
 
-@pytest.mark.skipif(_speedups.WHY_PURE is not None, reason="the kernel in Python has coroutines")
+@pytest.mark.skipif(_speedups.WHY_PURE is not None, reason="the twin in Python has coroutines")
 async def test_a_step_is_made_by_those_who_know_how(pair: Pair) -> None:
     publication, _ = pair
     offer: Any = publication.offer(b"")

@@ -1,4 +1,4 @@
-"""Both kernels, in Python and compiled, say the same of the same waits."""
+"""Both twins, in Python and compiled, explain the same waits with the same words."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ DESTINATIONS: Final = "Destinations refused"
 MEMBERS: Final = "Flow control receivers refused"
 RECEIVED: Final = "Status Messages received"
 MOVES: Final = {
-    "destinations_of_nobody": (DESTINATIONS, RECEIVED),
-    "members_of_nobody": (DESTINATIONS, MEMBERS),
+    "unknown_destinations": (DESTINATIONS, RECEIVED),
+    "unknown_members": (DESTINATIONS, MEMBERS),
     "members_without_room": (DESTINATIONS, RECEIVED),
     "members_that_come_and_go": ("Error Frames received", "Error Frames received"),
     "response_setups_of_a_stranger": (None, None),
@@ -135,7 +135,7 @@ def test_whoever_comes_while_strangers_only_announce_themselves_takes_a_place_an
 
             def announce(count: int) -> None:
                 for _ in range(count):
-                    _, datagram = hostile_groups.destinations_of_nobody(victim, random)
+                    _, datagram = hostile_groups.unknown_destinations(victim, random)
                     peer.say(datagram, control)
 
             announce(1_000)

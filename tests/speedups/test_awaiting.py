@@ -1,4 +1,4 @@
-"""An offer and the next message are coroutines to whoever drives them: the same in both kernels."""
+"""An offer and the next message are coroutines to their caller, in Python and compiled."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def in_python() -> Any:
     return SimpleNamespace(**vars(pure_twins()), FrameWriter=None)
 
 
-KERNELS = [
+BOTH = [
     pytest.param(in_python, id="pure"),
     pytest.param(compiled_twins, id="compiled", marks=needs_compiled),
 ]
 
 
-@pytest.fixture(params=KERNELS)
-def kernel(request: pytest.FixtureRequest) -> Any:
+@pytest.fixture(params=BOTH)
+def twin(request: pytest.FixtureRequest) -> Any:
     return request.param()
 
 
@@ -60,10 +60,10 @@ class Room:
         return self.has_any
 
 
-def make_publication(kernel: Any) -> Any:
-    """Return a publication of a kernel, which waits for room by pausing."""
+def make_publication(twin: Any) -> Any:
+    """Return a publication of one twin, which waits for room by pausing."""
 
-    class Publication(kernel.Offering):  # type: ignore[misc] # chosen at run time
+    class Publication(twin.Offering):  # type: ignore[misc] # chosen at run time
         def __init__(self) -> None:
             self.waiting_count = 0
             self.room = Room()
@@ -74,13 +74,13 @@ def make_publication(kernel: Any) -> Any:
             self._is_closed = False
             self._calls_until_check = 2**60
             # Of all that a compiled offer uses, this is looked at first.
-            self._home = kernel.HomeLoop(SimpleNamespace(is_running=self.room.look))
-            if kernel.FrameWriter is not None:
-                limit = kernel.Cell(memoryview(bytearray(8)).cast("q"))
+            self._home = twin.HomeLoop(SimpleNamespace(is_running=self.room.look))
+            if twin.FrameWriter is not None:
+                limit = twin.Cell(memoryview(bytearray(8)).cast("q"))
                 limit[0] = NO_LIMIT
                 lengths = {"max_payload_length": MAX_PAYLOAD, "max_message_length": 8_192}
-                writer = kernel.FrameWriter(self.log, **lengths)
-                self._attach(writer, limit, kernel.WakeFlag())
+                writer = twin.FrameWriter(self.log, **lengths)
+                self._attach(writer, limit, twin.WakeFlag())
 
         def _offer(self, data: Any, reserved_value: int) -> int:
             return self.append(data, reserved_value) if self.room.look() else -1
@@ -106,27 +106,27 @@ def make_publication(kernel: Any) -> Any:
     return Publication()
 
 
-def make_subscription(kernel: Any) -> Any:
-    """Return a subscription of a kernel to three messages, which waits for them by pausing."""
+def make_subscription(twin: Any) -> Any:
+    """Return a subscription of one twin to three messages, which waits for them by pausing."""
 
-    class Source(kernel.Taking):  # type: ignore[misc] # chosen at run time
+    class Source(twin.Taking):  # type: ignore[misc] # chosen at run time
         def __init__(self) -> None:
             self._position = 0
             self._trigger = NO_LIMIT
             self._is_closed = False
-            self._attach(kernel.Cell(memoryview(bytearray(8)).cast("q")), kernel.WakeFlag())
+            self._attach(twin.Cell(memoryview(bytearray(8)).cast("q")), twin.WakeFlag())
 
     source = Source()
 
-    class Subscription(kernel.Reading):  # type: ignore[misc] # chosen at run time
+    class Subscription(twin.Reading):  # type: ignore[misc] # chosen at run time
         _taken: Any
 
         def __init__(self) -> None:
             self._is_closed = False
             self._calls_until_check = 2**60
-            self._home = kernel.HomeLoop(SimpleNamespace(is_running=lambda: True))
-            messages = [kernel.Message(b"%d" % n, 64 * n, 0, source) for n in (1, 2, 3)]
-            self.ahead = kernel.Batch(messages, source)
+            self._home = twin.HomeLoop(SimpleNamespace(is_running=lambda: True))
+            messages = [twin.Message(b"%d" % n, 64 * n, 0, source) for n in (1, 2, 3)]
+            self.ahead = twin.Batch(messages, source)
             self._batch = self.ahead
 
         async def _anext_waiting(self) -> Any:
@@ -141,7 +141,7 @@ def make_subscription(kernel: Any) -> Any:
             return found
 
         def let_wait(self, *, is_full: bool) -> None:
-            self._batch = kernel.NOTHING if is_full else self.ahead
+            self._batch = twin.NOTHING if is_full else self.ahead
 
         def ask(self) -> Coroutine[Any, Any, Any]:
             return self.__anext__()  # type: ignore[no-any-return]
@@ -231,8 +231,8 @@ def test_whatever_is_done_with_it_the_same_comes_of_it(
     assert play(make(in_python()), script) == play(make(compiled_twins()), script)
 
 
-def test_made_and_not_awaited_it_has_done_nothing_and_is_warned_of(kernel: Any) -> None:
-    publication, subscription = make_publication(kernel), make_subscription(kernel)
+def test_made_and_not_awaited_it_has_done_nothing_and_is_warned_of(twin: Any) -> None:
+    publication, subscription = make_publication(twin), make_subscription(twin)
     for owner in (publication, subscription):
         with pytest.warns(RuntimeWarning, match="never awaited"):
             owner.ask()
@@ -240,8 +240,8 @@ def test_made_and_not_awaited_it_has_done_nothing_and_is_warned_of(kernel: Any) 
     assert drive(subscription.ask()) == ("returned", b"1")
 
 
-def test_only_what_has_to_wait_takes_the_long_way(kernel: Any) -> None:
-    publication = make_publication(kernel)
+def test_only_what_has_to_wait_takes_the_long_way(twin: Any) -> None:
+    publication = make_publication(twin)
     assert drive(publication.ask()) == ("returned", 64)
     assert publication.waiting_count == 0
     publication.let_wait(is_full=True)
@@ -254,8 +254,8 @@ def test_only_what_has_to_wait_takes_the_long_way(kernel: Any) -> None:
     assert publication.done() == [b"0", b"1"]
 
 
-def test_one_that_is_over_stays_over_when_others_are_made(kernel: Any) -> None:
-    for owner in (make_publication(kernel), make_subscription(kernel)):
+def test_one_that_is_over_stays_over_when_others_are_made(twin: Any) -> None:
+    for owner in (make_publication(twin), make_subscription(twin)):
         first = owner.ask()
         assert drive(first)[0] == "returned"
         second = owner.ask()
@@ -266,11 +266,11 @@ def test_one_that_is_over_stays_over_when_others_are_made(kernel: Any) -> None:
         assert drive(second)[0] == "returned"
 
 
-def test_one_that_is_over_holds_nothing(kernel: Any) -> None:
+def test_one_that_is_over_holds_nothing(twin: Any) -> None:
     class Data(bytearray):
         """One that can be watched."""
 
-    publication, data = make_publication(kernel), Data(b"watched")
+    publication, data = make_publication(twin), Data(b"watched")
     watched = weakref.ref(data), weakref.ref(publication)
     assert drive(publication.offer(data, reserved_value=7, timeout=5)) == ("returned", 64)
     held = publication.ask()
@@ -282,8 +282,8 @@ def test_one_that_is_over_holds_nothing(kernel: Any) -> None:
     held.close()
 
 
-def test_closed_before_its_first_step_it_has_done_nothing_without_a_warning(kernel: Any) -> None:
-    publication = make_publication(kernel)
+def test_closed_before_its_first_step_it_has_done_nothing_without_a_warning(twin: Any) -> None:
+    publication = make_publication(twin)
     for end in ("close", "throw"):
         offer = publication.ask()
         DEEDS[end](offer)
@@ -293,15 +293,15 @@ def test_closed_before_its_first_step_it_has_done_nothing_without_a_warning(kern
     assert publication.done() == []
 
 
-def test_what_is_refused_before_its_first_step_may_still_be_awaited(kernel: Any) -> None:
-    publication = make_publication(kernel)
+def test_what_is_refused_before_its_first_step_may_still_be_awaited(twin: Any) -> None:
+    publication = make_publication(twin)
     offer = publication.ask()
     assert drive(offer, "a value")[0] is TypeError
     assert drive(offer) == ("returned", 64)
 
 
-def test_it_cannot_be_driven_by_what_it_calls_itself(kernel: Any) -> None:
-    publication = make_publication(kernel)
+def test_it_cannot_be_driven_by_what_it_calls_itself(twin: Any) -> None:
+    publication = make_publication(twin)
     offer = publication.ask()
     found: list[object] = []
     busy = (ValueError, "coroutine already executing")
@@ -315,8 +315,8 @@ def test_it_cannot_be_driven_by_what_it_calls_itself(kernel: Any) -> None:
     assert publication.done() == [b"0"]
 
 
-def test_what_it_raises_at_once_ends_it(kernel: Any) -> None:
-    publication = make_publication(kernel)
+def test_what_it_raises_at_once_ends_it(twin: Any) -> None:
+    publication = make_publication(twin)
 
     def fail() -> None:
         message = "no loop"
@@ -330,9 +330,9 @@ def test_what_it_raises_at_once_ends_it(kernel: Any) -> None:
 
 
 async def test_a_task_that_is_cancelled_before_its_first_step_has_offered_nothing(
-    kernel: Any,
+    twin: Any,
 ) -> None:
-    publication = make_publication(kernel)
+    publication = make_publication(twin)
     task = asyncio.ensure_future(publication.ask())
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -341,9 +341,9 @@ async def test_a_task_that_is_cancelled_before_its_first_step_has_offered_nothin
 
 
 async def test_offers_are_made_in_the_order_in_which_they_take_their_first_step(
-    kernel: Any,
+    twin: Any,
 ) -> None:
-    publication = make_publication(kernel)
+    publication = make_publication(twin)
     task = asyncio.ensure_future(publication.ask())
     held = publication.ask()
     assert await publication.ask() == 64
@@ -357,8 +357,8 @@ async def test_offers_are_made_in_the_order_in_which_they_take_their_first_step(
     assert publication.done() == [b"2", b"0", b"3", b"1", b"4", b"5", b"6"]
 
 
-def test_a_task_that_waits_in_a_loop_that_is_gone_is_collected(kernel: Any) -> None:
-    publication = make_publication(kernel)
+def test_a_task_that_waits_in_a_loop_that_is_gone_is_collected(twin: Any) -> None:
+    publication = make_publication(twin)
     publication.let_wait(is_full=True)
     reports: list[dict[str, Any]] = []
 
@@ -386,9 +386,9 @@ def test_a_task_that_waits_in_a_loop_that_is_gone_is_collected(kernel: Any) -> N
 
 
 def test_a_warning_that_is_an_error_is_told_and_ends_nothing(
-    kernel: Any, monkeypatch: pytest.MonkeyPatch
+    twin: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publication = make_publication(kernel)
+    publication = make_publication(twin)
     told: list[str] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda each: told.append(str(each.exc_value)))
     with warnings.catch_warnings():

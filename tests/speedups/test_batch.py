@@ -1,4 +1,4 @@
-"""Batches: messages that are made when they are handed out, alike in both kernels."""
+"""Batches: messages are made when they are handed out, in Python and compiled."""
 
 from __future__ import annotations
 

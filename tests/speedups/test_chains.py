@@ -1,4 +1,4 @@
-"""Both kernels follow a chain of frames as far, and stop at whatever does not belong."""
+"""Both twins follow a chain of frames equally far, and stop at the same foreign frame."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of the two kernels is at work."""
+"""Whether the compiled code or the twins in Python are in use, and why."""
 
 from __future__ import annotations
 

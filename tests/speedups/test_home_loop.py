@@ -1,4 +1,4 @@
-"""Whether the event loop that an object belongs to runs here: in both kernels, in every Python."""
+"""Whether the event loop that an object belongs to runs here: in both twins, in every Python."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOOPS = [
 
 
 @pytest.fixture(params=TWINS)
-def kernel(request: pytest.FixtureRequest) -> Any:
+def twin(request: pytest.FixtureRequest) -> Any:
     return request.param()
 
 
@@ -34,9 +34,9 @@ class Said:
         return self.is_on
 
 
-def test_a_loop_is_here_for_as_long_as_it_says_that_it_runs(kernel: Any) -> None:
+def test_a_loop_is_here_for_as_long_as_it_says_that_it_runs(twin: Any) -> None:
     loop = Said()
-    home = kernel.HomeLoop(loop)
+    home = twin.HomeLoop(loop)
     assert home.loop is loop
     assert home.is_here()
     loop.is_on = False
@@ -45,8 +45,8 @@ def test_a_loop_is_here_for_as_long_as_it_says_that_it_runs(kernel: Any) -> None
     assert home.is_here()
 
 
-def test_a_loop_that_runs_in_another_thread_is_not_here(kernel: Any) -> None:
-    home = kernel.HomeLoop(Said())
+def test_a_loop_that_runs_in_another_thread_is_not_here(twin: Any) -> None:
+    home = twin.HomeLoop(Said())
     with ThreadPoolExecutor(1) as pool:
         assert not pool.submit(home.is_here).result()
     assert home.is_here()
@@ -54,7 +54,7 @@ def test_a_loop_that_runs_in_another_thread_is_not_here(kernel: Any) -> None:
 
 @pytest.mark.parametrize("new_loop", LOOPS)
 def test_a_loop_is_here_only_while_it_runs(
-    kernel: Any, new_loop: Callable[[], asyncio.AbstractEventLoop]
+    twin: Any, new_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
     """Between runs asyncio keeps nothing, None or an empty holder for a thread, by its version."""
     loop, other = new_loop(), new_loop()
@@ -63,12 +63,12 @@ def test_a_loop_is_here_only_while_it_runs(
         return home.is_here() is True
 
     async def make() -> Any:
-        home = kernel.HomeLoop(asyncio.get_running_loop())
+        home = twin.HomeLoop(asyncio.get_running_loop())
         assert home.is_here()
         return home
 
     try:
-        home = kernel.HomeLoop(loop)
+        home = twin.HomeLoop(loop)
         assert not home.is_here(), "no loop has run"
         assert not other.run_until_complete(is_here(home))
         assert not home.is_here(), "another one has run"

@@ -1,4 +1,4 @@
-"""Whatever the kernel is given, it touches only what it was given."""
+"""The compiled code touches only its arguments, whatever they are."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tests.twins import IS_BUILT, TWINS, compiled_twins, pure_twins
 TERM_LENGTH = 1 << 20
 MTU_LENGTH = 1_408
 
-KERNELS = [pure_twins(), compiled_twins()] if IS_BUILT else [pure_twins()]
+BOTH = [pure_twins(), compiled_twins()] if IS_BUILT else [pure_twins()]
 
 MIXES = st.one_of(
     st.lists(st.integers(0, 1_376), min_size=1, max_size=40),
@@ -92,11 +92,11 @@ def test_of_these_streams_so_many_datagrams_are_made(twin: Any, name: str) -> No
 
 @given(mix=MIXES, repeats=st.integers(1, 40))
 def test_never_more_than_a_twentieth_more_than_greedy_packing(mix: list[int], repeats: int) -> None:
-    """Row C1: likewise for any mix of lengths, and both kernels make the same datagrams."""
+    """Row C1: the same for any mix of lengths, and both twins make the same datagrams."""
     repeats = min(repeats, 900_000 // sum((length + 63) & -32 for length in mix))
     log, end = filled(mix * repeats)
     expected = greedy(log, end)
-    found = [datagrams(each, log, end) for each in KERNELS]
+    found = [datagrams(each, log, end) for each in BOTH]
     assert all(each == found[0] for each in found)
     assert sum(found[0]) == end
     assert 20 * len(found[0]) <= 21 * len(expected)
@@ -106,7 +106,7 @@ def test_never_more_than_a_twentieth_more_than_greedy_packing(mix: list[int], re
 def test_without_batching_every_datagram_is_as_full_as_can_be(mix: list[int], repeats: int) -> None:
     """Row C1: where no datagrams leave together, longer batches gain nothing."""
     log, end = filled(mix * min(repeats, 20))
-    for each in KERNELS:
+    for each in BOTH:
         assert datagrams(each, log, end, max_count=1) == greedy(log, end)
 
 

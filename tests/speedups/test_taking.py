@@ -1,4 +1,4 @@
-"""How far a source was taken, and who is told of it: in both kernels."""
+"""How far a source was taken, and who is informed: in both twins."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import pytest
 from tests.twins import TWINS
 
 
-def source_of(kernel: Any) -> Any:
-    """Return a source of a kernel whose trigger is moved by a hundred each time."""
+def source_of(twin: Any) -> Any:
+    """Return a source of one twin whose trigger is moved by a hundred each time."""
 
-    class Source(kernel.Taking):  # type: ignore[misc] # chosen at run time
+    class Source(twin.Taking):  # type: ignore[misc] # chosen at run time
         def __init__(self) -> None:
             self._position = self.moved_count = 0
             self._trigger = 100
             self._is_closed = False
-            self.flag = kernel.WakeFlag()
-            self._attach(kernel.Cell(memoryview(bytearray(8)).cast("q")), self.flag)
+            self.flag = twin.WakeFlag()
+            self._attach(twin.Cell(memoryview(bytearray(8)).cast("q")), self.flag)
 
         def _move_trigger(self) -> None:
             self.moved_count += 1

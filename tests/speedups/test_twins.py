@@ -1,4 +1,4 @@
-"""Both kernels do the same: on what publishers write, and on what nobody would."""
+"""Both twins do the same, with valid terms and with hostile ones."""
 
 from __future__ import annotations
 

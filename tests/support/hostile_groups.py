@@ -30,7 +30,7 @@ GROUP_TAG: Final = 1_001
 FAMILIAR_IDS: Final = 4
 
 
-def destinations_of_nobody(victim: Victim, random: Random) -> Shot:
+def unknown_destinations(victim: Victim, random: Random) -> Shot:
     """Announce one receiver after the other, as those of a dynamic channel announce themselves."""
     del victim
     announcement = StatusMessage(
@@ -42,7 +42,7 @@ def destinations_of_nobody(victim: Victim, random: Random) -> Shot:
     return Target.SENDER, announcement.encode()
 
 
-def members_of_nobody(victim: Victim, random: Random) -> Shot:
+def unknown_members(victim: Victim, random: Random) -> Shot:
     """Join with one made-up receiver after the other, none of which is heard again."""
     position = victim.position - random.randrange(victim.term_length // 8)
     window_length = victim.term_length // 4
@@ -87,8 +87,8 @@ def response_setups_of_a_stranger(victim: Victim, random: Random) -> Shot:
 
 
 GROUP_ATTACKS: Final[tuple[Attack, ...]] = (
-    destinations_of_nobody,
-    members_of_nobody,
+    unknown_destinations,
+    unknown_members,
     members_without_room,
     members_that_come_and_go,
     response_setups_of_a_stranger,

@@ -2,7 +2,7 @@
 
 `repair` mends four things: a next recording id that is used already, a recording without a stop
 position, a stop position that its files do not reach, and a segment that is too short but lacks no
-frame. It reports everything else that is wrong as `Unmended`, and leaves it as it is. No frame
+frame. It reports everything else that is wrong as `Unrepairable`, and leaves it as it is. No frame
 before a damaged one is ever lost. Frames behind a damaged one are lost only in the last file, and
 only if there are zeros where the damaged one should be, or the recording has no stop position.
 
@@ -71,7 +71,7 @@ __all__ = [
     "COPY_SUFFIX",
     "Repair",
     "RepairKind",
-    "Unmended",
+    "Unrepairable",
     "damaged_entry",
     "find_contradiction",
     "find_damage",
@@ -174,7 +174,7 @@ def lacks_nothing(
 
 
 @attrs.frozen(kw_only=True)
-class Unmended:
+class Unrepairable:
     """A problem that needs a decision of the user, because every remedy loses data.
 
     Attributes:
@@ -205,8 +205,8 @@ def find_damage(
     bases: list[int],
     checksum: Checksum | None,
     buffer: ScanBuffer,
-) -> Iterator[Unmended]:
-    """Yield one `Unmended` for all damage between the start and the stop of a recording, if any.
+) -> Iterator[Unrepairable]:
+    """Yield one `Unrepairable` for all damage between start and stop of a recording, if any.
 
     Args:
         directory: Directory of the archive.
@@ -234,7 +234,7 @@ def find_damage(
     what = first.what if len(found) == 1 else f"{first.what} (and {len(found) - 1} more like this)"
     ways = ways_out(directory, descriptor, position, min(going_on, default=None))
     advice = ", ".join(f"`{command}` {effect}" for command, effect in ways)
-    yield Unmended(
+    yield Unrepairable(
         file=first.file,
         offset=first.offset,
         what=what,
@@ -268,10 +268,10 @@ def ways_out(
     return ways
 
 
-def misplaced_file(descriptor: RecordingDescriptor, base: int, first: int) -> Unmended:
+def misplaced_file(descriptor: RecordingDescriptor, base: int, first: int) -> Unrepairable:
     """Report a file whose base is not that of a segment of the recording."""
     recording_id = descriptor.recording_id
-    return Unmended(
+    return Unrepairable(
         file=segment_name(recording_id, base),
         offset=0,
         what=(
@@ -283,14 +283,14 @@ def misplaced_file(descriptor: RecordingDescriptor, base: int, first: int) -> Un
     )
 
 
-def damaged_entry(error: ArchiveFileError, recording_id: int) -> Unmended:
+def damaged_entry(error: ArchiveFileError, recording_id: int) -> Unrepairable:
     """Report a damaged catalog entry."""
     return unknown(str(error).split(": ", 1)[-1], error.offset, recording_id)
 
 
-def unknown(what: str, offset: int, recording_id: int) -> Unmended:
+def unknown(what: str, offset: int, recording_id: int) -> Unrepairable:
     """Report a damaged field of the catalog that cannot be derived from anything else."""
-    return Unmended(
+    return Unrepairable(
         file=CATALOG_NAME,
         offset=offset,
         what=what,
@@ -301,8 +301,8 @@ def unknown(what: str, offset: int, recording_id: int) -> Unmended:
 
 def find_contradiction(
     directory: Directory, descriptor: RecordingDescriptor, bases: list[int], buffer: ScanBuffer
-) -> Unmended | None:
-    """Return an `Unmended` if all files of a recording agree on another stream than the catalog."""
+) -> Unrepairable | None:
+    """Return an `Unrepairable` if all files of a recording contradict the catalog's stream."""
     told: list[tuple[int, Stream]] = []
     for base in bases:
         file = directory.open_to_read(segment_name(descriptor.recording_id, base))
@@ -317,7 +317,7 @@ def find_contradiction(
     base, said = told[0]
     recording_id = descriptor.recording_id
     command = f"aeron-async archive purge {shlex.quote(directory.path)} {recording_id}"
-    return Unmended(
+    return Unrepairable(
         file=segment_name(recording_id, base),
         offset=max(0, descriptor.start_position - base),
         what=contradiction_of(descriptor, said, files=told),
@@ -367,7 +367,7 @@ def plan_repairs(
     checksum: Checksum | None = None,
     ends_are_whole: bool = False,
     on_looked_at: Callable[[int], object] | None = None,
-) -> Iterator[Repair | Unmended]:
+) -> Iterator[Repair | Unrepairable]:
     """Yield what `repair` would do, and what it would not; change nothing.
 
     Args:
@@ -429,7 +429,7 @@ def repair(
     checksum: Checksum | None = None,
     ends_are_whole: bool = False,
     on_looked_at: Callable[[int], object] | None = None,
-) -> Iterator[Repair | Unmended]:
+) -> Iterator[Repair | Unrepairable]:
     """Mend what can be mended, and yield each repair when it is done; without consent, only yield.
 
     Problems that are not mended are yielded too, with what can be done about them.
@@ -481,7 +481,7 @@ def plan_recording(
     buffer: ScanBuffer,
     *,
     ends_are_whole: bool,
-) -> Iterator[Repair | Unmended]:
+) -> Iterator[Repair | Unrepairable]:
     """Yield the repairs of a recording, and its problems that are not mended."""
     recording_id = descriptor.recording_id
     first = term_base(descriptor.start_position, descriptor.term_length)

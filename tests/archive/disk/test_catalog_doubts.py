@@ -8,7 +8,7 @@ import pytest
 
 from aeron_async.archive.disk.catalog import CATALOG_NAME, Catalog
 from aeron_async.archive.disk.files import OsDirectory
-from aeron_async.archive.disk.repair import Unmended, repair
+from aeron_async.archive.disk.repair import Unrepairable, repair
 from aeron_async.archive.disk.verify import Finding, Severity, verify
 from tests.archive.disk.streams import described
 
@@ -53,7 +53,7 @@ def test_an_entry_that_has_lost_its_length_is_missed(
     assert (what.file, what.offset, what.recording_id) == (CATALOG_NAME, offset, number)
     assert what.what.startswith(f"an entry of {length} bytes ends the catalog")
     (each,) = repair(OsDirectory(tmp_path), consent=True, now_ms=5)
-    assert isinstance(each, Unmended)
+    assert isinstance(each, Unrepairable)
     assert (each.what, each.offset, each.commands) == (what.what, offset, ())
 
 
@@ -72,7 +72,7 @@ def test_an_mtu_that_is_none_is_told(tmp_path: Path, mtu: int) -> None:
     (what,) = problems(tmp_path)
     assert what.what == f"mtu length {mtu} is no multiple of 32 from 64 to 65504"
     (each,) = repair(OsDirectory(tmp_path), consent=True, now_ms=5)
-    assert isinstance(each, Unmended)
+    assert isinstance(each, Unrepairable)
     assert each.what == what.what
 
 
@@ -90,6 +90,6 @@ def test_a_time_that_no_calendar_has_is_told_and_harms_nothing(
     (what,) = problems(tmp_path)
     assert what.what == (f"start timestamp {time_ms} is no time from 1970 to 9999, in milliseconds")
     (each,) = repair(OsDirectory(tmp_path), consent=True, now_ms=5)
-    assert isinstance(each, Unmended)
+    assert isinstance(each, Unrepairable)
     assert each.what == what.what
     assert Catalog.open_to_read(OsDirectory(tmp_path)).get(added).start_timestamp_ms == time_ms

@@ -8,7 +8,7 @@ import pytest
 
 from aeron_async.archive.disk.catalog import CATALOG_NAME, Catalog
 from aeron_async.archive.disk.recovery import recover
-from aeron_async.archive.disk.repair import Repair, Unmended, repair
+from aeron_async.archive.disk.repair import Repair, Unrepairable, repair
 from aeron_async.errors import ArchiveFileError
 from tests.archive.disk.conftest import recorded
 
@@ -47,7 +47,7 @@ def test_an_entry_that_all_files_contradict_ends_no_recording(
     damage(kept, CATALOG_NAME, offset, b"\x63")
     before = contents(tmp_path)
     (each,) = repair(kept.directory, consent=True, now_ms=5)
-    assert isinstance(each, Unmended)
+    assert isinstance(each, Unrepairable)
     assert (each.file, each.offset, each.position) == ("0-0.rec", 4_096, None)
     files = len(kept.files())
     assert f"{said}, and all {files} of its files begin with frames of stream 10" in each.what
@@ -62,13 +62,13 @@ def test_an_entry_that_all_files_contradict_ends_no_recording(
 def test_a_file_that_the_others_contradict_is_damage_like_other_damage(kept: Kept) -> None:
     damage(kept, "0-131072.rec", 16, b"\x63")
     (each,) = repair(kept.directory, consent=True, now_ms=5)
-    assert isinstance(each, Unmended)
+    assert isinstance(each, Unrepairable)
     assert each.position == 131_072
     damage(kept, "0-131072.rec", 16, b"\x0a")
     damage(kept, "0-524288.rec", 16, b"\x63")
     (last,) = repair(kept.directory, consent=True, now_ms=5)
     # Whole frames lie behind it: the recording does not end there because of it.
-    assert isinstance(last, Unmended)
+    assert isinstance(last, Unrepairable)
     assert last.position == 524_288
     assert last.commands[0].endswith(f"truncate {kept.path} 0 524288")
 
@@ -80,5 +80,5 @@ def test_files_without_frames_contradict_nothing(tmp_path: Path) -> None:
     end, damaged = repair(kept.directory, consent=False, now_ms=5)
     assert isinstance(end, Repair)
     assert end.value == 524_288
-    assert isinstance(damaged, Unmended)
+    assert isinstance(damaged, Unrepairable)
     assert damaged.position == 4_096

@@ -10,7 +10,7 @@ import pytest
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.archive.disk.recording_writer import RecordingWriter
-from aeron_async.archive.disk.repair import Repair, RepairKind, Unmended, repair
+from aeron_async.archive.disk.repair import Repair, RepairKind, Unrepairable, repair
 from aeron_async.archive.disk.verify import Finding, Severity, verify
 from tests.archive.disk.streams import TERM, described, frame, read_all
 
@@ -37,7 +37,7 @@ def test_a_file_that_lacks_frames_is_not_filled_up(kept: Kept) -> None:
     )
     data = shorten(kept.path, MIDDLE, cut + 600)
     (each,) = repair(kept.directory, consent=True, now_ms=5)
-    assert isinstance(each, Unmended)
+    assert isinstance(each, Unrepairable)
     assert (each.file, each.offset, each.position) == (MIDDLE, cut, 131_072 + cut)
     assert (kept.path / MIDDLE).read_bytes() == data
     assert not list(kept.path.glob("*.before-repair"))
@@ -49,7 +49,7 @@ def test_a_file_before_files_that_are_gone_is_held_to_what_it_should_hold(kept: 
         if base > 131_072:
             kept.directory.remove(f"0-{base}.rec")
     (each,) = repair(kept.directory, consent=True, now_ms=5)
-    assert isinstance(each, Unmended)
+    assert isinstance(each, Unrepairable)
     assert (kept.path / MIDDLE).read_bytes() == data
 
 

@@ -13,7 +13,7 @@ from aeron_async.archive.disk.checksums import CHECKSUMS, Checksum
 from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.archive.disk.recording_writer import RecordingWriter
 from aeron_async.archive.disk.recovery import recover
-from aeron_async.archive.disk.repair import Repair, RepairKind, Unmended, plan_repairs, repair
+from aeron_async.archive.disk.repair import Repair, RepairKind, Unrepairable, plan_repairs, repair
 from aeron_async.archive.disk.verify import Finding, Progress, Severity, verify
 from aeron_async.errors import ArchiveFileError
 from tests.archive.disk.conftest import Kept, recorded
@@ -286,7 +286,7 @@ def test_damage_in_the_middle_is_left_as_it_is_and_named(kept: Kept) -> None:
     spoil(kept, "0-131072.rec", place - 131_072, bytes(4))
     before = contents(kept.path)
     (each,) = repair(kept.directory, consent=True, now_ms=5)
-    assert isinstance(each, Unmended)
+    assert isinstance(each, Unrepairable)
     assert (each.recording_id, each.file, each.offset) == (0, "0-131072.rec", place - 131_072)
     assert each.position == place
     assert each.commands == (
@@ -304,7 +304,7 @@ def test_damage_in_the_middle_is_left_as_it_is_and_named(kept: Kept) -> None:
 def test_what_lies_behind_damage_can_be_kept(kept: Kept) -> None:
     spoil(kept, "0-0.rec", 4_096, bytes(4))
     (each,) = repair(kept.directory, consent=True, now_ms=5)
-    assert isinstance(each, Unmended)
+    assert isinstance(each, Unrepairable)
     assert each.position == 4_096
     assert [command.split()[-2:] for command in each.commands] == [
         ["--before", "131072"],
@@ -318,7 +318,7 @@ def test_files_that_are_gone_are_named_with_what_can_be_done(kept: Kept) -> None
     for base in (131_072, 524_288):
         kept.directory.remove(f"0-{base}.rec")
     (each,) = repair(kept.directory, consent=True, now_ms=5)
-    assert isinstance(each, Unmended)
+    assert isinstance(each, Unrepairable)
     assert "no file holds positions 131072 to 262144 of recording 0 (and 1 more" in each.what
     assert each.position == 131_072
     assert [command.split()[2] for command in each.commands] == ["truncate", "purge"]
@@ -330,7 +330,7 @@ def test_a_file_that_begins_where_none_can_is_to_be_moved_away(tmp_path: Path) -
     kept = recorded(tmp_path, stops=False)
     kept.directory.rename("0-524288.rec", "0-524320.rec")
     (each,) = repair(kept.directory, consent=True, now_ms=5)
-    assert isinstance(each, Unmended)
+    assert isinstance(each, Unrepairable)
     assert "a file that begins at 524320, and the files of recording 0 begin every" in each.what
     assert "move it out of the directory" in str(each)
     assert each.commands == ()
@@ -370,7 +370,7 @@ def test_what_no_entry_can_tell_is_named(kept: Kept) -> None:
     kept.catalog.delete(1)
     spoil(kept, CATALOG_NAME, 32 + 96, b"\0\0\0\0")
     entry, other = plan_repairs(kept.directory)
-    assert isinstance(entry, Unmended)
+    assert isinstance(entry, Unrepairable)
     assert (entry.recording_id, entry.offset, entry.position) == (0, 64, None)
     assert "nothing else says what recording 0 is" in str(entry)
     assert isinstance(other, Repair)
