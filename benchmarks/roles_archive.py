@@ -243,7 +243,7 @@ async def replay(plan: dict[str, Any]) -> dict[str, float]:
 
 
 async def replays(plan: dict[str, Any]) -> dict[str, float]:
-    """Replay ten times at once, once slowly, while the recording goes on; return the others' rate.
+    """Replay ten times at once, once slowly, while it is recorded; return the others' rate.
 
     The tenth takes a thousand messages and sleeps, and is far from its end when the others have
     reached theirs.

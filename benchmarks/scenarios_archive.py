@@ -38,7 +38,7 @@ def recordings(settings: Settings) -> list[Scenario]:
         replaying(settings),
         Scenario(
             name="replays-10",
-            question="Nine replays at once and a slow one, while the recording goes on.",
+            question="Nine replays at once and a slow one, while it is recorded.",
             metrics=METRICS,
             contenders=tuple(
                 Contender(

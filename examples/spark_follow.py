@@ -1,6 +1,6 @@
 """Copies what an archive holds into Parquet files, each message once, and says how far it is.
 
-Run it again and it goes on where it was: `python examples/spark_follow.py /var/archive /var/lake`.
+Run it again to continue: `python examples/spark_follow.py /var/archive /var/lake`.
 On a cluster, hand it to `spark-submit`.
 """
 

@@ -46,7 +46,7 @@ LOOKS: Final = 2
 ENDS_SECONDS: Final = 2.0
 """How long to wait for end signals after Ctrl-C has stopped the recording."""
 ENDS: Final = (RecordingSignal.STOP, RecordingSignal.DELETE)
-WORDS: Final = {RecordingSignal.EXTEND: "goes on"}
+WORDS: Final = {RecordingSignal.EXTEND: "continues"}
 
 
 def record(

@@ -222,7 +222,7 @@ TABLE: Final = (
         INT32,
         "P",
         "init-term-id",
-        "The term in which the stream goes on; given together with the other two.",
+        "The term in which the stream continues; given together with the other two.",
     ),
     _parameter(
         "term-offset",
@@ -230,7 +230,7 @@ TABLE: Final = (
         integer(0, TERM_MAX),
         "P",
         "0",
-        "The offset in that term at which the stream goes on, a multiple of 32.",
+        "The offset in that term at which the stream continues, a multiple of 32.",
     ),
     _parameter(
         "session-id",

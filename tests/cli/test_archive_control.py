@@ -92,7 +92,7 @@ def test_a_recording_is_listed_stopped_by_another_client_and_extended(
     recording.remark("recording")
     more = ("--extend", "0", "--archive", where, "--message", "three")
     assert start("pub", served.channel, "--stream", "5", *more).finish()[0] == 0
-    assert "recording 0 goes on at position 128" in recording.finish()[1]
+    assert "recording 0 continues at position 128" in recording.finish()[1]
 
     assert main(["archive", "replay", where, "0", "--format", "json", "--quiet"]) == 0
     lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
