@@ -1,4 +1,4 @@
-"""Datagrams that arrive many at once: none is lost, none is cut wrongly, and nobody starves."""
+"""Datagrams that arrive many at once: none is lost, each keeps its length, no reader starves."""
 
 from __future__ import annotations
 

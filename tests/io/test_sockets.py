@@ -81,7 +81,7 @@ def test_a_connection_that_the_system_refuses_is_named() -> None:
     ("number", "remedy"),
     [
         (errno.EMFILE, "raise `ulimit -n`"),
-        (errno.EAFNOSUPPORT, "use the other one"),
+        (errno.EAFNOSUPPORT, "use the other (IPv4 or IPv6)"),
         (errno.EIO, "check the endpoint, control and interface of the channel"),
     ],
 )

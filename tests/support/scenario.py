@@ -193,7 +193,7 @@ class Scenario:
 
     @property
     def has_forger(self) -> bool:
-        """Return whether somebody sends frames in the publishers' names.
+        """Return whether a stranger sends frames in the publishers' names.
 
         Where gaps are filled rather than repaired, nothing contradicts what was forged.
         """

@@ -380,7 +380,7 @@ def connect_socket(sock: socket.socket, address: SocketAddress) -> None:
 
 
 def offers_segmentation(sock: socket.socket) -> bool:
-    """Return whether the system itself cuts a segment batch into segments.
+    """Return whether the system itself segments a batch into datagrams.
 
     A system without this option would send the batch as one datagram without an error.
     """
