@@ -36,6 +36,7 @@ COMMANDS: Final = (
     ("decode", "Show the Aeron frames of a capture, with a summary of each stream."),
     ("doctor", "Check whether this machine suits Aeron, and say what to change."),
 )
+"""Name and purpose. `cli/NAME.py` has the function `NAME`."""
 ARCHIVE_COMMANDS: Final = (
     ("ls", "catalog", "List the recordings of an archive."),
     ("describe", "catalog", "Show the descriptor of one recording."),
@@ -50,13 +51,14 @@ ARCHIVE_COMMANDS: Final = (
     ("purge", "room", "Remove a recording, or its beginning."),
     ("prune", "room", "Remove files that are too old, or exceed a total size."),
 )
+"""Name, module and purpose. `cli/archive_MODULE.py` has the function `NAME`."""
 PIPELINE_COMMANDS: Final = (
     ("run", "run", "Load recordings into a lake: bronze, silver and gold."),
     ("report", "run", "Write a report on a lake: one HTML file, without a server."),
     ("ingest", "ingest", "Record live streams and load them into a lake."),
     ("demo", "demo", "Do all of it once, with a small generated feed."),
 )
-"""Name, module without its prefix, and purpose."""
+"""Name, module and purpose. `cli/pipeline_MODULE.py` has the function `NAME`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -40,9 +40,7 @@ if TYPE_CHECKING:
 
     from aeron_async.driver.commands import PublicationListener
     from aeron_async.driver.core.flow_control import FlowControl
-    from aeron_async.driver.core.network_publication import (
-        PublicationListener as NetworkPublicationListener,
-    )
+    from aeron_async.driver.core.network_publication import RejectionListener
     from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.stream_params import SessionIds
     from aeron_async.driver.core.subscriber_position import SubscribableListener
@@ -76,7 +74,7 @@ class PublicationFactory:
     def __init__(
         self,
         resources: DriverResources,
-        listener: NetworkPublicationListener,
+        listener: RejectionListener,
         readers: SubscribableListener,
         session_ids: SessionIds,
     ) -> None:

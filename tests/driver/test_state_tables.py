@@ -17,9 +17,9 @@ from aeron_async.driver.core import publication as publication_state
 from aeron_async.driver.core.image_state import (
     ImageEnd,
     ImageEndReason,
-    ImageEvent,
     ImageLife,
     ImageState,
+    ImageStateEvent,
 )
 from aeron_async.driver.core.publication import PublicationEvent, PublicationState
 from aeron_async.driver.core.subscriber_position import (
@@ -195,46 +195,46 @@ IMAGE_ROADS: dict[ImageState, tuple[Callable[[Image], None], ...]] = {
     ImageState.LINGER: (end_stream, drain),
     ImageState.DONE: (end_stream, drain, lambda image: image.leave(after_ns=SILENT_NS)),
 }
-IMAGE_INPUTS: dict[ImageEvent, Callable[[Image], object]] = {
-    ImageEvent.STREAM_ENDED: end_stream,
-    ImageEvent.REVOKED: lambda image: image.end(is_revoked=True),
-    ImageEvent.SOURCE_SILENT: lambda image: image.end(silent_ns=SILENT_NS + 1),
-    ImageEvent.ABANDONED: lambda image: image.end(has_readers=False),
-    ImageEvent.SUPERSEDED: lambda image: image.life.supersede(image.now_ns, 0),
-    ImageEvent.DRAINED: drain,
-    ImageEvent.UNREAD: Image.stay_unread,
-    ImageEvent.LINGERED: lambda image: image.leave(after_ns=0, has_readers=False),
-    ImageEvent.GAP_UNFILLED: lambda image: image.end(broken=UNFILLED),
-    ImageEvent.CONTRADICTED: lambda image: image.end(broken=CONTRADICTED),
-    ImageEvent.WENT_ON: lambda image: image.life.resume(image.now_ns, 0),
-    ImageEvent.FAILED: lambda image: image.life.fail(image.now_ns, 0),
+IMAGE_INPUTS: dict[ImageStateEvent, Callable[[Image], object]] = {
+    ImageStateEvent.STREAM_ENDED: end_stream,
+    ImageStateEvent.REVOKED: lambda image: image.end(is_revoked=True),
+    ImageStateEvent.SOURCE_SILENT: lambda image: image.end(silent_ns=SILENT_NS + 1),
+    ImageStateEvent.ABANDONED: lambda image: image.end(has_readers=False),
+    ImageStateEvent.SUPERSEDED: lambda image: image.life.supersede(image.now_ns, 0),
+    ImageStateEvent.DRAINED: drain,
+    ImageStateEvent.UNREAD: Image.stay_unread,
+    ImageStateEvent.LINGERED: lambda image: image.leave(after_ns=0, has_readers=False),
+    ImageStateEvent.GAP_UNFILLED: lambda image: image.end(broken=UNFILLED),
+    ImageStateEvent.CONTRADICTED: lambda image: image.end(broken=CONTRADICTED),
+    ImageStateEvent.WENT_ON: lambda image: image.life.resume(image.now_ns, 0),
+    ImageStateEvent.FAILED: lambda image: image.life.fail(image.now_ns, 0),
 }
 ENDS = {
-    ImageEvent.STREAM_ENDED,
-    ImageEvent.REVOKED,
-    ImageEvent.SOURCE_SILENT,
-    ImageEvent.ABANDONED,
-    ImageEvent.GAP_UNFILLED,
-    ImageEvent.CONTRADICTED,
+    ImageStateEvent.STREAM_ENDED,
+    ImageStateEvent.REVOKED,
+    ImageStateEvent.SOURCE_SILENT,
+    ImageStateEvent.ABANDONED,
+    ImageStateEvent.GAP_UNFILLED,
+    ImageStateEvent.CONTRADICTED,
 }
 """What an image asks its life only while it is active."""
-IMAGE: dict[ImageState, dict[ImageEvent, ImageState]] = {
+IMAGE: dict[ImageState, dict[ImageStateEvent, ImageState]] = {
     ImageState.ACTIVE: {
         **dict.fromkeys(ENDS, ImageState.DRAINING),
-        ImageEvent.SUPERSEDED: ImageState.DRAINING,
-        ImageEvent.FAILED: ImageState.DRAINING,
+        ImageStateEvent.SUPERSEDED: ImageState.DRAINING,
+        ImageStateEvent.FAILED: ImageState.DRAINING,
     },
     ImageState.DRAINING: {
-        ImageEvent.WENT_ON: ImageState.ACTIVE,
-        ImageEvent.DRAINED: ImageState.LINGER,
-        ImageEvent.UNREAD: ImageState.LINGER,
-        ImageEvent.FAILED: ImageState.LINGER,
+        ImageStateEvent.WENT_ON: ImageState.ACTIVE,
+        ImageStateEvent.DRAINED: ImageState.LINGER,
+        ImageStateEvent.UNREAD: ImageState.LINGER,
+        ImageStateEvent.FAILED: ImageState.LINGER,
     },
     ImageState.LINGER: {
-        ImageEvent.LINGERED: ImageState.DONE,
+        ImageStateEvent.LINGERED: ImageState.DONE,
         # Its time is over as well.
-        ImageEvent.UNREAD: ImageState.DONE,
-        ImageEvent.FAILED: ImageState.DONE,
+        ImageStateEvent.UNREAD: ImageState.DONE,
+        ImageStateEvent.FAILED: ImageState.DONE,
     },
     ImageState.DONE: {},
 }
@@ -249,12 +249,12 @@ def image_in(state: ImageState) -> Image:
 
 
 def test_an_image_goes_only_where_its_state_leads() -> None:
-    assert set(IMAGE_INPUTS) == set(ImageEvent)
+    assert set(IMAGE_INPUTS) == set(ImageStateEvent)
     with capture_logs() as lines:
         for state, leads in IMAGE.items():
             for event, cause in IMAGE_INPUTS.items():
                 image = image_in(state)
-                is_mistake = event in ENDS or (event is ImageEvent.FAILED and not leads)
+                is_mistake = event in ENDS or (event is ImageStateEvent.FAILED and not leads)
                 if is_mistake and event not in leads:
                     with pytest.raises(KeyError):
                         cause(image)

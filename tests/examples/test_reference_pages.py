@@ -198,7 +198,7 @@ def diagram(states: type[Enum], module: ModuleType) -> str:
             publication_state.PublicationState,
             publication_state.PublicationEvent,
         ),
-        ("Image", image_state, image_state.ImageState, image_state.ImageEvent),
+        ("Image", image_state, image_state.ImageState, image_state.ImageStateEvent),
         (
             "Untethered subscriber",
             subscriber_position,

@@ -142,6 +142,15 @@ class FrameBoundaryIndex:
         return None
 
 
+def oldest_resendable(log: LogBuffers, sender_position: int) -> int:
+    """Return the position from which sent data can be resent, in bytes.
+
+    The log keeps a term. What lies further back than half a term and the longest message may be
+    cleaned while a receiver asks for it.
+    """
+    return sender_position - log.term_length // 2 - max_message_length(log.term_length)
+
+
 def resend_range(
     log: LogBuffers,
     send: Callable[[memoryview], bool],
@@ -152,11 +161,10 @@ def resend_range(
 ) -> int:
     """Resend the whole frames of a range, and return how many bytes of the stream that covered.
 
-    A range resends nothing if it begins before the resend window (half a term plus the longest
-    message behind the sender), begins beyond what was sent, or is shorter than its first frame.
+    A range resends nothing if it begins before `oldest_resendable`, begins beyond what was sent, or
+    is shorter than its first frame.
     """
-    bottom = sender_position - log.term_length // 2 - max_message_length(log.term_length)
-    if not bottom <= position < sender_position:
+    if not oldest_resendable(log, sender_position) <= position < sender_position:
         return 0
     index = partition_index(position, bits=log.position_bits)
     term, words = log.terms[index], log.term_words[index]
@@ -178,11 +186,21 @@ def resend_range(
 REPEATS_MIN: Final = 8
 """This many NAKs for one place are no accident."""
 LOG_INTERVAL_NS: Final = 1_000_000_000
-REMEDY: Final = (
-    "the receiver has frames that this publication did not send, and cannot continue behind them: "
-    "look for forged frames, or for another publisher of this session; a receiver of this software "
-    "ends its image after image_gap_timeout_ns, and joins again"
-)
+NO_FRAME: Final = "no frame begins there"
+TOO_OLD: Final = "the data has left the log"
+REMEDIES: Final = {
+    NO_FRAME: (
+        "the receiver has frames that this publication did not send, and cannot continue behind "
+        "them: look for forged frames, or for another publisher of this session; a receiver of "
+        "this software ends its image after image_gap_timeout_ns, and joins again"
+    ),
+    TOO_OLD: (
+        "the receiver is more than half a term behind: let the publication wait for it with fc=min "
+        "or fc=tagged, or raise term-length; a receiver of this software ends its image after "
+        "image_gap_timeout_ns, and joins again"
+    ),
+}
+"""What to do about NAKs, by the reason for which they are refused."""
 
 log: Final = get_logger(__name__)
 
@@ -190,18 +208,20 @@ log: Final = get_logger(__name__)
 class RefusedNaks:
     """Counts the NAKs refused in a row for the same place, and logs when they are too many."""
 
-    __slots__ = ("_count", "_is_news", "_log", "_logged_ns", "_peer_log", "_position")
+    __slots__ = ("_count", "_is_news", "_log", "_logged_ns", "_peer_log", "_position", "_reason")
 
     def __init__(self, log_buffers: LogBuffers, log_budget: LogBudget | None = None) -> None:
         self._peer_log = within(log_budget, log)
         self._log = log_buffers
         self._position = -1
+        self._reason = NO_FRAME
         self._count = 0
         self._is_news = False
         self._logged_ns = -LOG_INTERVAL_NS
 
-    def on_refused(self, position: int) -> None:
-        """Record a NAK for a position, in bytes, at which no frame begins."""
+    def on_refused(self, position: int, reason: str) -> None:
+        """Record a NAK for a position, in bytes, and why it is refused: a key of `REMEDIES`."""
+        self._reason = reason
         if position != self._position:
             self._position = position
             self._count = 0
@@ -223,8 +243,8 @@ class RefusedNaks:
             stream_id=self._log.stream_id,
             position=self._position,
             count=self._count,
-            reason="no frame begins there",
-            remedy=REMEDY,
+            reason=self._reason,
+            remedy=REMEDIES[self._reason],
         )
 
 
@@ -492,9 +512,10 @@ class StreamSender:
         position = compute_position(
             term_id, term_offset, initial_term_id=log.initial_term_id, bits=self._bits
         )
-        if not self._frame_starts.is_start(position):
+        is_too_old = position < oldest_resendable(log, self.position)
+        if is_too_old or not self._frame_starts.is_start(position):
             self._rejected_naks.increment()
-            self.refused_naks.on_refused(position)
+            self.refused_naks.on_refused(position, TOO_OLD if is_too_old else NO_FRAME)
             return 0
         resent_length = resend_range(
             log,

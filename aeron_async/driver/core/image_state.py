@@ -39,9 +39,9 @@ __all__ = [
     "TRANSITIONS",
     "ImageEnd",
     "ImageEndReason",
-    "ImageEvent",
     "ImageLife",
     "ImageState",
+    "ImageStateEvent",
     "next_state",
 ]
 
@@ -64,7 +64,7 @@ OUT_OF_SIGHT: Final = frozenset({ImageState.LINGER, ImageState.DONE})
 
 
 @final
-class ImageEvent(Enum):
+class ImageStateEvent(Enum):
     """The events that change the state of an image."""
 
     STREAM_ENDED = auto()
@@ -93,25 +93,25 @@ class ImageEvent(Enum):
     """Something failed that belongs to this image only, such as its congestion control."""
 
 
-TRANSITIONS: Final[Mapping[tuple[ImageState, ImageEvent], ImageState]] = {
-    (ImageState.ACTIVE, ImageEvent.STREAM_ENDED): ImageState.DRAINING,
-    (ImageState.ACTIVE, ImageEvent.REVOKED): ImageState.DRAINING,
-    (ImageState.ACTIVE, ImageEvent.SOURCE_SILENT): ImageState.DRAINING,
-    (ImageState.ACTIVE, ImageEvent.ABANDONED): ImageState.DRAINING,
-    (ImageState.ACTIVE, ImageEvent.SUPERSEDED): ImageState.DRAINING,
-    (ImageState.ACTIVE, ImageEvent.GAP_UNFILLED): ImageState.DRAINING,
-    (ImageState.ACTIVE, ImageEvent.CONTRADICTED): ImageState.DRAINING,
-    (ImageState.DRAINING, ImageEvent.WENT_ON): ImageState.ACTIVE,
-    (ImageState.DRAINING, ImageEvent.DRAINED): ImageState.LINGER,
-    (ImageState.DRAINING, ImageEvent.UNREAD): ImageState.LINGER,
-    (ImageState.LINGER, ImageEvent.LINGERED): ImageState.DONE,
-    (ImageState.ACTIVE, ImageEvent.FAILED): ImageState.DRAINING,
-    (ImageState.DRAINING, ImageEvent.FAILED): ImageState.LINGER,
-    (ImageState.LINGER, ImageEvent.FAILED): ImageState.DONE,
+TRANSITIONS: Final[Mapping[tuple[ImageState, ImageStateEvent], ImageState]] = {
+    (ImageState.ACTIVE, ImageStateEvent.STREAM_ENDED): ImageState.DRAINING,
+    (ImageState.ACTIVE, ImageStateEvent.REVOKED): ImageState.DRAINING,
+    (ImageState.ACTIVE, ImageStateEvent.SOURCE_SILENT): ImageState.DRAINING,
+    (ImageState.ACTIVE, ImageStateEvent.ABANDONED): ImageState.DRAINING,
+    (ImageState.ACTIVE, ImageStateEvent.SUPERSEDED): ImageState.DRAINING,
+    (ImageState.ACTIVE, ImageStateEvent.GAP_UNFILLED): ImageState.DRAINING,
+    (ImageState.ACTIVE, ImageStateEvent.CONTRADICTED): ImageState.DRAINING,
+    (ImageState.DRAINING, ImageStateEvent.WENT_ON): ImageState.ACTIVE,
+    (ImageState.DRAINING, ImageStateEvent.DRAINED): ImageState.LINGER,
+    (ImageState.DRAINING, ImageStateEvent.UNREAD): ImageState.LINGER,
+    (ImageState.LINGER, ImageStateEvent.LINGERED): ImageState.DONE,
+    (ImageState.ACTIVE, ImageStateEvent.FAILED): ImageState.DRAINING,
+    (ImageState.DRAINING, ImageStateEvent.FAILED): ImageState.LINGER,
+    (ImageState.LINGER, ImageStateEvent.FAILED): ImageState.DONE,
 }
 
 
-def next_state(state: ImageState, event: ImageEvent) -> ImageState:
+def next_state(state: ImageState, event: ImageStateEvent) -> ImageState:
     """Return the state after `event`.
 
     Raises:
@@ -186,18 +186,18 @@ BROKEN_REMEDY: Final = (
     "publisher's log for refused NAKs"
 )
 REASONS: Final = {
-    ImageEvent.STREAM_ENDED: ImageEndReason.END_OF_STREAM,
-    ImageEvent.REVOKED: ImageEndReason.REVOKED,
-    ImageEvent.SOURCE_SILENT: ImageEndReason.SOURCE_SILENT,
-    ImageEvent.ABANDONED: ImageEndReason.CLOSED,
-    ImageEvent.SUPERSEDED: ImageEndReason.SUPERSEDED,
-    ImageEvent.GAP_UNFILLED: ImageEndReason.GAP_UNFILLED,
-    ImageEvent.CONTRADICTED: ImageEndReason.CONTRADICTED,
-    ImageEvent.FAILED: ImageEndReason.FAILED,
+    ImageStateEvent.STREAM_ENDED: ImageEndReason.END_OF_STREAM,
+    ImageStateEvent.REVOKED: ImageEndReason.REVOKED,
+    ImageStateEvent.SOURCE_SILENT: ImageEndReason.SOURCE_SILENT,
+    ImageStateEvent.ABANDONED: ImageEndReason.CLOSED,
+    ImageStateEvent.SUPERSEDED: ImageEndReason.SUPERSEDED,
+    ImageStateEvent.GAP_UNFILLED: ImageEndReason.GAP_UNFILLED,
+    ImageStateEvent.CONTRADICTED: ImageEndReason.CONTRADICTED,
+    ImageStateEvent.FAILED: ImageEndReason.FAILED,
 }
 BROKEN: Final = {
-    ImageEndReason.GAP_UNFILLED: ImageEvent.GAP_UNFILLED,
-    ImageEndReason.CONTRADICTED: ImageEvent.CONTRADICTED,
+    ImageEndReason.GAP_UNFILLED: ImageStateEvent.GAP_UNFILLED,
+    ImageEndReason.CONTRADICTED: ImageStateEvent.CONTRADICTED,
 }
 RESUMABLE: Final = frozenset({ImageEndReason.END_OF_STREAM, ImageEndReason.REVOKED})
 
@@ -275,15 +275,15 @@ class ImageLife:
         if is_revoked:
             self._goodbye_ns = 0
             self._drain_limit_ns = REVOKED_DRAIN_NS
-            self._set_state(ImageEvent.REVOKED, now_ns, position)
+            self._set_state(ImageStateEvent.REVOKED, now_ns, position)
         elif not has_readers:
-            self._set_state(ImageEvent.ABANDONED, now_ns, position)
+            self._set_state(ImageStateEvent.ABANDONED, now_ns, position)
         elif broken is not None:
             self._break(broken, now_ns, position)
         elif is_whole:
-            self._set_state(ImageEvent.STREAM_ENDED, now_ns, position)
+            self._set_state(ImageStateEvent.STREAM_ENDED, now_ns, position)
         elif now_ns > silent_at_ns:
-            self._set_state(ImageEvent.SOURCE_SILENT, now_ns, position)
+            self._set_state(ImageStateEvent.SOURCE_SILENT, now_ns, position)
         else:
             return silent_at_ns + 1
         return 0
@@ -315,11 +315,11 @@ class ImageLife:
                     return min(drained_at_ns, max(unread_at_ns, now_ns + UNREAD_CHECK_NS))
                 self._give_up(position, now_ns)
             else:
-                self._set_state(ImageEvent.DRAINED, now_ns, position)
+                self._set_state(ImageStateEvent.DRAINED, now_ns, position)
             return now_ns + self._liveness_timeout_ns
         linger_at_ns = self._changed_ns + self._liveness_timeout_ns
         if self.state is ImageState.LINGER and (not has_readers or now_ns >= linger_at_ns):
-            self._set_state(ImageEvent.LINGERED, now_ns, position)
+            self._set_state(ImageStateEvent.LINGERED, now_ns, position)
         return NEVER_NS if self.state is ImageState.DONE else linger_at_ns
 
     def _unread_at(self, taken: list[int], now_ns: int) -> int:
@@ -343,7 +343,7 @@ class ImageLife:
             unread_length=position - min(self._taken, default=position),
             remedy=UNREAD_REMEDY,
         )
-        self._set_state(ImageEvent.UNREAD, now_ns, position)
+        self._set_state(ImageStateEvent.UNREAD, now_ns, position)
 
     def on_over_run(self, position: int) -> None:
         """Warn that the source sends beyond the window; the caller warns once per image."""
@@ -364,7 +364,7 @@ class ImageLife:
         """Drain without a goodbye: another stream replaces this one."""
         self._goodbye_ns = 0
         if self.state is ImageState.ACTIVE:
-            self._set_state(ImageEvent.SUPERSEDED, now_ns, position)
+            self._set_state(ImageStateEvent.SUPERSEDED, now_ns, position)
 
     def resume(self, now_ns: int, position: int) -> bool:
         """Return to ACTIVE after a false end of the stream; return whether it did."""
@@ -374,7 +374,7 @@ class ImageLife:
         if ended.reason not in RESUMABLE:
             return False
         self._goodbye_ns, self._drain_limit_ns = self._usual_goodbye_ns, NEVER_NS
-        self._set_state(ImageEvent.WENT_ON, now_ns, position)
+        self._set_state(ImageStateEvent.WENT_ON, now_ns, position)
         self.ended = None
         return True
 
@@ -397,9 +397,9 @@ class ImageLife:
 
     def fail(self, now_ns: int, position: int) -> None:
         """Move to the next state towards DONE."""
-        self._set_state(ImageEvent.FAILED, now_ns, position)
+        self._set_state(ImageStateEvent.FAILED, now_ns, position)
 
-    def _set_state(self, event: ImageEvent, now_ns: int, position: int) -> None:
+    def _set_state(self, event: ImageStateEvent, now_ns: int, position: int) -> None:
         before, self.state = self.state, next_state(self.state, event)
         self._changed_ns = now_ns
         if before is ImageState.ACTIVE:

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from aeron_async.protocol.rtt import RttMeasurement
     from aeron_async.protocol.status_message import StatusMessage
 
-__all__ = ["NetworkPublication", "PublicationListener"]
+__all__ = ["NetworkPublication", "RejectionListener"]
 
 FAST_MAX_NS: Final = 1_000_000_000
 """The longest time between two polls of a publication: Aeron's conductor checks as often."""
@@ -87,7 +87,7 @@ LAST_TERM_COUNT: Final = 2**31 - 1
 logger: Final = get_logger(__name__)
 
 
-class PublicationListener(Protocol):
+class RejectionListener(Protocol):
     """What the owner of a network publication implements to hear about its changes."""
 
     def on_publication_error(
@@ -127,7 +127,7 @@ class NetworkPublication(SubscribablePublication):
         counters: PublicationCounters,
         system_counters: SystemCounters,
         outbox: DataOutbox,
-        listener: PublicationListener,
+        listener: RejectionListener,
         readers: SubscribableListener,
         now_ns: int,
         timestamps: SendTimestamps | None = None,

@@ -1,8 +1,8 @@
 """The publisher limit of a network publication, and the unblocking of its publishers.
 
-Invariant: in `PublisherWindow` everything an offer may write to has been cleaned, and one whole
-term behind the slowest consumer is kept for resending. The limit only grows while the publication
-is connected, and falls back to the sender position when it is not.
+Invariant: everything an offer may write to has been cleaned, and the whole term before the slowest
+consumer is kept; `data_sender.oldest_resendable` says how much of it can be resent. The limit only
+grows while the publication is connected, and falls back to the sender position when it is not.
 
 `BlockedPublisherCheck` finds a claim that its publisher never commits, and turns it into padding.
 

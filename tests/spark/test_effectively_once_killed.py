@@ -1,0 +1,52 @@
+"""Each row is published once, whatever is killed and whenever.
+
+One kill by default. `AERON_SPARK_KILLS=20` asks for more, and for executors of a cluster as well.
+These tests follow those that share a session: the other programs take as long as both.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from aeron_async.errors import ConfigurationError
+from aeron_async.spark.java import ensure_java
+from tests.by_hand import runs_java
+from tests.spark.exactly_once.campaign import Campaign
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KILLS: Final = int(os.environ.get("AERON_SPARK_KILLS", "2"))
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
+
+
+@pytest.fixture(autouse=True)
+def _java() -> None:
+    try:
+        ensure_java()
+    except ConfigurationError as error:
+        if runs_java():
+            raise
+        pytest.skip(str(error))
+
+
+def test_what_is_published_effectively_once_is_there_once_however_often_the_driver_is_killed(
+    tmp_path: Path,
+) -> None:
+    outcome = Campaign(tmp_path, through="sink").run(max(KILLS - 1, 1))
+    assert outcome.rows == outcome.sent > 0
+
+
+@pytest.mark.skipif(KILLS <= 2, reason="takes minutes: set AERON_SPARK_KILLS=20")
+def test_what_is_published_effectively_once_is_there_once_however_many_executors_are_killed(
+    tmp_path: Path,
+) -> None:
+    campaign = Campaign(
+        tmp_path, master="local-cluster[2,1,1024]", victim="executor", through="sink"
+    )
+    outcome = campaign.run(KILLS)
+    assert outcome.rows == outcome.sent > 0
