@@ -401,10 +401,14 @@ class Setting:
     def read(self, given: object) -> Any:
         """Return the value of text, or of an entry of a TOML file, without checking its limits.
 
+        A text setting keeps its blanks: the name of a directory may end in one.
+
         Raises:
             ConfigurationError: The value is not valid for this kind of setting.
         """
-        return self._try(self.kind.read, given.strip() if isinstance(given, str) else given)
+        if isinstance(given, str) and not isinstance(self.kind, Text):
+            given = given.strip()
+        return self._try(self.kind.read, given)
 
     def convert(self, value: object) -> Any:
         """Return a value that was given in code; a size or a duration may be `64k` or `5s`.
@@ -647,11 +651,16 @@ class EnvironmentSettings(Settings):
             besides: Fields whose variables are not read.
 
         Raises:
-            ConfigurationError: A value cannot be parsed.
+            ConfigurationError: A value cannot be parsed, or is beyond its limits.
         """
-        wanted = cls.settings().keys() - set(besides)
-        found = {name: cls.settings()[name].find(variables) for name in sorted(wanted)}
-        return {name: value for name, value in found.items() if value is not None}
+        found = {}
+        for name in sorted(cls.settings().keys() - set(besides)):
+            setting = cls.settings()[name]
+            value = setting.find(variables)
+            if value is not None:
+                setting.check(value)
+                found[name] = value
+        return found
 
 
 class OptionSettings(Settings):
@@ -687,9 +696,12 @@ class OptionSettings(Settings):
                 each other.
         """
         fields = {setting.name.lower(): field for field, setting in cls.settings().items()}
-        found = {}
+        found: dict[str, Any] = {}
         for name, value in given.items():
             field = fields.get(name.lower())
+            if field in found:
+                message = f"{cls.settings()[field]} is given twice, in another case: leave one out"
+                raise ConfigurationError(message)
             if field is not None:
                 found[field] = cls.settings()[field].read(value)
             elif name.lower() not in cls._IGNORED:

@@ -25,7 +25,8 @@ T = TypeVar("T")
 class TaskOwner:
     """The background tasks of one object.
 
-    `async with` cancels the tasks that have not ended when the block ends.
+    `async with` cancels the tasks that have not ended when the block ends. Unlike in a task group,
+    the block continues when a task fails. A task must not wait for its own owner, nor close it.
 
     Args:
         on_failed: Called with a task that has raised. None if the object looks at its tasks itself;
@@ -57,11 +58,13 @@ class TaskOwner:
 
     async def wait(self) -> None:
         """Wait until all tasks have ended, also those that start in the meantime."""
+        assert asyncio.current_task() not in self._tasks, "a task cannot wait for itself"
         while self._tasks:
             await asyncio.wait(tuple(self._tasks))
 
     async def aclose(self) -> None:
         """Cancel all tasks, and wait until they have ended."""
+        assert asyncio.current_task() not in self._tasks, "a task cannot wait for itself"
         while self._tasks:
             self.cancel()
             await asyncio.wait(tuple(self._tasks))

@@ -103,3 +103,10 @@ async def test_a_block_ends_with_its_tasks_whatever_ends_it() -> None:
     with pytest.raises(ValueError, match="body"):
         await block()
     assert log == ["inner"]
+
+
+async def test_a_task_neither_waits_for_its_own_owner_nor_closes_it() -> None:
+    owner = TaskOwner()
+    for method in (owner.wait, owner.aclose):
+        with pytest.raises(AssertionError, match="cannot wait for itself"):
+            await owner.start(method(), "own")

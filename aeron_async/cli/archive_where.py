@@ -75,6 +75,7 @@ class ClientSettings(EnvironmentSettings):
         "aeron.archive.message.timeout",
         5 * NS_PER_SECOND,
         "How long a command waits for a response of the archive.",
+        minimum=1,
     )
 
 

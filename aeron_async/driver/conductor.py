@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 import attrs
@@ -42,6 +42,7 @@ from aeron_async.driver.sender import Sender
 from aeron_async.driver.subscriptions import Subscriptions
 from aeron_async.errors import AeronError, ClosedError, ErrorCode, RegistrationError
 from aeron_async.protocol.channel_uri import Media
+from aeron_async.tasks import TaskOwner
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Container, Coroutine
@@ -84,6 +85,10 @@ class Command:
     result: asyncio.Future[Any]
 
 
+LOOK_UP_END_S: Final = 1.0
+"""How long a cancelled look-up may clean up before closing goes on without it."""
+
+
 class CommandQueue:
     """The commands that clients of one driver wait for.
 
@@ -96,8 +101,7 @@ class CommandQueue:
         self._wake = wake
         self._clients = clients
         self._commands: deque[Command] = deque()
-        # A dictionary instead of a set, for its order: closing must be deterministic.
-        self._lookups: dict[anyio.CancelScope, None] = {}
+        self._lookups = TaskOwner()
         self._is_closed = False
         self._error: Exception | None = None
 
@@ -118,8 +122,7 @@ class CommandQueue:
 
     def close(self) -> None:
         """Cancel the name look-ups, and fail every command that was not executed."""
-        for lookup in tuple(self._lookups):
-            lookup.cancel()
+        self._lookups.cancel()
         while self._commands:
             command = self._commands.popleft()
             if not command.result.done():
@@ -134,14 +137,22 @@ class CommandQueue:
 
     async def look_up(self, resolving: Coroutine[Any, Any, T]) -> T:
         """Resolve names, which may take long; closing the driver ends it."""
-        with anyio.CancelScope() as lookup:
-            self._lookups[lookup] = None
-            try:
-                return await resolving
-            finally:
-                del self._lookups[lookup]
-        message = "the media driver was closed while a name was looked up"
-        raise ClosedError(message) from self._error
+        # In a task of its own, so that closing the driver cancels it once, and without the caller.
+        # A cancel scope would cancel it again in every turn, also while it cleans up.
+        lookup = self._lookups.start(resolving, "aeron-look-up")
+        try:
+            return await lookup
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if self._is_closed and caller is not None and not caller.cancelling():
+                message = "the media driver was closed while a name was looked up"
+                raise ClosedError(message) from self._error
+            raise
+
+    async def wait_closed(self) -> None:
+        """Wait until all look-ups have ended, for a second at most; called after `close`."""
+        with anyio.move_on_after(LOOK_UP_END_S):
+            await self._lookups.wait()
 
     async def submit(
         self, client_id: int, execute: Callable[[], Awaitable[T]], undo: Callable[[T], None]
@@ -648,6 +659,7 @@ class Conductor(Agent):
 
     async def wait_closed(self) -> None:
         """Wait until all tasks have ended; to be called after `close`."""
+        await self._queue.wait_closed()
         await self._names.wait_closed()
 
     def _on_publication_done(self, publication: Any) -> None:

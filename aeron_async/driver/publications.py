@@ -344,10 +344,11 @@ class Publications:
     def on_publication_done(self, publication: NetworkPublication) -> None:
         """Free what a publication used; called by the sender."""
         endpoint = self._table.endpoint(publication)
+        # First, so that no frame reaches a publication that is not in the table.
+        endpoint.dispatcher.remove(publication)
         self._table.remove(publication)
         self._subscriptions.local.on_publication_done(publication)
         self._responses.on_publication_done(publication)
-        endpoint.dispatcher.remove(publication)
         publication.counters.close()
         publication.log.close()
         self.endpoints.close_if_unused(endpoint)

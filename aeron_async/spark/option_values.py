@@ -293,7 +293,7 @@ def numbers_by_id(
     found = {}
     for key, each in given.items():
         number = words.get(each) if isinstance(each, str) else each
-        if not isinstance(number, int) or isinstance(number, bool) or not key.isdigit():
+        if not isinstance(number, int) or isinstance(number, bool) or not key.isdecimal():
             refuse(text, wanted)
         if not smallest <= number <= INT64_MAX:
             refuse(text, wanted)

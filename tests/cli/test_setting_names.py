@@ -81,6 +81,10 @@ def test_a_client_of_an_archive_is_set_by_the_official_variables() -> None:
         ConfigurationError, match=r"\(AERON_ARCHIVE_CONTROL_STREAM_ID\) cannot be read"
     ):
         client_settings({"AERON_ARCHIVE_CONTROL_STREAM_ID": "ten"})
+    with pytest.raises(ConfigurationError, match=r"CONTROL_STREAM_ID\) must be at most 2147483647"):
+        client_settings({"AERON_ARCHIVE_CONTROL_STREAM_ID": "99999999999"})
+    with pytest.raises(ConfigurationError, match=r"MESSAGE_TIMEOUT\) must be at least 1"):
+        client_settings({"AERON_ARCHIVE_MESSAGE_TIMEOUT": "0"})
 
 
 def test_nobody_is_waited_for_longer_than_told(

@@ -181,3 +181,28 @@ async def test_a_look_up_that_outlives_the_driver_breaks_nothing() -> None:
     async with driver:
         network = driver.conductor._resources.network
     assert await network.resolve("node-7", 1) == ("127.0.0.1", 1)
+
+
+async def test_a_look_up_cleans_up_when_the_driver_closes() -> None:
+    begun, done = asyncio.Event(), []
+
+    class Slow(Resolver):
+        async def resolve(
+            self, host: str, port: int, *, is_re_resolution: bool = False
+        ) -> tuple[str, int]:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0)
+                done.append(host)
+            return "", port
+
+    driver = launch(Slow())
+    async with driver, aa.Aeron.connect(driver) as aeron:
+        adding = asyncio.ensure_future(aeron.add_subscription(CHANNEL, 1))
+        await begun.wait()
+        await driver.aclose()
+        assert done == ["node-7"]
+        with pytest.raises(aa.ClosedError):
+            await adding

@@ -178,3 +178,18 @@ def test_the_options_import_neither_the_driver_nor_the_logs() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     for name in ("driver", "client", "logs", "archive"):
         assert f"aeron_async.{name}" not in done.stdout
+
+
+def test_a_path_keeps_its_blanks_and_a_number_does_not() -> None:
+    options = ArchiveOptions.parse({"path": "/data/archive ", "streamId": " 7 "})
+    assert (options.path, options.stream_id) == ("/data/archive ", 7)
+
+
+def test_a_name_that_is_given_twice_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="streamId is given twice"):
+        ArchiveOptions.parse({"path": "/a", "streamId": "7", "STREAMID": "8"})
+
+
+def test_a_recording_id_is_written_in_ascii() -> None:
+    with pytest.raises(ConfigurationError, match="startingPositions"):
+        ArchiveOptions.parse({"path": "/a", "startingPositions": '{"²": 5}'})
