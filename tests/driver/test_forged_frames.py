@@ -525,7 +525,7 @@ def test_an_image_that_was_contradicted_shows_nothing_more() -> None:
     stage = Stage()
     stage.send(20)
     shown = stage.image.rebuild_position
-    stage.image._doubts.prove(shown, shown, shown)
+    stage.image._doubts.prove_contradiction(shown, shown, shown)
     # The reader takes nothing, and the publisher goes on.
     stage.rig.read = lambda **_: []  # type: ignore[method-assign]
     for _ in range(10):

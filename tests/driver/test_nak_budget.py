@@ -127,22 +127,22 @@ def test_heartbeats_that_run_ahead_in_every_cycle_neither_hurry_nor_stop_the_nak
 def test_a_gap_is_asked_for_in_haste_then_slowly_and_when_all_is_spent_very_slowly() -> None:
     patience = NakCredit()
     patience.on_gap(0)
-    waits_ns = [patience.wait_ns() for _ in range(CREDIT_AT_FIRST // NAK_LENGTH + 2)]
+    waits_ns = [patience.pay_and_wait_ns() for _ in range(CREDIT_AT_FIRST // NAK_LENGTH + 2)]
     assert waits_ns == [0] * HASTY_NAKS + [2 * MS] * 7 + [200 * MS] * 3
     patience.on_gap(0)
-    assert patience.wait_ns() == 200 * MS, "the same gap still"
+    assert patience.pay_and_wait_ns() == 200 * MS, "the same gap still"
 
 
 def test_what_has_come_pays_for_as_many_bytes_twice_and_never_for_more_than_a_limit() -> None:
     patience = NakCredit()
     patience.on_gap(0)
-    while patience.wait_ns() < 200 * MS:
+    while patience.pay_and_wait_ns() < 200 * MS:
         pass
     patience.on_gap(28)
-    assert [patience.wait_ns() for _ in range(2)] == [0, 200 * MS]
+    assert [patience.pay_and_wait_ns() for _ in range(2)] == [0, 200 * MS]
     patience.on_gap(10**9)
     naks = 0
-    while patience.wait_ns() < 200 * MS:
+    while patience.pay_and_wait_ns() < 200 * MS:
         naks += 1
     assert naks == CREDIT_LIMIT // NAK_LENGTH - 1
 

@@ -8,9 +8,9 @@ answer has a limit:
 - `NakBudget` and `NakCredit`: NAKs of one image;
 - `RetransmitBudget`: resends of one publication.
 
-Invariant: a NAK is free of `NakBudget` only if a frame that arrived behind the gap proves that the
-gap exists, and then a few times per gap. `NakCredit` slows down the NAKs for a gap that is not
-filled.
+Invariant: a NAK does not draw on `NakBudget` only if a frame that arrived behind the gap proves
+that the gap exists, and then a few times per gap. `NakCredit` slows down the NAKs for a gap that is
+not filled.
 
 Differs: Aeron repeats a NAK every 100 us without end, and believes every heartbeat.
 """
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Self
 
+from aeron_async.clock import NS_PER_SECOND
 from aeron_async.protocol.nak import NAK_LENGTH
 
 if TYPE_CHECKING:
@@ -39,14 +40,11 @@ __all__ = [
 
 # Replies.
 
-INTERVAL_NS: Final = 1_000_000_000
-
 
 class ReplyLimiter:
     """Limits the answers per second: in all, to one asker, and to one address with many askers.
 
-    Without a limit for each address, `limit` holds there too. A limiter remembers no more askers
-    than it answers.
+    `limit_per_source` defaults to `limit`. A limiter remembers no more askers than it answers.
     """
 
     __slots__ = (
@@ -66,7 +64,7 @@ class ReplyLimiter:
         self._limit_per_asker = limit_per_asker
         self._limit_per_source = limit if limit_per_source is None else limit_per_source
         self._source_counts: dict[Hashable, int] = {}
-        self._start_ns = -INTERVAL_NS
+        self._start_ns = -NS_PER_SECOND
         self._sent_count = 0
         self._counts: dict[Hashable, int] = {}
 
@@ -83,7 +81,7 @@ class ReplyLimiter:
 
         `source` is the address the asker sends from, if others may send from there too.
         """
-        if now_ns >= self._start_ns + INTERVAL_NS:
+        if now_ns >= self._start_ns + NS_PER_SECOND:
             self._start_ns = now_ns
             self._sent_count = 0
             self._counts.clear()
@@ -106,7 +104,9 @@ class ReplyLimiter:
 # NAKs.
 
 FREE_NAKS_PER_GAP: Final = 8
-"""If 30 % of NAKs and of resends are lost, one gap in two hundred needs more NAKs than these."""
+"""NAKs for one proven gap that do not draw on the bucket.
+
+If 30 % of NAKs and of resends are lost, one gap in two hundred needs more than these."""
 
 HASTY_NAKS: Final = 16
 """Repeats for one gap that follow the feedback delay alone."""
@@ -119,36 +119,37 @@ CREDIT_FOR_FIRST_GAP: Final = 12 * NAK_LENGTH
 NAK_CREDIT_PER_BYTE: Final = 2
 """At 30 % loss a stream of 100-byte messages earns more NAKs than its gaps can need."""
 CREDIT_LIMIT: Final = 64 * 1024
-NS_PER_SECOND: Final = 1_000_000_000
 
 
 class NakBudget:
     """A token bucket that is full at first; in no second do more than `limit` NAKs draw on it.
 
-    A frame that arrived behind a gap proves the gap, and several NAKs for a proven gap are free.
-    Only NAKs without such proof draw on the bucket: for a gap that ends where a heartbeat claims
-    the sender to be, and for the same gap again and again. So an honest stream is repaired at the
-    speed of its losses, however many small gaps it has per second, while a forged heartbeat half a
-    term ahead of the sender causes a bounded number of NAKs.
+    A frame that arrived behind a gap proves the gap. `FREE_NAKS_PER_GAP` NAKs for one proven gap do
+    not draw on the bucket. Only NAKs without such proof do: for a gap that ends where a heartbeat
+    claims the sender to be, and for the same gap again and again. So an honest stream is repaired
+    at the speed of its losses, however many small gaps it has per second, while a forged heartbeat
+    half a term ahead of the sender causes a bounded number of NAKs.
 
     The limit is at least 10 NAKs per second; a tenth of them may be sent in one burst.
     """
 
-    __slots__ = ("_burst_ns", "_free_count", "_interval_ns", "_is_full_ns", "_proven")
+    __slots__ = ("_burst_ns", "_free_count", "_full_at_ns", "_interval_ns", "_proven")
 
     def __init__(self, limit: int) -> None:
         burst = limit // 10
         self._interval_ns = -(-NS_PER_SECOND // (limit - burst))
         self._burst_ns = burst * self._interval_ns
-        self._is_full_ns = 0
+        # GCRA: the time at which the bucket is full again.
+        self._full_at_ns = 0
         self._free_count = 0
         self._proven = -1, -1
 
     def on_gap(self, start: int, end: int, *, is_proven: bool) -> None:
         """Record the gap that the next NAKs are for; positions in bytes.
 
-        A gap that has only lost its front, or only its end, is still the same loss: a gap gets free
-        NAKs only if its start and its end both differ from those of the last one that got them.
+        A gap that has only lost its front, or only its end, is still the same loss: a gap gets
+        NAKs that do not draw on the bucket only if its start and its end both differ from those of
+        the last gap that got them.
         """
         free_start, free_end = self._proven
         if not is_proven:
@@ -162,16 +163,16 @@ class NakBudget:
         if self._free_count:
             self._free_count -= 1
             return True
-        is_full_ns = max(self._is_full_ns, now_ns) + self._interval_ns
-        if is_full_ns - now_ns > self._burst_ns:
+        full_at_ns = max(self._full_at_ns, now_ns) + self._interval_ns
+        if full_at_ns - now_ns > self._burst_ns:
             return False
-        self._is_full_ns = is_full_ns
+        self._full_at_ns = full_at_ns
         return True
 
     @property
     def next_ns(self) -> int:
         """Return when the next NAK that draws on the bucket may be sent."""
-        return self._is_full_ns + self._interval_ns - self._burst_ns
+        return self._full_at_ns + self._interval_ns - self._burst_ns
 
 
 class NakCredit:
@@ -216,8 +217,8 @@ class NakCredit:
         self._credit -= NAK_LENGTH
         return True
 
-    def wait_ns(self) -> int:
-        """Pay for the NAK that is being sent; return the least time to the next one."""
+    def pay_and_wait_ns(self) -> int:
+        """Pay for the NAK that was sent; return the least time to the next one."""
         self._credit = max(0, self._credit - NAK_LENGTH)
         if self._credit < NAK_LENGTH:
             return LONGEST_WAIT_NS
@@ -227,9 +228,8 @@ class NakCredit:
 
 # Resends.
 
-SECOND: Final = 1_000_000_000
 # The bucket counts billionths of a byte, so that frequent updates lose nothing to rounding.
-CREDIT_PER_BYTE: Final = SECOND
+CREDIT_PER_BYTE: Final = NS_PER_SECOND
 CREDIT_PER_PERCENT: Final = CREDIT_PER_BYTE // 100
 
 
@@ -285,6 +285,7 @@ class RetransmitBudget:
         )
         self._last_ns = now_ns
         self._last_position = sender_position
+        # A new linger period, or a clock set back.
         if not 0 < self._linger_until_ns - now_ns <= self._linger_ns:
             self._linger_until_ns = now_ns + self._linger_ns
             self._linger_length = self._length_per_linger

@@ -224,8 +224,8 @@ class ImageDoubts:
         self._logged_ns = -LOG_INTERVAL_NS
         self._unlogged_count = 0
 
-    def may_act(self, now_ns: int) -> bool:
-        """Return whether one more conflict may be acted on now, and count it."""
+    def try_spend_conflict(self, now_ns: int) -> bool:
+        """Return whether one more conflict may be acted on now; if so, it is spent."""
         return self._limiter.try_take(None, now_ns)
 
     def on_conflict(self, conflict: Conflict, source: Address, now_ns: int, *, shown: int) -> None:
@@ -278,7 +278,7 @@ class ImageDoubts:
             feedback.last_sm_position + feedback.window_length, feedback.next_sm_position
         )
         # Checked before the search, which takes a third of a millisecond behind a 64 KiB frame.
-        if len(self._doubts) >= DOUBTS_MAX or not self.may_act(now_ns):
+        if len(self._doubts) >= DOUBTS_MAX or not self.try_spend_conflict(now_ns):
             return
         start = shown_start(log, position)
         if start < 0:
@@ -325,9 +325,9 @@ class ImageDoubts:
             self._behind_count += 1
             self._counted_ns = now_ns
         if self._behind_count >= BEHIND_COUNT:
-            self.prove(position, shown, shown)
+            self.prove_contradiction(position, shown, shown)
 
-    def prove(self, start: int, end: int, shown: int) -> None:
+    def prove_contradiction(self, start: int, end: int, shown: int) -> None:
         """End the image: the publisher has contradicted what was shown from `start` to `end`."""
         if self.end is None:
             self.end = ImageEnd(
@@ -337,6 +337,10 @@ class ImageDoubts:
                 end_position=end,
             )
             self._on_doubt()
+
+    def prove_forged_setup(self, shown: int) -> None:
+        """End the image at `shown`: its source has other terms than its SETUP said."""
+        self.prove_contradiction(shown, shown, shown)
 
     def stop(self) -> None:
         """Drop all doubts: no subscriber is left."""
@@ -398,7 +402,7 @@ class ImageDoubts:
             is_proven = doubt.asked_count >= (least if is_left else QUESTIONS_ENOUGH)
             is_proven = is_proven and (doubt.is_refuted or not doubt.agreed_count)
         if is_proven and doubt.is_contradicted:
-            self.prove(start, doubt.end, shown)
+            self.prove_contradiction(start, doubt.end, shown)
 
     def ask(self, start: int, end: int, now_ns: int) -> bool:
         """Send a NAK for a range, and for a whole datagram at least, up to the end of its term.
@@ -408,7 +412,7 @@ class ImageDoubts:
         log_buffers = self._log
         offset = start & (log_buffers.term_length - 1)
         length = max(end - start, log_buffers.mtu_length)
-        return not self._feedback.send_nak(
+        retry_at_ns = self._feedback.try_send_nak(
             term_id=term_id_at(
                 start,
                 initial_term_id=log_buffers.initial_term_id,
@@ -418,6 +422,7 @@ class ImageDoubts:
             length=min(length, log_buffers.term_length - offset),
             now_ns=now_ns,
         )
+        return retry_at_ns == 0
 
     def _tell(self, conflict: Conflict, source: Address) -> None:
         self._peer_log.warning(

@@ -132,18 +132,18 @@ class ImageGaps:
         if not gap.try_feedback(now_ns):
             return False
         if self._is_reliable:
-            try_ns = self._feedback.send_nak(
+            retry_at_ns = self._feedback.try_send_nak(
                 term_id=gap.term_id,
                 term_offset=gap.term_offset,
                 length=gap.length,
                 now_ns=now_ns,
             )
-            if not try_ns:
-                # A NAK that could not be sent costs no patience.
-                try_ns = now_ns + self._credit.wait_ns()
+            if retry_at_ns == 0:
+                # Sent. A NAK that could not be sent costs no credit.
+                retry_at_ns = now_ns + self._credit.pay_and_wait_ns()
                 if self._ahead is not None:
                     self._ahead.on_first_asked(now_ns)
-            gap.deadline_ns = max(gap.deadline_ns, try_ns)
+            gap.deadline_ns = max(gap.deadline_ns, retry_at_ns)
             return False
         if fill_gap(self._log, term_id=gap.term_id, offset=gap.term_offset, length=gap.length):
             self._fills.increment()

@@ -10,7 +10,7 @@ Two periods do not count towards the gap timeout:
 - while the source itself says that it has sent no more, because then only a forged frame or
   heartbeat claims a gap.
 
-`GapClock` times the first gap, `TermsQuestion` finds out from the source whether the SETUP was
+`GapTimer` times the first gap, `TermsQuestion` finds out from the source whether the SETUP was
 forged, and `ImageWatch` ends the image.
 
 Source: Aeron has none; there a gap that is never filled holds a stream up for as long as its source
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from aeron_async.logbuffer.log_buffers import LogBuffers
 
 __all__ = [
-    "GapClock",
+    "GapTimer",
     "ImageWatch",
     "WatchedImage",
 ]
@@ -54,7 +54,7 @@ WIDER_STEPS: Final = 8
 """How many times within the timeout a wider range than the gap is requested."""
 
 
-class GapClock:
+class GapTimer:
     """Times the first gap of one image; it may last `timeout_ns`."""
 
     __slots__ = ("_looked_ns", "_since_ns", "_step_ns", "_wider_ns", "start", "timeout_ns")
@@ -86,6 +86,7 @@ class GapClock:
             passed_ns = now_ns - self._looked_ns
             is_heard = now_ns - last_packet_ns <= HEARD_NS
             # If the last check was long ago, the source may have been silent for most of that time.
+            # Move the start forward by the time in which the source was silent.
             self._since_ns += passed_ns - (min(passed_ns, 2 * LOOK_NS) if is_heard else 0)
         self._looked_ns = now_ns
         return now_ns - self._since_ns >= self.timeout_ns
@@ -95,7 +96,7 @@ class GapClock:
         self._since_ns = self._looked_ns = now_ns
         self._wider_ns = self._step_ns
 
-    def is_wider_due(self, now_ns: int) -> bool:
+    def try_ask_wider(self, now_ns: int) -> bool:
         """Return whether to request a wider range now; if so, set the time of the next one."""
         if now_ns - self._since_ns < self._wider_ns:
             return False
@@ -124,7 +125,7 @@ the stream up, and anyone who can forge a SETUP can cause one."""
 TERMS_HEARD_NS: Final = 10 * HEARTBEAT_INTERVAL_NS
 """A source silent for longer than this is not asked: it could not answer."""
 AHEAD_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
-"""How long, after a heartbeat shows that more was sent, one that shows less stops no clock."""
+"""How long, after a heartbeat shows that more was sent, one that shows less restarts no timer."""
 
 
 class TermsQuestion:
@@ -310,7 +311,7 @@ class WatchedImage(Protocol):
 class ImageWatch:
     """Decides whether one image can continue.
 
-    `late_frames` is None where gaps are padded; then none stays.
+    `late_frames` is None for `reliable=false`: no gap lasts there.
     """
 
     def __init__(
@@ -330,9 +331,11 @@ class ImageWatch:
         self._gaps = gaps
         self._doubts = doubts
         self._late_frames = late_frames
-        self._clock = GapClock(context.image_gap_timeout_ns)
+        self._gap_timer = GapTimer(context.image_gap_timeout_ns)
         self._doubted_ns = min(AHEAD_NS, context.image_gap_timeout_ns // 2)
         self._images_broken = system_counters[DriverCounterId.IMAGES_BROKEN]
+        # The rebuild position, and where it was before it last advanced: a frame begins there, and
+        # the search for the last frame before a gap starts from there.
         self._shown_position = self._shown_from = -1
         self._foreign_setup_count = 0
         self._foreign_setup_ns = 0
@@ -344,7 +347,8 @@ class ImageWatch:
     def deadline_ns(self) -> int:
         """Return when to call `look` again."""
         deadline_ns = min(self._doubts.deadline_ns, self._terms.deadline_ns)
-        return deadline_ns if self._clock.start < 0 else min(deadline_ns, self._clock.deadline_ns)
+        gap_timer = self._gap_timer
+        return deadline_ns if gap_timer.start < 0 else min(deadline_ns, gap_timer.deadline_ns)
 
     def accepts_setup(
         self, terms: tuple[int, int, int], place: tuple[int, int], source: Address, now_ns: int
@@ -401,7 +405,7 @@ class ImageWatch:
             if self._foreign_setup_count >= FOREIGN_SETUPS_MAX and (
                 not image.is_begun or (is_long and not image.is_end_of_stream)
             ):
-                self._disprove_terms()
+                self._prove_forged_setup()
             if not image.is_begun:
                 return
         is_wanted = not image.is_end_of_stream
@@ -428,7 +432,7 @@ class ImageWatch:
     def look(self, now_ns: int, *, is_active: bool) -> None:
         """Check whether the image, whose gaps were just scanned, can continue.
 
-        More of an active image is wanted.
+        `is_active`: whether more data is expected.
         """
         image = self._image
         if self._is_paused:
@@ -443,8 +447,8 @@ class ImageWatch:
             self._doubts.poll(now_ns, last_packet_ns=image.last_packet_ns, shown=position)
         if self._late_frames is not None and self._gaps.detector.length:
             self._look_at_gap(self._gaps.end, now_ns)
-        elif self._clock.start >= 0:
-            self._clock.stop()
+        elif self._gap_timer.start >= 0:
+            self._gap_timer.stop()
         image.idle_position = -1
         if now_ns >= self._terms.deadline_ns:
             self._ask_for_terms(now_ns, is_active=is_active)
@@ -457,8 +461,8 @@ class ImageWatch:
         position = image.rebuild_position
         if image.idle_position == position and now_ns >= image.ahead_ns + self._doubted_ns:
             # The publisher says that it has sent no more, and no heartbeat contradicts that.
-            self._clock.restart(now_ns)
-        elif self._clock.look(position, last_packet_ns=image.last_packet_ns, now_ns=now_ns):
+            self._gap_timer.restart(now_ns)
+        elif self._gap_timer.look(position, last_packet_ns=image.last_packet_ns, now_ns=now_ns):
             self._break(
                 ImageEnd(
                     reason=ImageEndReason.GAP_UNFILLED,
@@ -467,22 +471,23 @@ class ImageWatch:
                     end_position=end,
                 )
             )
-        elif self._clock.is_wider_due(now_ns):
+        elif self._gap_timer.try_ask_wider(now_ns):
             self._ask_wider(position, end, now_ns)
 
     def pause(self) -> None:
         """Ask nothing until the next `look`: the stream was, or seems to be, revoked.
 
-        A revocation may be withdrawn. Then what readers were shown is in doubt as before.
+        `pause` keeps the doubts, `stop` drops them. A revocation may be withdrawn; then what
+        readers were shown is in doubt as before.
         """
-        self._clock.stop()
+        self._gap_timer.stop()
         self._doubts.pause()
         self._terms.pause()
         self._is_paused = True
 
     def stop(self) -> None:
-        """Check nothing until the next `look`: no reader needs what is missing."""
-        self._clock.stop()
+        """Drop the doubts and questions: no reader needs what is missing."""
+        self._gap_timer.stop()
         self._doubts.stop()
         self._terms.stop()
 
@@ -497,7 +502,7 @@ class ImageWatch:
         if not is_active or image.is_rejected or image.is_end_of_stream:
             if terms.is_holding and terms.is_contradicted:
                 # The data held back was sent in other terms, and some of it fits nowhere.
-                self._disprove_terms()
+                self._prove_forged_setup()
             terms.stop()
             return
         is_idle = image.misfit_ns < terms.begin_ns <= image.idle_ns
@@ -508,13 +513,12 @@ class ImageWatch:
                 self._feedback.send_setup_request(now_ns)
         elif terms.is_disproved:
             terms.stop()
-            self._disprove_terms()
+            self._prove_forged_setup()
         else:
             terms.give_up(now_ns)
 
-    def _disprove_terms(self) -> None:
-        position = self._image.rebuild_position
-        self._doubts.prove(position, position, position)
+    def _prove_forged_setup(self) -> None:
+        self._doubts.prove_forged_setup(self._image.rebuild_position)
 
     def _ask_wider(self, position: int, end: int, now_ns: int) -> None:
         """Request the frame before a gap and a datagram behind it along with the gap.

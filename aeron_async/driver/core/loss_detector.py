@@ -177,7 +177,7 @@ class LookaheadLossDetector:
                     self._is_unpaid = True
                     break
                 count += 1
-                self._feedback.send_proven_nak(
+                self._feedback.send_nak_outside_budget(
                     term_id=term_id_at(position, initial_term_id=log.initial_term_id, bits=bits),
                     term_offset=offset,
                     length=gap_length,

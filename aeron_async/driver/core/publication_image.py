@@ -370,7 +370,7 @@ class PublicationImage:
             # Treat it as lost. It will be resent, and the first missing frame needs no budget.
             self._system_counters[DriverCounterId.LATE_PACKETS_DROPPED].increment()
             return False
-        if not conflict.is_shown and doubts.may_act(now_ns):
+        if not conflict.is_shown and doubts.try_spend_conflict(now_ns):
             late_frames.clear(conflict, hwm_position=self.hwm_position)
         doubts.on_conflict(conflict, connection.source, now_ns, shown=floor_position)
         return False
@@ -749,7 +749,7 @@ class PublicationImage:
             and not self.is_end_of_stream
             and life.resume(now_ns, self.rebuild_position)
         ):
-            self._feedback.stay()
+            self._feedback.withdraw_eos()
         if life.state is ImageState.ACTIVE:
             untethered_ns = self._untethered.poll_image(now_ns, self._feedback.window_length)
             deadline_ns = life.end(

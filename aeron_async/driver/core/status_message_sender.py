@@ -72,7 +72,7 @@ def eliciting_status_message(
 
 
 class SetupElicitor:
-    """Sends SETUP requests by one destination, as long as `is_wanted` says that any stream is."""
+    """Sends SETUP requests by one destination, until no subscription of the endpoint needs it."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class StatusMessageSender:
         self._log = log
         self._timeout_ns = context.status_message_timeout_ns
         self._liveness_timeout_ns = context.image_liveness_timeout_ns
-        # Its `on_gap` must be called for every new gap.
+        # `ImageGaps` must call its `on_gap` for every new gap, before it sends a NAK for it.
         self.nak_budget: NakBudget = NakBudget(context.max_naks_per_second)
         self._receiver_id = receiver_id
         self._group_tag = group_tag
@@ -176,7 +176,7 @@ class StatusMessageSender:
 
     @property
     def oldest_boundary(self) -> int:
-        """Return an older reported position: a frame began there, and the log still holds it."""
+        """Return the oldest of the last reported positions: the log still holds the frame there."""
         return self._boundaries[0] if self._boundaries else self.next_sm_position
 
     def schedule(self, position: int, window_length: int, *, is_forced: bool) -> bool:
@@ -210,8 +210,8 @@ class StatusMessageSender:
         self._flags = StatusMessageFlags.END_OF_STREAM
         self._is_pending = True
 
-    def stay(self) -> None:
-        """Withdraw a goodbye."""
+    def withdraw_eos(self) -> None:
+        """Clear the end-of-stream flag in all further status messages; send the first at once."""
         self._flags = StatusMessageFlags(0)
         self._is_pending = True
 
@@ -248,16 +248,23 @@ class StatusMessageSender:
             self._send_status_message(now_ns)
         return self._deadline_ns
 
-    def send_nak(self, *, term_id: int, term_offset: int, length: int, now_ns: int) -> int:
-        """Send a NAK to every live source; return 0, or when to retry if the budget forbids it."""
+    def try_send_nak(self, *, term_id: int, term_offset: int, length: int, now_ns: int) -> int:
+        """Send a NAK to every live source if the budget allows.
+
+        Return 0 if it was sent, else when to retry.
+        """
         if not self.nak_budget.try_take(now_ns):
             self._naks_withheld.increment()
             return self.nak_budget.next_ns
-        self.send_proven_nak(term_id=term_id, term_offset=term_offset, length=length, now_ns=now_ns)
+        self.send_nak_outside_budget(
+            term_id=term_id, term_offset=term_offset, length=length, now_ns=now_ns
+        )
         return 0
 
-    def send_proven_nak(self, *, term_id: int, term_offset: int, length: int, now_ns: int) -> None:
-        """Send a NAK to every live source outside the budget: received data proves the gap."""
+    def send_nak_outside_budget(
+        self, *, term_id: int, term_offset: int, length: int, now_ns: int
+    ) -> None:
+        """Send a NAK to every live source; it does not draw on the budget."""
         log = self._log
         nak = encode_request(
             session_id=log.session_id,
