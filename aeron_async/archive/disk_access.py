@@ -40,10 +40,10 @@ class Disk(Protocol):
     """Executor of blocking work.
 
     Attributes:
-        is_apart: Whether the work runs off the event loop, which continues while it runs.
+        is_off_loop: Whether the work runs off the event loop, which continues while it runs.
     """
 
-    is_apart: bool
+    is_off_loop: bool
 
     async def run(self, function: Callable[..., Result], /, *args: Any, **keywords: Any) -> Result:
         """Call a function, and return its result once it is done."""
@@ -74,7 +74,8 @@ async def finished(future: asyncio.Future[Result]) -> Result:
             except asyncio.CancelledError:
                 # Cancelled again; the cancellation is raised below.
                 continue
-        # The caller gets the cancellation, so mark the work's own error as retrieved.
+        # The caller gets the cancellation. To read the error marks it as retrieved; otherwise the
+        # loop would log "exception was never retrieved".
         future.exception()
         raise error from None
 
@@ -87,7 +88,7 @@ class DiskThreads:
         thread_count: Most calls at once.
     """
 
-    is_apart = True
+    is_off_loop = True
 
     def __init__(self, thread_count: int = DEFAULT_THREAD_COUNT) -> None:
         self._pool = ThreadPoolExecutor(thread_count, thread_name_prefix="aeron-archive-disk")
@@ -124,7 +125,7 @@ class DiskThreads:
 class InlineDisk:
     """Disk work in the caller's own thread, for simulations in virtual time."""
 
-    is_apart = False
+    is_off_loop = False
 
     def begin(
         self, function: Callable[..., Result], /, *args: Any, **keywords: Any
@@ -161,13 +162,14 @@ class AsyncCatalog:
     """
 
     def __init__(self, catalog: Catalog, disk: Disk, *, path: str) -> None:
-        self.catalog = catalog
+        # Its methods block, and need the lock: use `call`, unless they read memory only.
+        self.blocking: Catalog = catalog
         self._path = path
         self._disk = disk
         self._lock = asyncio.Lock()
 
     def __contains__(self, recording_id: object) -> bool:
-        return recording_id in self.catalog
+        return recording_id in self.blocking
 
     async def call(self, function: Callable[..., Result], /, *args: Any, **keywords: Any) -> Result:
         """Call a function that uses the catalog, under the catalog's lock.
@@ -208,15 +210,15 @@ class AsyncCatalog:
 
     async def get(self, recording_id: int) -> RecordingDescriptor:
         """Return the descriptor of a recording; see `Catalog.get`."""
-        return await self.call(self.catalog.get, recording_id)
+        return await self.call(self.blocking.get, recording_id)
 
     async def add(self, descriptor: RecordingDescriptor) -> RecordingDescriptor:
         """Add a recording; see `Catalog.add`."""
-        return await self.call(self.catalog.add, descriptor)
+        return await self.call(self.blocking.add, descriptor)
 
     async def update(self, recording_id: int, **changes: Any) -> RecordingDescriptor:
         """Change the entry of a recording; see `Catalog.update`."""
-        return await self.call(self.catalog.update, recording_id, **changes)
+        return await self.call(self.blocking.update, recording_id, **changes)
 
     async def descriptors(
         self, start: int, *, is_wanted: Callable[[RecordingDescriptor], bool] | None = None
@@ -235,7 +237,7 @@ class AsyncCatalog:
         """
         length, following = SHORTEST_PAGE, self.following(start)
         while following is not None:
-            page = await self.call(read_page, self.catalog, following, length, is_wanted)
+            page = await self.call(read_page, self.blocking, following, length, is_wanted)
             for each in page.found:
                 yield each
             if page.error is not None:
@@ -244,8 +246,8 @@ class AsyncCatalog:
             length = min(2 * length, LONGEST_PAGE)
 
     def following(self, recording_id: int) -> int | None:
-        """Return the first known id that is not less than one, or None; needs no disk."""
-        return next(self.catalog.ids(recording_id), None)
+        """Return the first known id not less than `recording_id`, or None; needs no disk."""
+        return next(self.blocking.ids(recording_id), None)
 
 
 @attrs.frozen

@@ -211,7 +211,7 @@ class LocalListing:
             return channel in each.original_channel and stream_id in (None, each.stream_id)
 
         is_any = not channel and stream_id is None
-        async for each in self._resources.desk.descriptors(
+        async for each in self._resources.catalog.descriptors(
             from_recording_id, is_wanted=None if is_any else is_wanted
         ):
             yield each
@@ -219,7 +219,7 @@ class LocalListing:
     async def describe(self, recording_id: int) -> RecordingDescriptor:
         """Return the descriptor of a recording; see `Archive.describe`."""
         self._check_open()
-        return await self._resources.desk.get(check_id(recording_id))
+        return await self._resources.catalog.get(check_id(recording_id))
 
     async def find_last(
         self, *, channel: str, stream_id: int, session_id: int, min_recording_id: int = 0
@@ -234,7 +234,8 @@ class LocalListing:
             return is_stream and channel in each.original_channel
 
         found = None
-        async for each in self._resources.desk.descriptors(min_recording_id, is_wanted=is_wanted):
+        catalog = self._resources.catalog
+        async for each in catalog.descriptors(min_recording_id, is_wanted=is_wanted):
             found = each.recording_id
         return found
 
@@ -379,7 +380,7 @@ class LocalArchive(LocalListing, Archive):
             context=context,
             archive_id=files.mark.archive_id,
             directory=files.directory,
-            desk=AsyncCatalog(files.catalog, disk, path=files.directory.path),
+            catalog=AsyncCatalog(files.catalog, disk, path=files.directory.path),
             disk=disk,
             signals=SignalHub(),
             tasks=TaskOwner(log_failed_task),
@@ -571,7 +572,7 @@ class LocalArchive(LocalListing, Archive):
         async with AsyncExitStack() as stack:
             if self._is_disk_owned:
                 stack.push_async_callback(resources.disk.aclose)
-            stack.push_async_callback(resources.desk.call, close_files, self._files)
+            stack.push_async_callback(resources.catalog.call, close_files, self._files)
             stack.callback(resources.signals.close)
             for replay in list(self._iterators):
                 replay.end(ClosedError(f"the archive of {resources.directory.path} was closed"))

@@ -84,7 +84,7 @@ class RecordingMaintenance:
     async def delete_detached_segments(self, recording_id: int, correlation_id: int) -> int:
         """Delete the files before the start; see `Archive.delete_detached_segments`."""
         count = await self._change(unchecked, changes.delete_detached_segments, recording_id)
-        start = (await self._resources.desk.get(recording_id)).start_position
+        start = (await self._resources.catalog.get(recording_id)).start_position
         self._deleted(recording_id, start, correlation_id)
         return count
 
@@ -109,9 +109,9 @@ class RecordingMaintenance:
         **keywords: object,
     ) -> Result:
         """Change a recording; the check runs under the catalog's lock and sees all replays."""
-        desk = self._resources.desk
-        result = await desk.call_checked(
-            check, function, self._resources.directory, desk.catalog, *args, **keywords
+        catalog = self._resources.catalog
+        result = await catalog.call_checked(
+            check, function, self._resources.directory, catalog.blocking, *args, **keywords
         )
         self._recordings.on_changed()
         return result
@@ -127,7 +127,7 @@ class RecordingMaintenance:
 
     async def _not_replayed(self, recording_id: int, position: int) -> Callable[[], None]:
         """Return a check that refuses a new start position beyond the position of a replay."""
-        descriptor = await self._resources.desk.get(recording_id)
+        descriptor = await self._resources.catalog.get(recording_id)
 
         def check() -> None:
             for replayed, _ in self._replayed(recording_id):

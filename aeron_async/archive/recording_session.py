@@ -1,12 +1,16 @@
 """One recording session: the blocks of an image, written to segment files in order.
 
-A `RecordingSession` gives the blocks of its image to a `BlockWriteQueue`. There are two kinds.
-`ThreadWriter` has a native thread that never waits for the interpreter, and takes several blocks at
-once. A Python thread would wait for the interpreter before and after each write; while the event
-loop is busy each such wait takes milliseconds, in which a publisher fills its window. `PoolWriter`
-shares the threads of all other disk work, and takes one block at a time. It is used if the compiled
-extension is missing, if the files are not files of the operating system, or if frames get
-checksums.
+A block is a range of the log of the image: whole frames of one term. A `RecordingSession` gives the
+blocks of its image to a `BlockWriteQueue`. There are two kinds. `ThreadWriter` has a native thread
+that never takes the GIL, and takes several blocks at once. A Python thread would wait for the GIL
+before and after each write; while the event loop is busy each such wait takes milliseconds, in
+which a publisher fills its window. `PoolWriter` shares the threads of all other disk work, and
+takes one block at a time. It is used if the compiled extension is missing, if the files are not
+files of the operating system, or if frames get checksums.
+
+By default (`file_sync_level` 0) no byte is forced to the disk: "written" means that the operating
+system has it. At levels 1 and 2 each write is followed by an fdatasync or an fsync, for a
+`ThreadWriter` in `_speedups/writing.pyx`, for a `PoolWriter` in `disk/recording_writer.py`.
 
 Invariant: the memory of a block belongs to the log of the image, and a queue reads it until the
 block has been collected.
@@ -62,12 +66,12 @@ __all__ = [
 SMALLEST_WRITE: Final = 1 << 16
 LARGEST_WRITE: Final = 1 << 22
 """Longest block, in bytes, if each block costs switches of threads, or waits for the disk."""
-LARGEST_OF_MANY: Final = 1 << 18
+MAX_BLOCK_WHEN_PARALLEL: Final = 1 << 18
 """Longest block, in bytes, if several are in progress: short ones free the window sooner."""
-MOST_AT_ONCE: Final = 8
+MAX_BLOCKS_IN_FLIGHT: Final = 8
 PARTS_OF_A_TERM: Final = 16
 """Blocks in a term: the publisher, limited to half a term, continues while one is written."""
-BELL_LENGTH: Final = 64
+WAKE_READ_LENGTH: Final = 64
 
 
 class BlockWriteQueue(Protocol):
@@ -75,8 +79,8 @@ class BlockWriteQueue(Protocol):
 
     Attributes:
         begun: End position of the block that was begun last, in bytes.
-        failure: After `aclose`, the error of the disk that `collect` did not raise; set also if
-            `aclose` was cancelled and could not raise it.
+        failure: After `aclose`, the disk's error, if `collect` has not raised it already. It is set
+            also if `aclose` was cancelled, and so raised the cancellation instead.
     """
 
     begun: int
@@ -136,7 +140,7 @@ def open_write_queue(
         longest: Longest block, in bytes; at least the longest frame.
     """
     part = min(max(term_length // PARTS_OF_A_TERM, SMALLEST_WRITE), longest)
-    if BlockWriter is not None and disk.is_apart and writer.file_number is not None:
+    if BlockWriter is not None and disk.is_off_loop and writer.file_number is not None:
         # If the loop watches no descriptors, or none are left, a `PoolWriter` does the same work.
         with suppress(NotImplementedError, OSError):
             return ThreadWriter(writer, disk, BlockWriter, part=part, wake=wake)
@@ -196,7 +200,7 @@ class ThreadWriter:
     Args:
         writer: Writer whose file has a descriptor.
         disk: Opens the next segment file.
-        blocks: The compiled writer.
+        native_writer: The compiled writer.
         part: Longest block, in bytes, that leaves the publisher room in its window.
         wake: See `open_write_queue`.
 
@@ -209,7 +213,7 @@ class ThreadWriter:
         self,
         writer: RecordingWriter,
         disk: Disk,
-        blocks: type[BlockWriterType],
+        native_writer: type[BlockWriterType],
         *,
         part: int,
         wake: Callable[[], object],
@@ -220,21 +224,21 @@ class ThreadWriter:
         self._disk = disk
         self._wake = wake
         # If each block waits for the disk, few long blocks are better than many.
-        self._length = min(part, LARGEST_WRITE if writer.sync_level else LARGEST_OF_MANY)
-        self._most = 1 if writer.sync_level else MOST_AT_ONCE
+        self._length = min(part, LARGEST_WRITE if writer.sync_level else MAX_BLOCK_WHEN_PARALLEL)
+        self._most = 1 if writer.sync_level else MAX_BLOCKS_IN_FLIGHT
         self._lengths: deque[int] = deque()
         self._has_failed = False
         self._rolling: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
-        self._bell, end = os.pipe()
-        self._ends = (self._bell, end)
+        self._wake_pipe, end = os.pipe()
+        self._pipe_ends = (self._wake_pipe, end)
         try:
-            for each in self._ends:
+            for each in self._pipe_ends:
                 os.set_blocking(each, False)
-            self._loop.add_reader(self._bell, self._on_bell)
-            self._blocks = blocks(end)
+            self._loop.add_reader(self._wake_pipe, self._on_wake_pipe)
+            self._native_writer = native_writer(end)
         except BaseException:
-            self._close_bell()
+            self._close_wake_pipe()
             raise
 
     @property
@@ -254,7 +258,7 @@ class ThreadWriter:
         writer = self._writer
         file = writer.file_number
         assert file is not None, "a queue of its own has a file of the system"
-        self._blocks.begin(file, block, writer.offset_of(self.begun), writer.sync_level)
+        self._native_writer.begin(file, block, writer.offset_of(self.begun), writer.sync_level)
         self._lengths.append(len(block) + padding)
         self.begun += len(block) + padding
 
@@ -277,7 +281,7 @@ class ThreadWriter:
     async def aclose(self) -> None:
         """Wait for the blocks that were begun, and close the file; see `BlockWriteQueue.aclose`."""
         try:
-            await self._disk.run(self._blocks.close)
+            await self._disk.run(self._native_writer.close)
         except BaseException:
             # Cancelled, or no thread was available to wait in: raise that. `failure` keeps the
             # error of the disk.
@@ -289,9 +293,9 @@ class ThreadWriter:
     async def _end(self) -> None:
         # Closed already, unless no thread was available to wait in. The native thread must be gone
         # before its pipe is closed.
-        self._blocks.close()
+        self._native_writer.close()
         was_told, failure = self._has_failed, self._failure()
-        self._close_bell()
+        self._close_wake_pipe()
         rolling, self._rolling = self._rolling, None
         self.failure = None if was_told else failure
         try:
@@ -309,21 +313,21 @@ class ThreadWriter:
 
     def _take(self) -> int:
         """Count the blocks that were written, and return the errno that ended the writing, or 0."""
-        count, failure = self._blocks.collect()
+        count, failure = self._native_writer.collect()
         for _ in range(count):
             self._writer.position += self._lengths.popleft()
         return failure
 
-    def _on_bell(self) -> None:
+    def _on_wake_pipe(self) -> None:
         with suppress(BlockingIOError):
-            os.read(self._bell, BELL_LENGTH)
+            os.read(self._wake_pipe, WAKE_READ_LENGTH)
         self._wake()
 
-    def _close_bell(self) -> None:
+    def _close_wake_pipe(self) -> None:
         try:
-            self._loop.remove_reader(self._bell)
+            self._loop.remove_reader(self._wake_pipe)
         finally:
-            for each in self._ends:
+            for each in self._pipe_ends:
                 os.close(each)
 
 
@@ -389,7 +393,7 @@ class RecordingSession:
         recording_id: Id of the recording.
         start_position: Where this session began, in bytes; an extended recording began earlier.
         position: Position up to which everything has been written, in bytes.
-        progress: Rings when the position has moved, and when the session has ended.
+        progress: Notified when the position has moved, and when the session has ended.
         error: Why the session ended too early; None if it did not.
         is_over: Whether nothing more will be written; `position` is then the stop position.
     """
@@ -436,8 +440,8 @@ class RecordingSession:
         self._is_stopping = True
         self.subscription._progress.notify()
 
-    def mark_stopped(self) -> None:
-        """Close the counter after the catalog holds the stop position."""
+    def close_counter(self) -> None:
+        """Close the counter, once the catalog holds the stop position, and notify `progress`."""
         self._counter.close()
         self.progress.notify()
 

@@ -236,7 +236,7 @@ class RecordingEnds:
         self._on_written()
 
     async def _try_writing(self, recording_id: int, position: int, now_ms: int) -> None:
-        await self._resources.desk.call(self._write, recording_id, position, now_ms)
+        await self._resources.catalog.call(self._write, recording_id, position, now_ms)
         if self._positions.get(recording_id) == position:
             # An extension may have ended during the await; its stop position is still to be
             # written.
@@ -244,7 +244,7 @@ class RecordingEnds:
 
     def _write(self, recording_id: int, position: int, now_ms: int) -> None:
         """Write a stop position, under the lock of the catalog, if it is still wanted."""
-        catalog = self._resources.desk.catalog
+        catalog = self._resources.catalog.blocking
         # A write that reported a failure may have succeeded, and the entry may have changed since.
         if (
             self._positions.get(recording_id) == position
@@ -289,7 +289,7 @@ class RecordingEntries:
         resources = self._resources
         if request.recording_id is not None:
             return await self._extended(request, request.recording_id, image)
-        return await resources.desk.add(
+        return await resources.catalog.add(
             new_recording(
                 request,
                 image,
@@ -303,7 +303,7 @@ class RecordingEntries:
     ) -> RecordingDescriptor:
         stops: list[int] = []
         try:
-            descriptor = await self._resources.desk.call(
+            descriptor = await self._resources.catalog.call(
                 self._extend, request, recording_id, image, stops
             )
         except BaseException:
@@ -325,7 +325,7 @@ class RecordingEntries:
             image: Image that extends it.
             stops: Receives the old stop position just before the entry is overwritten.
         """
-        catalog = self._resources.desk.catalog
+        catalog = self._resources.catalog.blocking
         descriptor = catalog.get(recording_id)
         if recording_id in self._active or descriptor.is_active:
             message = f"cannot extend active recording {recording_id}"
@@ -527,7 +527,7 @@ class Recordings:
 
     async def _check_may_start(self, recording_id: int | None, stream_id: int) -> None:
         if recording_id is not None:
-            descriptor = await self._resources.desk.get(recording_id)
+            descriptor = await self._resources.catalog.get(recording_id)
             if descriptor.stream_id != stream_id:
                 # The official archive answers the same: no recording has that id and that stream.
                 message = (
@@ -562,7 +562,7 @@ class Recordings:
 
     async def stop_identity(self, recording_id: int) -> bool:
         """Stop the subscription that records one recording; return whether there was one."""
-        if recording_id not in self._resources.desk:
+        if recording_id not in self._resources.catalog:
             message = f"unknown recording id: {recording_id}"
             raise UnknownRecordingError(message)
         session = self.sessions.get(recording_id)
@@ -719,7 +719,7 @@ class Recordings:
         # the error by then.
         request.fail(session.error or error)
         self._tell(request, recording_id, session.position, RecordingSignal.STOP)
-        session.mark_stopped()
+        session.close_counter()
 
     def _tell(
         self,

@@ -110,7 +110,7 @@ class ReplayRange:
             ArchiveFileError: A file is damaged.
         """
         resources = self._resources
-        descriptor = await resources.desk.get(self.recording_id)
+        descriptor = await resources.catalog.get(self.recording_id)
         recorded = self._stop = self._recordings.recorded_position(descriptor)
         position = descriptor.start_position if self._from is None else self._from
         check_within(position, descriptor, recorded, "begins")
@@ -162,7 +162,7 @@ class ReplayRange:
             await session.progress.wait()
             return True
         generation = recordings.generation
-        descriptor = await self._resources.desk.get(self.recording_id)
+        descriptor = await self._resources.catalog.get(self.recording_id)
         if self._is_over or recordings.generation != generation:
             return not self._is_over
         self._stop = recordings.recorded_position(descriptor)

@@ -467,12 +467,12 @@ class Replays:
             async with asyncio.timeout(resources.context.connect_timeout_ns / NS_PER_SECOND):
                 while True:
                     generation = recordings.generation
-                    descriptor = await resources.desk.get(recording_id)
+                    descriptor = await resources.catalog.get(recording_id)
                     if self._is_closed or not recordings.is_beginning(descriptor):
                         return descriptor
                     if recordings.generation == generation:
                         await resources.changed.wait()
-        return await resources.desk.get(recording_id)
+        return await resources.catalog.get(recording_id)
 
     def _limit(
         self,

@@ -45,7 +45,7 @@ class ArchiveResources:
     context: ArchiveContext
     archive_id: int
     directory: Directory
-    desk: AsyncCatalog
+    catalog: AsyncCatalog
     disk: Disk
     signals: SignalHub
     tasks: TaskOwner

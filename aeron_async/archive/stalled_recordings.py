@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 __all__ = ["StalledRecordingWarner"]
 
 MOST_REMEMBERED: Final = 256
-REASON: Final = "LOCAL records only what the archive's own driver publishes, with a spy"
+LOCAL_REASON: Final = "LOCAL records only what the archive's own driver publishes, with a spy"
 WITHOUT_SPY: Final = "if another process publishes, leave aeron-spy: out of the channel"
 REMEDIES: Final = {
     Media.UDP: "if another process publishes, give source_location=SourceLocation.REMOTE",
     Media.IPC: "publish over aeron:udp: aeron:ipc does not leave the process of its driver",
 }
-ONLY_THERE: Final = "aeron:ipc and spies carry only what the archive's own driver publishes"
+REMOTE_REASON: Final = "aeron:ipc and spies carry only what the archive's own driver publishes"
 
 log: Final = get_logger(__name__)
 
@@ -46,7 +46,8 @@ class StalledRecordingWarner:
     Args:
         signals: Signals of recordings.
         hint_ns: How long a recording may take to start before the warning; 0 disables it.
-        is_elsewhere: Whether the archive is remote; publishers over IPC only reach a local one.
+        is_elsewhere: Whether the archive is in another process, which publishers over IPC do not
+            reach.
         log_budget: Budget of the log lines, which clients of a served archive can cause. None is
             unlimited.
     """
@@ -88,20 +89,20 @@ class StalledRecordingWarner:
                 only likely mistakes are logged.
         """
         uri = ChannelUri.parse(channel) if isinstance(channel, str) else channel
-        is_only_there = uri.is_spy or uri.media is Media.IPC
+        is_in_process_only = uri.is_spy or uri.media is Media.IPC
         if source_location is SourceLocation.LOCAL:
-            is_easily_wrong = self._is_elsewhere or uri.media is Media.UDP
+            is_likely_mistake = self._is_elsewhere or uri.media is Media.UDP
         else:
-            is_easily_wrong = self._is_elsewhere and is_only_there
-        reason, remedy = REASON, REMEDIES[uri.media]
+            is_likely_mistake = self._is_elsewhere and is_in_process_only
+        reason, remedy = LOCAL_REASON, REMEDIES[uri.media]
         if source_location is SourceLocation.REMOTE:
-            reason, remedy = ONLY_THERE, WITHOUT_SPY if uri.is_spy else remedy
-        is_worth_a_line = is_easily_wrong or explain is not None
+            reason, remedy = REMOTE_REASON, WITHOUT_SPY if uri.is_spy else remedy
+        is_worth_a_line = is_likely_mistake or explain is not None
         if is_worth_a_line and self._hint_s and subscription_id not in self._begun:
-            slip = (reason, remedy) if is_easily_wrong else None
+            mistake = (reason, remedy) if is_likely_mistake else None
             self._keys[subscription_id] = recording_key(uri, stream_id)
             self._timers[subscription_id] = asyncio.get_running_loop().call_later(
-                self._hint_s, self._on_timer, subscription_id, uri, stream_id, slip, explain
+                self._hint_s, self._on_timer, subscription_id, uri, stream_id, mistake, explain
             )
         return subscription_id
 
@@ -134,12 +135,12 @@ class StalledRecordingWarner:
         subscription_id: int,
         uri: ChannelUri,
         stream_id: int,
-        slip: tuple[str, str] | None,
+        mistake: tuple[str, str] | None,
         explain: Callable[[], Why] | None,
     ) -> None:
         self.forget(subscription_id)
         why = None if explain is None else explain()
-        reason, remedy = slip or ("", "" if why is None else why.remedy)
+        reason, remedy = mistake or ("", "" if why is None else why.remedy)
         if why is not None:
             sight = str(why).removesuffix(f"; {why.remedy}")
             reason = f"{sight}; {reason}" if reason else sight

@@ -24,7 +24,7 @@ class HeldDisk:
         may_go_on: To be set for it to be done.
     """
 
-    is_apart = True
+    is_off_loop = True
 
     def __init__(self) -> None:
         self._threads = DiskThreads()

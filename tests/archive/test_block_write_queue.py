@@ -115,16 +115,16 @@ async def test_what_a_thread_apart_cannot_do_the_others_do(
     assert process.num_fds() == before
 
 
-@pytest.mark.parametrize("is_apart", [False, True])
+@pytest.mark.parametrize("is_off_loop", [False, True])
 async def test_a_next_file_that_cannot_be_had_ends_it_where_the_last_one_does(
-    tmp_path: Path, disk: DiskThreads, *, is_apart: bool
+    tmp_path: Path, disk: DiskThreads, *, is_off_loop: bool
 ) -> None:
     directory = OsDirectory(tmp_path)
     writer = RecordingWriter(directory, described(), position=0)
     directory.open(f"0-{2 * TERM}.rec", create=True).close()
     woken = asyncio.Event()
     queue = open_write_queue(
-        writer, disk if is_apart else InlineDisk(), term_length=TERM, wake=woken.set
+        writer, disk if is_off_loop else InlineDisk(), term_length=TERM, wake=woken.set
     )
     with pytest.raises(StorageError, match="stopped at position 131072"):
         await feed(queue, woken, FrameSource(described(), 2), 60)
@@ -132,12 +132,13 @@ async def test_a_next_file_that_cannot_be_had_ends_it_where_the_last_one_does(
     assert writer.position == 2 * TERM
 
 
-@pytest.mark.parametrize("is_apart", [False, True])
+@pytest.mark.parametrize("is_off_loop", [False, True])
 async def test_what_was_begun_is_written_though_it_is_closed(
-    tmp_path: Path, disk: DiskThreads, *, is_apart: bool
+    tmp_path: Path, disk: DiskThreads, *, is_off_loop: bool
 ) -> None:
     writer = RecordingWriter(OsDirectory(tmp_path), described(), position=0)
-    queue = open_write_queue(writer, disk if is_apart else InlineDisk(), term_length=TERM, wake=int)
+    used = disk if is_off_loop else InlineDisk()
+    queue = open_write_queue(writer, used, term_length=TERM, wake=int)
     queue.begin(*FrameSource(described(), 3).block())
     closing = asyncio.ensure_future(queue.aclose())
     await asyncio.sleep(0)
@@ -146,14 +147,15 @@ async def test_what_was_begun_is_written_though_it_is_closed(
     assert writer.position == queue.begun > 0
 
 
-@pytest.mark.parametrize("is_apart", [False, True])
+@pytest.mark.parametrize("is_off_loop", [False, True])
 async def test_what_the_disk_refuses_while_it_is_closed_is_told(
-    tmp_path: Path, disk: DiskThreads, *, is_apart: bool
+    tmp_path: Path, disk: DiskThreads, *, is_off_loop: bool
 ) -> None:
     """The error of a block that was under way was dropped."""
     directory = OsDirectory(tmp_path)
     writer = RecordingWriter(directory, described(), position=0)
-    queue = open_write_queue(writer, disk if is_apart else InlineDisk(), term_length=TERM, wake=int)
+    used = disk if is_off_loop else InlineDisk()
+    queue = open_write_queue(writer, used, term_length=TERM, wake=int)
     # Nothing can be written by this number any more.
     assert writer.file_number is not None
     with (tmp_path / "0-0.rec").open("rb") as unwritable:
@@ -165,16 +167,16 @@ async def test_what_the_disk_refuses_while_it_is_closed_is_told(
     assert writer.file_number is None, "and the file is closed"
 
 
-@pytest.mark.parametrize("is_apart", [False, True])
+@pytest.mark.parametrize("is_off_loop", [False, True])
 async def test_what_the_disk_refuses_is_kept_where_the_closing_is_cancelled(
-    tmp_path: Path, disk: DiskThreads, *, is_apart: bool
+    tmp_path: Path, disk: DiskThreads, *, is_off_loop: bool
 ) -> None:
     """Cancellation is passed on, and the error was dropped."""
     writer = RecordingWriter(OsDirectory(tmp_path), described(), position=0)
     held = HeldDisk()
     queue = (
         open_write_queue(writer, disk, term_length=TERM, wake=int)
-        if is_apart
+        if is_off_loop
         else PoolWriter(writer, held, part=TERM, wake=int)
     )
     assert writer.file_number is not None
@@ -195,14 +197,14 @@ async def test_what_the_disk_refuses_is_kept_where_the_closing_is_cancelled(
     assert writer.file_number is None, "and the file is closed"
 
 
-@pytest.mark.parametrize("is_apart", [False, True])
+@pytest.mark.parametrize("is_off_loop", [False, True])
 async def test_what_the_disk_refused_is_told_once(
-    tmp_path: Path, disk: DiskThreads, *, is_apart: bool
+    tmp_path: Path, disk: DiskThreads, *, is_off_loop: bool
 ) -> None:
     writer = RecordingWriter(OsDirectory(tmp_path), described(), position=0)
     woken = asyncio.Event()
     queue = open_write_queue(
-        writer, disk if is_apart else InlineDisk(), term_length=TERM, wake=woken.set
+        writer, disk if is_off_loop else InlineDisk(), term_length=TERM, wake=woken.set
     )
     assert writer.file_number is not None
     with (tmp_path / "0-0.rec").open("rb") as unwritable:
@@ -213,14 +215,15 @@ async def test_what_the_disk_refused_is_told_once(
     assert writer.file_number is None
 
 
-@pytest.mark.parametrize("is_apart", [False, True])
+@pytest.mark.parametrize("is_off_loop", [False, True])
 async def test_a_next_file_that_cannot_be_had_while_it_is_closed_is_told(
-    tmp_path: Path, disk: DiskThreads, *, is_apart: bool
+    tmp_path: Path, disk: DiskThreads, *, is_off_loop: bool
 ) -> None:
     directory = OsDirectory(tmp_path)
     writer = RecordingWriter(directory, described(), position=0)
     directory.open(f"0-{2 * TERM}.rec", create=True).close()
-    queue = open_write_queue(writer, disk if is_apart else InlineDisk(), term_length=TERM, wake=int)
+    used = disk if is_off_loop else InlineDisk()
+    queue = open_write_queue(writer, used, term_length=TERM, wake=int)
     source = FrameSource(described(), 2)
     async with asyncio.timeout(20):
         while queue.begun < 2 * TERM:
@@ -234,17 +237,17 @@ async def test_a_next_file_that_cannot_be_had_while_it_is_closed_is_told(
         await queue.aclose()
 
 
-@pytest.mark.parametrize("is_apart", [False, True])
+@pytest.mark.parametrize("is_off_loop", [False, True])
 async def test_no_block_is_longer_than_the_settings_say(
-    tmp_path: Path, disk: DiskThreads, *, is_apart: bool
+    tmp_path: Path, disk: DiskThreads, *, is_off_loop: bool
 ) -> None:
     for longest, wanted in (
         (1 << 16, 1 << 16),
-        (1 << 30, 1 << 18 if is_apart and BlockWriter else 1 << 22),
+        (1 << 30, 1 << 18 if is_off_loop and BlockWriter else 1 << 22),
     ):
         queue = open_write_queue(
             RecordingWriter(OsDirectory(tmp_path), described(), position=0),
-            disk if is_apart else InlineDisk(),
+            disk if is_off_loop else InlineDisk(),
             term_length=1 << 30,
             wake=int,
             longest=longest,

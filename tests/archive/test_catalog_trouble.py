@@ -74,19 +74,19 @@ async def test_an_end_that_was_never_written_is_found_when_the_archive_opens_aga
 async def test_an_end_that_is_tried_again_does_not_hide_one_that_came_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Desk:
+    class BrokenCatalog:
         """A catalog of one recording."""
 
         is_broken = True
         stop_position = -1
 
         def __init__(self) -> None:
-            self.catalog = self
+            self.blocking = self
 
         def __contains__(self, recording_id: object) -> bool:
             return recording_id == 0
 
-        def get(self, recording_id: int) -> Desk:
+        def get(self, recording_id: int) -> BrokenCatalog:
             assert recording_id == 0
             return self
 
@@ -101,18 +101,18 @@ async def test_an_end_that_is_tried_again_does_not_hide_one_that_came_after_it(
             function(*arguments)
 
     monkeypatch.setattr("aeron_async.archive.recordings.TRY_AGAIN_SECONDS", 0)
-    desk, tasks = Desk(), TaskOwner(log_failed_task)
+    catalog, tasks = BrokenCatalog(), TaskOwner(log_failed_task)
     clock = SimpleNamespace(clock=SimpleNamespace(epoch_ms=lambda: 1))
-    resources: Any = SimpleNamespace(aeron=clock, desk=desk, tasks=tasks)
+    resources: Any = SimpleNamespace(aeron=clock, catalog=catalog, tasks=tasks)
     ends = RecordingEnds(resources, int)
     assert await ends.write(0, 64) is not None
     # What could not be written was, and the recording was extended.
     ends.forget(0)
     assert await ends.write(0, 128) is not None
-    desk.is_broken = False
+    catalog.is_broken = False
     for _ in range(10):
         await asyncio.sleep(0)
-    assert desk.stop_position == 128
+    assert catalog.stop_position == 128
     assert ends.position(0) is None
     await tasks.aclose()
 
