@@ -5,8 +5,8 @@ between its start and its end, even if the limits have changed when it is read a
 
 Recordings share a limit in proportion to what each has waiting, as in Kafka's connector. Each
 recording gets at least one message, so that none starves; the batch may therefore exceed the limit
-by one message for each recording. A share ends where a message ends, or where a term begins if that
-is within the share, because that needs no read.
+by one message for each recording. A share ends where a message ends. If the share spans a term
+start, it ends there: no file need be read.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Boundaries", "Limit", "Patience", "Waiting", "admit"]
+__all__ = ["Boundaries", "Limit", "TriggerDelay", "UnreadRange", "admit"]
 
 
 @final
 @attrs.frozen
-class Waiting:
+class UnreadRange:
     """The unread part of a recording.
 
     Attributes:
@@ -72,7 +72,9 @@ class Boundaries(Protocol):
         ...
 
 
-def admit(waiting: Mapping[int, Waiting], limit: Limit, boundaries: Boundaries) -> dict[int, int]:
+def admit(
+    waiting: Mapping[int, UnreadRange], limit: Limit, boundaries: Boundaries
+) -> dict[int, int]:
     """Return up to where the next batch reads each recording, in bytes."""
     total = sum(each.length for each in waiting.values())
     found = {}
@@ -88,18 +90,19 @@ def admit(waiting: Mapping[int, Waiting], limit: Limit, boundaries: Boundaries) 
     return found
 
 
-def end_within(recording_id: int, each: Waiting, share: int, boundaries: Boundaries) -> int:
+def end_within(recording_id: int, each: UnreadRange, share: int, boundaries: Boundaries) -> int:
     """Return the end of the last message within a share; of the first message if none fits."""
-    limit = each.start + share
-    term_start = limit & -each.term_length
+    limit_position = each.start + share
+    # Round down to a term start.
+    term_start = limit_position & -each.term_length
     if share >= each.term_length and term_start > each.start:
         return term_start
-    end = boundaries.last_end(recording_id, each.start, limit)
+    end = boundaries.last_end(recording_id, each.start, limit_position)
     return end if end > each.start else boundaries.first_end(recording_id, each.start, each.end)
 
 
 @final
-class Patience:
+class TriggerDelay:
     """Waits until a batch has a minimum size, up to a maximum delay.
 
     Args:
@@ -112,8 +115,8 @@ class Patience:
         self._max_delay_ms = max_delay_ms
         self._since_ms: int | None = None
 
-    def is_over(self, waiting_bytes: int, now_ms: int) -> bool:
-        """Return whether to read what is waiting.
+    def may_read(self, waiting_bytes: int, now_ms: int) -> bool:
+        """Return whether to read what is waiting; if so, the delay ends.
 
         Args:
             waiting_bytes: Unread bytes of all recordings.

@@ -17,13 +17,13 @@ import attrs
 from aeron_async.clock import NS_PER_MS, SystemClock
 from aeron_async.errors import DataLossError
 from aeron_async.logs import get_logger
-from aeron_async.spark.admission import Limit, Patience, Waiting, admit
+from aeron_async.spark.admission import Limit, TriggerDelay, UnreadRange, admit
 from aeron_async.spark.boundaries import DiskBoundaries, session_start
 from aeron_async.spark.catalog import CatalogWatch, open_directory, read_recordings
 from aeron_async.spark.offsets import Offsets, RecordingOffset
 from aeron_async.spark.options import REPLAY
 from aeron_async.spark.planning import check_segments, missing_segments, range_of, starting_position
-from aeron_async.spark.readable_end import SafeEnds, Tails
+from aeron_async.spark.readable_end import EndCache, ReadableEnds
 
 if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
@@ -35,7 +35,7 @@ __all__ = [
     "Follower",
     "LossPolicy",
     "refuse_other",
-    "refuse_reborn",
+    "refuse_recreated_archive",
 ]
 
 log: Final = get_logger(__name__)
@@ -51,20 +51,20 @@ class LossPolicy:
 
     def __init__(self, *, fails: bool) -> None:
         self._fails = fails
-        self._told: set[tuple[int, str, int]] = set()
+        self._logged: set[tuple[int, str, int]] = set()
         self.lost_bytes: int = 0
 
-    def purged(self, recording_id: int, position: int, start: int) -> int:
+    def continue_after_purge(self, recording_id: int, position: int, start: int) -> int:
         """Return where to continue if a recording now begins after the position read so far.
 
         Raises:
             DataLossError: `failOnDataLoss` is set.
         """
         what = f"purged: it now begins at {start}, so {start - position} bytes are gone"
-        self._tell(recording_id, position, what, "begins there", start - position)
+        self._raise_or_log(recording_id, position, what, "begins there", start - position)
         return start
 
-    def rolled_back(self, recording_id: int, position: int, end: int) -> int:
+    def continue_after_rollback(self, recording_id: int, position: int, end: int) -> int:
         """Return where to continue if a recording now ends before the position read so far.
 
         Raises:
@@ -74,10 +74,10 @@ class LossPolicy:
             f"rolled back: it now ends at {end}; it was truncated, or its host lost data that was "
             "not on the disk"
         )
-        self._tell(recording_id, position, what, "continues from that end", 0)
+        self._raise_or_log(recording_id, position, what, "continues from that end", 0)
         return end
 
-    def rewritten(self, recording_id: int, position: int, start: int) -> int:
+    def continue_after_rewrite(self, recording_id: int, position: int, start: int) -> int:
         """Return where to continue if part of what was read has been cut off and recorded again.
 
         Raises:
@@ -87,28 +87,29 @@ class LossPolicy:
             f"rolled back: it was cut at {start} or before, and another session has recorded what "
             "follows"
         )
-        self._tell(recording_id, position, what, "reads that too", 0)
+        self._raise_or_log(recording_id, position, what, "reads that too", 0)
         return start
 
-    def removed(self, recording_id: int, position: int) -> None:
+    def report_removal(self, recording_id: int, position: int) -> None:
         """Report a recording that was removed before it was read to its end.
 
         Raises:
             DataLossError: `failOnDataLoss` is set.
         """
         what = "removed: the catalog does not have it any more, and it was not read to its end"
-        self._tell(recording_id, position, what, "continues without it", 0)
+        self._raise_or_log(recording_id, position, what, "continues without it", 0)
 
-    def _tell(
+    def _raise_or_log(
         self, recording_id: int, position: int, what: str, otherwise: str, lost_bytes: int
     ) -> None:
+        """Raise an error if the query does not tolerate loss; else log each loss once."""
         if self._fails:
             message = f"{what}; failOnDataLoss=false {otherwise}"
             raise DataLossError(message, recording_id=recording_id, position=position)
         key = (recording_id, what, position)
-        if key in self._told:
+        if key in self._logged:
             return
-        self._told.add(key)
+        self._logged.add(key)
         self.lost_bytes += lost_bytes
         log.warning(
             "data_lost",
@@ -136,7 +137,7 @@ def refuse_other(offset: RecordingOffset, descriptor: RecordingDescriptor) -> No
     raise DataLossError(message, recording_id=descriptor.recording_id, position=offset.position)
 
 
-def refuse_reborn(gone: tuple[int, int] | None, descriptor: RecordingDescriptor) -> None:
+def refuse_recreated_archive(gone: tuple[int, int] | None, descriptor: RecordingDescriptor) -> None:
     """Refuse a recording with a low id that began late: an archive never uses an id twice.
 
     Args:
@@ -179,9 +180,11 @@ class Follower:
         self._directory = open_directory(options, clock=self._clock)
         self._by_message = options.fragment_mode == "message"
         self._catalog = CatalogWatch(self._directory, options)
-        ends = SafeEnds(self._directory, options, clock=self._clock)
-        self._tails = Tails(self._directory, ends, by_message=self._by_message)
-        self._patience = Patience(options.min_bytes_per_trigger, options.max_trigger_delay_ms)
+        ends = ReadableEnds(self._directory, options, clock=self._clock)
+        self._end_cache = EndCache(self._directory, ends, by_message=self._by_message)
+        self._trigger_delay = TriggerDelay(
+            options.min_bytes_per_trigger, options.max_trigger_delay_ms
+        )
         self._extended: dict[int, tuple[tuple[int, int], int]] = {}
         self._losses = LossPolicy(fails=options.fail_on_data_loss)
         self._available: Offsets | None = None
@@ -199,7 +202,7 @@ class Follower:
         found = {}
         now_ns = self._look()
         for descriptor in read_recordings(self._directory, self._options).values():
-            end = self._tails.of(descriptor, now_ns)
+            end = self._end_cache.of(descriptor, now_ns)
             start = starting_position(self._directory, descriptor, self._options, end)
             found[descriptor.recording_id] = RecordingOffset.begun(descriptor, start)
         return Offsets(found)
@@ -220,9 +223,9 @@ class Follower:
         known = {key: self._known(key, each) for key, each in start.recordings.items()}
         waiting = {}
         for recording_id, descriptor in self._catalog.selected.items():
-            offset = known.get(recording_id) or begun(descriptor, start)
-            end = self._tails.of(descriptor, now_ns)
-            waiting[recording_id] = self._waiting(descriptor, offset, end)
+            offset = known.get(recording_id) or first_offset(descriptor, start)
+            end = self._end_cache.of(descriptor, now_ns)
+            waiting[recording_id] = self._unread(descriptor, offset, end)
             known[recording_id] = attrs.evolve(offset, position=waiting[recording_id].start)
         ends = {key: each.end for key, each in waiting.items()}
         self._available = self._at(known, ends, start).without_gone(self._catalog.recordings)
@@ -230,7 +233,7 @@ class Follower:
             waiting = until(waiting, self._target)
         elif limit is not None:
             total = sum(each.length for each in waiting.values())
-            if not self._patience.is_over(total, now_ns // NS_PER_MS):
+            if not self._trigger_delay.may_read(total, now_ns // NS_PER_MS):
                 return start
         boundaries = DiskBoundaries(
             self._directory,
@@ -255,7 +258,7 @@ class Follower:
         now_ns = self._look()
         found = {}
         for recording_id, descriptor in self._catalog.selected.items():
-            end = self._tails.of(descriptor, now_ns)
+            end = self._end_cache.of(descriptor, now_ns)
             found[recording_id] = RecordingOffset.begun(descriptor, end)
         self._target = Offsets(found)
 
@@ -286,7 +289,7 @@ class Follower:
 
     def _look(self) -> int:
         self._catalog.look()
-        self._tails.look()
+        self._end_cache.invalidate()
         return self._clock.now_ns()
 
     def _known(self, recording_id: int, offset: RecordingOffset) -> RecordingOffset:
@@ -296,24 +299,29 @@ class Follower:
             refuse_other(offset, descriptor)
             return offset
         if not offset.is_done:
-            self._losses.removed(recording_id, offset.position)
+            self._losses.report_removal(recording_id, offset.position)
         return attrs.evolve(offset, is_done=True)
 
-    def _waiting(
+    def _unread(
         self, descriptor: RecordingDescriptor, offset: RecordingOffset, end: int
-    ) -> Waiting:
+    ) -> UnreadRange:
         """Return the range of a recording that is still to be read, adjusted for lost data."""
         recording_id, position = descriptor.recording_id, offset.position
         if position < descriptor.start_position:
-            position = self._losses.purged(recording_id, position, descriptor.start_position)
+            position = self._losses.continue_after_purge(
+                recording_id, position, descriptor.start_position
+            )
         rewritten_at = self._rewritten_from(descriptor, offset, min(position, end))
         if rewritten_at is not None:
             # This batch reads nothing of the recording and the next one reads everything from
             # `rewritten_at`: a batch is what lies behind the previous offset.
-            position = end = self._losses.rewritten(recording_id, position, rewritten_at)
-        elif end < position and not self._tails.holds(descriptor, position):
-            position = self._losses.rolled_back(recording_id, position, end)
-        return Waiting(position, max(end, position), descriptor.term_length)
+            position = end = self._losses.continue_after_rewrite(
+                recording_id, position, rewritten_at
+            )
+        elif end < position and not self._end_cache.holds(descriptor, position):
+            position = self._losses.continue_after_rollback(recording_id, position, end)
+        # An empty range if the readable end is behind what was read: it will catch up.
+        return UnreadRange(position, max(end, position), descriptor.term_length)
 
     def _rewritten_from(
         self, descriptor: RecordingDescriptor, offset: RecordingOffset, position: int
@@ -342,7 +350,8 @@ class Follower:
                 found[recording_id] = offset
                 continue
             descriptor = self._catalog.selected[recording_id]
-            is_done = not descriptor.is_active and position >= self._tails.of(descriptor, 0)
+            # The end of a stopped recording does not depend on the time, so 0 will do.
+            is_done = not descriptor.is_active and position >= self._end_cache.of(descriptor, 0)
             session_id = descriptor.session_id if position != offset.position else offset.session_id
             found[recording_id] = attrs.evolve(
                 offset, position=position, is_done=is_done, session_id=session_id
@@ -357,13 +366,15 @@ class Follower:
             return None
         descriptor = self._catalog.recordings.get(recording_id)
         if descriptor is None:
-            self._losses.removed(recording_id, start)
+            self._losses.report_removal(recording_id, start)
             return None
         refuse_other(offset, descriptor)
         if start < descriptor.start_position:
-            start = self._losses.purged(recording_id, start, descriptor.start_position)
+            start = self._losses.continue_after_purge(
+                recording_id, start, descriptor.start_position
+            )
         if not descriptor.is_active and end > descriptor.stop_position:
-            end = self._losses.rolled_back(recording_id, end, descriptor.stop_position)
+            end = self._losses.continue_after_rollback(recording_id, end, descriptor.stop_position)
         if end <= start:
             return None
         part = range_of(self._directory, descriptor, self._options, start=start, end=end)
@@ -382,21 +393,22 @@ class Follower:
         return True
 
 
-def begun(descriptor: RecordingDescriptor, start: Offsets) -> RecordingOffset:
+def first_offset(descriptor: RecordingDescriptor, start: Offsets) -> RecordingOffset:
     """Return the offset of a recording that is new to the query.
 
     Raises:
         DataLossError: The archive was deleted and created again.
     """
-    refuse_reborn(start.gone, descriptor)
+    refuse_recreated_archive(start.gone, descriptor)
     return RecordingOffset.begun(descriptor, descriptor.start_position)
 
 
-def until(waiting: dict[int, Waiting], target: Offsets) -> dict[int, Waiting]:
+def until(waiting: dict[int, UnreadRange], target: Offsets) -> dict[int, UnreadRange]:
     """Limit what is to be read to a target."""
     found = {}
     for recording_id, each in waiting.items():
         last = target.recordings.get(recording_id)
+        # An empty range if the recording is not in the target.
         end = each.start if last is None else max(min(each.end, last.position), each.start)
         found[recording_id] = attrs.evolve(each, end=end)
     return found

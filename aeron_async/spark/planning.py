@@ -21,7 +21,7 @@ from aeron_async.spark.frame_finder import has_checksums
 from aeron_async.spark.option_values import EARLIEST, LATEST
 from aeron_async.spark.options import REPLAY
 from aeron_async.spark.ranges import RecordingRange
-from aeron_async.spark.readable_end import SafeEnds
+from aeron_async.spark.readable_end import ReadableEnds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -138,7 +138,7 @@ def plan_batch(options: ArchiveOptions) -> list[RecordingRange]:
         raise ConfigurationError(message)
     # The archive itself checks that it can replay a range.
     names = None if options.access == REPLAY else directory.names()
-    ends = SafeEnds(directory, options)
+    ends = ReadableEnds(directory, options)
     found = []
     for descriptor in recordings.values():
         part = bounded(directory, descriptor, options, ends.of(descriptor))

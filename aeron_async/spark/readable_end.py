@@ -7,6 +7,12 @@ the files determine the end.
 Counters are in the driver's `cnc.dat`, behind a header with the length of each section. The file is
 read and not mapped: the query needs a few numbers only, and the file exists as long as its driver.
 
+| question | who answers |
+|---|---|
+| What proves that a recording grows? | `ReportedGrowth`: a live archive; `DiskGrowth`: its files |
+| Up to where may it be read? | `ReadableEnds` |
+| Is the end found last still the end? | `EndCache`, which asks the two above if it must |
+
 A waiting query asks again every few milliseconds. Therefore an end is cached until a frame header
 appears behind the last known frame, which is one small read. If frames are there that may not be
 read yet, the end is also determined again after a while, because the counter may lag behind the
@@ -51,11 +57,11 @@ __all__ = [
     "GRACE_NS",
     "LONGEST_WAIT_NS",
     "SHORTEST_WAIT_NS",
+    "EndCache",
     "Ends",
-    "Growing",
     "Growth",
-    "SafeEnds",
-    "Tails",
+    "LiveDirectory",
+    "ReadableEnds",
     "growth_of",
     "recorded_positions",
 ]
@@ -154,8 +160,8 @@ class Growth(Protocol):
 
 
 @runtime_checkable
-class Growing(Protocol):
-    """A directory that learns from a live archive how far recordings go."""
+class LiveDirectory(Protocol):
+    """A directory whose live archive reports how far recordings go."""
 
     def recorded(self, descriptor: RecordingDescriptor) -> int:
         """Return the current end of a recording, in bytes."""
@@ -164,14 +170,16 @@ class Growing(Protocol):
 
 def growth_of(directory: Directory) -> Growth:
     """Return the detector of growth that suits a directory."""
-    return ToldGrowth(directory) if isinstance(directory, Growing) else DiskGrowth(directory)
+    return (
+        ReportedGrowth(directory) if isinstance(directory, LiveDirectory) else DiskGrowth(directory)
+    )
 
 
 @final
-class ToldGrowth:
+class ReportedGrowth:
     """Growth as a live archive reports it; see `Growth`."""
 
-    def __init__(self, directory: Growing) -> None:
+    def __init__(self, directory: LiveDirectory) -> None:
         self._directory = directory
 
     def has_frame(self, descriptor: RecordingDescriptor, position: int) -> bool:
@@ -226,11 +234,11 @@ log: Final = get_logger(__name__)
 
 
 @final
-class SafeEnds:
+class ReadableEnds:
     """Determines up to where each recording may be read.
 
-    An end stays cached until `look` is called. The next search walks the files from the cached end
-    on, so a query that asks often does not read the same frames often.
+    File names and positions stay cached until `invalidate` is called. A search walks the files from
+    the last known end on, so a query that asks often does not read the same frames often.
 
     Args:
         directory: Directory of the archive.
@@ -245,13 +253,16 @@ class SafeEnds:
         self._options = options
         self._clock = clock or SystemClock()
         self._known: dict[int, tuple[int, int]] = {}
-        self._recorded: dict[int, int] | None = None
+        # What the archive has answered, and what the counters of its driver show.
+        self._asked_positions: dict[int, int] = {}
+        self._counter_positions: dict[int, int] | None = None
         self._names: list[str] | None = None
         self._is_alive = False
 
-    def look(self) -> None:
-        """Discard the cached file names and counters."""
-        self._recorded = None
+    def invalidate(self) -> None:
+        """Discard the cached file names and positions."""
+        self._asked_positions.clear()
+        self._counter_positions = None
         self._names = None
 
     def of(self, descriptor: RecordingDescriptor) -> int:
@@ -296,7 +307,7 @@ class SafeEnds:
         if source == "catalog":
             return descriptor.start_position
         recorded: int | None = None
-        if isinstance(self._directory, Growing):
+        if isinstance(self._directory, LiveDirectory):
             recorded = self._directory.recorded(descriptor)
         elif source == "control" or (source == "auto" and self._options.archive_control_channel):
             recorded = self._asked(descriptor)
@@ -321,17 +332,15 @@ class SafeEnds:
         return last_message_end(self._directory, descriptor, limit)
 
     def _asked(self, descriptor: RecordingDescriptor) -> int:
-        if self._recorded is None:
-            self._recorded = {}
-        known = self._recorded.get(descriptor.recording_id)
+        known = self._asked_positions.get(descriptor.recording_id)
         if known is None:
             known = asked_position(self._options, descriptor.recording_id)
-            self._recorded[descriptor.recording_id] = known
+            self._asked_positions[descriptor.recording_id] = known
         return known
 
     def _counted(self) -> dict[int, int]:
         """Return the positions that the driver's counters show; empty if there is no driver."""
-        if self._recorded is None:
+        if self._counter_positions is None:
             mark = self._mark()
             # A killed archive leaves its counters behind; then the files decide.
             is_asked = self._options.position_source == "counter"
@@ -342,8 +351,8 @@ class SafeEnds:
             # ids.
             archive_id = mark.identity.archive_id if mark else None
             found = recorded_positions(where, archive_id=archive_id) if where else {}
-            self._recorded = found
-        return self._recorded
+            self._counter_positions = found
+        return self._counter_positions
 
     def _mark(self) -> MarkFileHeader | None:
         try:
@@ -387,8 +396,8 @@ GRACE_NS: Final = 10 * NS_PER_SECOND
 class Ends(Protocol):
     """Finds up to where a recording may be read; that may be slow."""
 
-    def look(self) -> None:
-        """Discard the cached file names and counters."""
+    def invalidate(self) -> None:
+        """Discard the cached file names and positions."""
         ...
 
     def of(self, descriptor: RecordingDescriptor) -> int:
@@ -398,26 +407,26 @@ class Ends(Protocol):
 
 @final
 @attrs.define
-class Tail:
+class CachedEnd:
     """Cached end of a recording.
 
     Attributes:
         session_id: Session that made it; another session may have cut and extended the recording.
-        safe: Readable end in bytes; a message ends there.
-        seen: End of the last frame that is present.
+        readable_end: Up to where the recording may be read, in bytes; a message ends there.
+        present_end: End of the last frame that is present.
         found_ns: When these were determined.
-        wait_ns: How long they are trusted while `safe` is less than `seen`.
+        wait_ns: How long they are trusted while `readable_end` is less than `present_end`.
     """
 
     session_id: int
-    safe: int
-    seen: int
+    readable_end: int
+    present_end: int
     found_ns: int
     wait_ns: int
 
 
 @final
-class Tails:
+class EndCache:
     """Caches the readable end of each recording and detects growth.
 
     Args:
@@ -430,19 +439,19 @@ class Tails:
         self._directory = directory
         self._ends = ends
         self._by_message = by_message
-        self._tails: dict[int, Tail] = {}
+        self._cached: dict[int, CachedEnd] = {}
         self._growth = growth_of(directory)
         self._held: dict[int, tuple[int, int]] = {}
         self._stopped: dict[int, tuple[int, int]] = {}
-        self._has_looked = False
-        self._met: dict[tuple[int, int], int] = {}
+        self._is_valid = False
+        self._first_met_ns: dict[tuple[int, int], int] = {}
         self._began_ns: int | None = None
-        self.found: int = 0
+        self.search_count: int = 0
         """How often an end was determined and not taken from the cache."""
 
-    def look(self) -> None:
-        """Let the next searches look at files and counters again, once for all recordings."""
-        self._has_looked = False
+    def invalidate(self) -> None:
+        """Let the next search look at files and counters again, once for all recordings."""
+        self._is_valid = False
 
     def of(self, descriptor: RecordingDescriptor, now_ns: int) -> int:
         """Return up to where a recording may be read, in bytes.
@@ -458,18 +467,19 @@ class Tails:
         """
         recording_id = descriptor.recording_id
         if not descriptor.is_active:
-            self._tails.pop(recording_id, None)
+            self._cached.pop(recording_id, None)
             return self._end_of_stopped(descriptor)
         if self._began_ns is None:
             self._began_ns = now_ns
-        tail = self._tails.get(recording_id)
-        if tail is not None and tail.session_id != descriptor.session_id:
-            tail = None
-        if tail is not None:
-            is_believed = tail.safe == tail.seen or now_ns - tail.found_ns < tail.wait_ns
-            if is_believed and not self._growth.has_frame(descriptor, tail.seen):
-                return tail.safe
-        return self._find(descriptor, tail, now_ns).safe
+        cached = self._cached.get(recording_id)
+        if cached is not None and cached.session_id != descriptor.session_id:
+            cached = None
+        if cached is not None:
+            is_all_readable = cached.readable_end == cached.present_end
+            is_believed = is_all_readable or now_ns - cached.found_ns < cached.wait_ns
+            if is_believed and not self._growth.has_frame(descriptor, cached.present_end):
+                return cached.readable_end
+        return self._search(descriptor, cached, now_ns).readable_end
 
     def holds(self, descriptor: RecordingDescriptor, position: int) -> bool:
         """Return whether the files of a recording reach a position.
@@ -502,40 +512,45 @@ class Tails:
             self._stopped[descriptor.recording_id] = known
         return known[1]
 
-    def _find(self, descriptor: RecordingDescriptor, tail: Tail | None, now_ns: int) -> Tail:
-        if not self._has_looked:
-            self._ends.look()
-            self._has_looked = True
-        self.found += 1
+    def _search(
+        self, descriptor: RecordingDescriptor, cached: CachedEnd | None, now_ns: int
+    ) -> CachedEnd:
+        if not self._is_valid:
+            self._ends.invalidate()
+            self._is_valid = True
+        self.search_count += 1
         recording_id = descriptor.recording_id
-        known = descriptor.start_position if tail is None else tail.safe
+        known = descriptor.start_position if cached is None else cached.readable_end
         try:
-            safe = max(self._ends.of(descriptor), known)
+            readable_end = max(self._ends.of(descriptor), known)
         except ConfigurationError:
             # The counter goes when the recording stops, and an archive may be restarting: the
             # catalog or the archive knows more in a moment. A new recording is in the catalog
             # before it has a counter. But a recording that existed when the query began may never
             # get one, so that is an error at once.
-            known_tail = tail or self._met_tail(descriptor, now_ns)
-            was_there = tail is None and known_tail.found_ns == self._began_ns
-            if was_there or now_ns - known_tail.found_ns >= GRACE_NS:
+            known_end = cached or self._first_met_end(descriptor, now_ns)
+            was_there = cached is None and known_end.found_ns == self._began_ns
+            if was_there or now_ns - known_end.found_ns >= GRACE_NS:
                 raise
-            return known_tail
+            return known_end
         boundaries = DiskBoundaries(
             self._directory, {recording_id: descriptor}, by_message=self._by_message
         )
-        safe = boundaries.last_end(recording_id, known, safe)
-        seen = self._growth.end_of_frames(descriptor, safe)
+        readable_end = boundaries.last_end(recording_id, known, readable_end)
+        present_end = self._growth.end_of_frames(descriptor, readable_end)
         wait_ns = SHORTEST_WAIT_NS
-        if tail is not None and (safe, seen) == (tail.safe, tail.seen):
-            wait_ns = min(2 * tail.wait_ns, LONGEST_WAIT_NS)
-        tail = Tail(descriptor.session_id, safe, seen, now_ns, wait_ns)
-        self._tails[recording_id] = tail
-        self._met.pop((recording_id, descriptor.session_id), None)
-        return tail
+        ends = readable_end, present_end
+        if cached is not None and ends == (cached.readable_end, cached.present_end):
+            wait_ns = min(2 * cached.wait_ns, LONGEST_WAIT_NS)
+        cached = CachedEnd(descriptor.session_id, *ends, now_ns, wait_ns)
+        self._cached[recording_id] = cached
+        self._first_met_ns.pop((recording_id, descriptor.session_id), None)
+        return cached
 
-    def _met_tail(self, descriptor: RecordingDescriptor, now_ns: int) -> Tail:
-        """Return the tail of a recording with unknown position, from when it was first met."""
+    def _first_met_end(self, descriptor: RecordingDescriptor, now_ns: int) -> CachedEnd:
+        """Return the start of a recording with unknown position, from when it was first met."""
         start = descriptor.start_position
         key = descriptor.recording_id, descriptor.session_id
-        return Tail(descriptor.session_id, start, start, self._met.setdefault(key, now_ns), 0)
+        return CachedEnd(
+            descriptor.session_id, start, start, self._first_met_ns.setdefault(key, now_ns), 0
+        )

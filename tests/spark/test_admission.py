@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aeron_async.spark.admission import Limit, Patience, Waiting, admit
+from aeron_async.spark.admission import Limit, TriggerDelay, UnreadRange, admit
 
 TERM = 65_536
 
@@ -43,8 +43,8 @@ def filled(length: int, size: int) -> list[int]:
     return sorted({*ends, *range(TERM, length + 1, TERM)})
 
 
-def waiting(*lengths: int) -> dict[int, Waiting]:
-    return {number: Waiting(0, length, TERM) for number, length in enumerate(lengths)}
+def waiting(*lengths: int) -> dict[int, UnreadRange]:
+    return {number: UnreadRange(0, length, TERM) for number, length in enumerate(lengths)}
 
 
 def test_without_a_limit_everything_is_read() -> None:
@@ -75,7 +75,7 @@ def test_a_share_of_more_than_a_term_ends_where_one_begins_without_a_look_at_the
 
 
 def test_a_share_of_more_than_a_term_from_within_one_is_never_more_than_it_is() -> None:
-    each = {0: Waiting(TERM // 2, 10 * TERM, TERM)}
+    each = {0: UnreadRange(TERM // 2, 10 * TERM, TERM)}
     assert admit(each, Limit(max_bytes=TERM + 64), Messages({})) == {0: TERM}
 
 
@@ -115,7 +115,7 @@ def test_batch_after_batch_comes_to_the_end(length: int, size: int, max_bytes: i
     max_bytes = max(max_bytes, length // 100)
     position, batches = 0, 0
     while position < length:
-        each = {0: Waiting(position, length, TERM)}
+        each = {0: UnreadRange(position, length, TERM)}
         following = admit(each, Limit(max_bytes=max_bytes), messages)[0]
         assert following > position
         position, batches = following, batches + 1
@@ -123,20 +123,20 @@ def test_batch_after_batch_comes_to_the_end(length: int, size: int, max_bytes: i
 
 
 def test_without_a_minimum_nothing_waits() -> None:
-    assert Patience(None, 1_000).is_over(1, 0)
+    assert TriggerDelay(None, 1_000).may_read(1, 0)
 
 
 def test_less_than_the_minimum_waits_no_longer_than_the_delay() -> None:
-    patience = Patience(100, 1_000)
-    assert patience.is_over(0, 0)
-    assert not patience.is_over(99, 5_000)
-    assert not patience.is_over(99, 5_999)
-    assert patience.is_over(99, 6_000)
-    assert not patience.is_over(99, 6_001)
+    delay = TriggerDelay(100, 1_000)
+    assert delay.may_read(0, 0)
+    assert not delay.may_read(99, 5_000)
+    assert not delay.may_read(99, 5_999)
+    assert delay.may_read(99, 6_000)
+    assert not delay.may_read(99, 6_001)
 
 
 @pytest.mark.parametrize("now_ms", [0, 10])
 def test_as_much_as_the_minimum_is_read_at_once(now_ms: int) -> None:
-    patience = Patience(100, 1_000)
-    assert not patience.is_over(1, 0)
-    assert patience.is_over(100, now_ms)
+    delay = TriggerDelay(100, 1_000)
+    assert not delay.may_read(1, 0)
+    assert delay.may_read(100, now_ms)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aeron_async.errors import DataLossError
-from aeron_async.spark.readable_end import SafeEnds
+from aeron_async.spark.readable_end import ReadableEnds
 from tests.spark.recordings import TERM, options_for
-from tests.spark.test_safe_end import Clock, alive, end, filled
+from tests.spark.test_readable_end import Clock, alive, end, filled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,7 @@ def test_what_is_written_while_one_looks_is_not_damaged(tmp_path: Path, seen: in
     torn = whole[: before + seen] + bytes(32 - seen)
     file.write_bytes(torn + (whole[len(torn) :] if seen else bytes(len(whole) - len(torn))))
     directory: Any = RacingDirectory(maker.directory, lambda: file.write_bytes(whole))
-    ends = SafeEnds(directory, options_for(tmp_path), clock=Clock())
+    ends = ReadableEnds(directory, options_for(tmp_path), clock=Clock())
     assert ends.of(maker.descriptor) in {before, maker.position}
     # Where nobody writes it is.
     file.write_bytes(torn + whole[len(torn) :])

@@ -227,12 +227,12 @@ def test_an_idle_query_that_has_read_all_finds_no_end_again(archive: GrowingArch
     recording.write(100)
     query = Query(archive.path)
     query.batch()
-    tails: Any = query.follower._tails
-    before = tails.found
+    cache: Any = query.follower._end_cache
+    before = cache.search_count
     for _ in range(300):
         query.clock.ns += 20 * MS
         assert query.batch() == -1
-    assert tails.found == before
+    assert cache.search_count == before
 
 
 def test_what_is_held_back_is_asked_for_less_and_less_often(archive: GrowingArchive) -> None:
@@ -240,13 +240,13 @@ def test_what_is_held_back_is_asked_for_less_and_less_often(archive: GrowingArch
     recording.write(100)
     query = Query(archive.path, safetyLagBytes="4k")
     query.batch()
-    tails: Any = query.follower._tails
-    before = tails.found
+    cache: Any = query.follower._end_cache
+    before = cache.search_count
     for _ in range(1_000):
         query.clock.ns += 10 * MS
         assert query.batch() == -1
     # After 10 ms, 20 ms and so on up to 2 s: 10 s are over after a dozen.
-    assert tails.found - before == 11
+    assert cache.search_count - before == 11
     recording.write(100)
     assert query.batch() > 0
 

@@ -9,7 +9,7 @@ import pytest
 from aeron_async.errors import AeronTimeoutError, ConfigurationError, UnknownRecordingError
 from aeron_async.spark import replayed_archive
 from aeron_async.spark.options import ArchiveAccess
-from aeron_async.spark.readable_end import SafeEnds
+from aeron_async.spark.readable_end import ReadableEnds
 from aeron_async.spark.replayed_archive import ArchiveLink
 from aeron_async.spark.worker import close_connection
 from tests.spark.recordings import RecordingMaker, options_for
@@ -102,6 +102,6 @@ def test_a_query_on_files_asks_where_a_recording_ends(tmp_path: Path, fake: Fake
     maker.close()
     fake.answers = [64]
     given = {"archive.control.channel": CONTROL}
-    ends = SafeEnds(maker.directory, options_for(tmp_path, **given))
+    ends = ReadableEnds(maker.directory, options_for(tmp_path, **given))
     assert ends.of(maker.descriptor) == ends.of(maker.descriptor) == 64
     assert fake.asked == [0]

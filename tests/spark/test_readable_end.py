@@ -1,4 +1,4 @@
-"""Up to where a recording may be read that has not stopped, and who is asked."""
+"""Up to where an active recording may be read, and which source is asked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aeron_async.archive.recording_counter import recording_counter
 from aeron_async.counters import CountersManager
 from aeron_async.errors import ArchiveFileError, ConfigurationError, DataLossError
 from aeron_async.spark.boundaries import last_message_end
-from aeron_async.spark.readable_end import SafeEnds, recorded_positions
+from aeron_async.spark.readable_end import ReadableEnds, recorded_positions
 from tests.spark.recordings import TERM, RecordingMaker, frame, options_for, scanned
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def filled(path: Path, count: int = 100, **settings: Any) -> RecordingMaker:
 
 
 def end(maker: RecordingMaker, path: Path, **given: str) -> int:
-    ends = SafeEnds(maker.directory, options_for(path, **given), clock=Clock())
+    ends = ReadableEnds(maker.directory, options_for(path, **given), clock=Clock())
     return ends.of(maker.descriptor)
 
 
@@ -215,7 +215,7 @@ def test_an_end_is_held_back_to_the_end_of_a_message(tmp_path: Path) -> None:
 def test_what_was_found_is_where_the_next_walk_begins(tmp_path: Path) -> None:
     maker = RecordingMaker(tmp_path)
     maker.message(b"m" * 900)
-    ends = SafeEnds(maker.directory, options_for(tmp_path), clock=Clock())
+    ends = ReadableEnds(maker.directory, options_for(tmp_path), clock=Clock())
     first = ends.of(maker.descriptor)
     assert first == maker.position
     with (tmp_path / "0-0.rec").open("r+b") as file:
@@ -223,7 +223,7 @@ def test_what_was_found_is_where_the_next_walk_begins(tmp_path: Path) -> None:
     for _ in range(200):
         maker.message(b"more")
     maker.close()
-    ends.look()
+    ends.invalidate()
     assert ends.of(maker.descriptor) == maker.position
 
 
