@@ -24,7 +24,7 @@ from aeron_async.text import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from aeron_async.cli.decode_streams import Flow, Receiver, StreamTally
+    from aeron_async.cli.decode_streams import Flow, StreamReceiver, StreamTally
     from aeron_async.cli.pcap import Datagram
     from aeron_async.protocol.datagram import Frame
 
@@ -168,7 +168,7 @@ class TextOutput:
             f"{plural(coverage.missing_length(term_length), 'byte')} never seen"
         )
 
-    def _receiver(self, receiver_id: int, receiver: Receiver) -> None:
+    def _receiver(self, receiver_id: int, receiver: StreamReceiver) -> None:
         window = "no window"
         if receiver.min_window is not None:
             window = f"window {receiver.min_window}"

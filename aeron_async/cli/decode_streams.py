@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Coverage",
     "Flow",
-    "Receiver",
+    "StreamReceiver",
     "StreamTally",
     "Tally",
     "fields_of",
@@ -256,7 +256,7 @@ class Flow:
 
 @final
 @attrs.define
-class Receiver:
+class StreamReceiver:
     """What one receiver reported about a stream; windows are in bytes."""
 
     address: str
@@ -289,7 +289,7 @@ class StreamTally:
         self.stream_id: Final = stream_id
         self.setup: Setup | None = None
         self.flows: dict[str, Flow] = {}
-        self.receivers: dict[int, Receiver] = {}
+        self.receivers: dict[int, StreamReceiver] = {}
         self.frames: Counter[str] = Counter()
         self.nak_length: int = 0
         self.errors: Counter[str] = Counter()
@@ -351,7 +351,7 @@ class StreamTally:
             if check_setup(frame):
                 self.setup = frame
         elif isinstance(frame, StatusMessage):
-            self.receivers.setdefault(frame.receiver_id, Receiver(source)).add(frame)
+            self.receivers.setdefault(frame.receiver_id, StreamReceiver(source)).add(frame)
         elif isinstance(frame, Nak):
             self.nak_length += max(0, frame.length)
         elif isinstance(frame, ErrorFrame):

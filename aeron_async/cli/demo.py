@@ -237,8 +237,8 @@ async def _demo(duration_s: float, size: int, *, is_json: bool, loop: str | None
     is_live = sys.stdout.isatty() and not is_json
     interval_s = min(LIVE_INTERVAL_S if is_live else PLAIN_INTERVAL_S, duration_s / 10)
     async with AsyncExitStack() as stack:
-        publisher = await stack.enter_async_context(Child("publisher", loop))
-        subscriber = await stack.enter_async_context(Child("subscriber", loop))
+        publisher = await stack.enter_async_context(DemoProcess("publisher", loop))
+        subscriber = await stack.enter_async_context(DemoProcess("subscriber", loop))
         addresses = [(await child.event())["address"] for child in (publisher, subscriber)]
         for child, peer in zip((publisher, subscriber), reversed(addresses), strict=True):
             child.tell(
@@ -273,7 +273,7 @@ def make_view(*, is_json: bool, is_live: bool, size: int) -> View:
     return demo_view.LiveView(size=size) if is_live else demo_view.LineView()
 
 
-async def follow(child: Child, state: DemoState, view: View, watchdog: Watchdog) -> None:
+async def follow(child: DemoProcess, state: DemoState, view: View, watchdog: Watchdog) -> None:
     """Show what a process reports, until it ends."""
     event: dict[str, Any] = {"event": ""}
     while event["event"] != "end":
@@ -285,7 +285,7 @@ async def follow(child: Child, state: DemoState, view: View, watchdog: Watchdog)
 
 
 @final
-class Child:
+class DemoProcess:
     """One of the two processes, as a context manager that starts it and waits for its end.
 
     The process has a session of its own, so that Ctrl-C reaches only this process, which then ends

@@ -43,7 +43,7 @@ OFFERS_PER_TURN: Final = 64
 
 @final
 @attrs.define
-class PhaseResult:
+class PublishedPhase:
     """What was published in one phase."""
 
     phase: Phase
@@ -87,8 +87,8 @@ class Publisher:
         self._counters = counters
         self._message = bytearray(configuration.size)
         self._sequence = 0
-        self._result = PhaseResult(PHASES[0])
-        self._results: list[PhaseResult] = []
+        self._result = PublishedPhase(PHASES[0])
+        self._results: list[PublishedPhase] = []
         self._waiting_since_ns: int | None = None
 
     async def run(self) -> None:
@@ -107,7 +107,7 @@ class Publisher:
         )
 
     async def _show(self, phase: Phase) -> None:
-        result = self._result = PhaseResult(phase)
+        result = self._result = PublishedPhase(phase)
         retransmits = self._retransmits()
         if phase is ECHO:
             # Messages of the phase before that are still in the log would count as latency of this

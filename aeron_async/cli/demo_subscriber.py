@@ -45,7 +45,7 @@ MESSAGES_PER_LATENCY: Final = 16
 
 @final
 @attrs.define
-class PhaseResult:
+class ReceivedPhase:
     """What was received in one phase."""
 
     key: str
@@ -82,7 +82,7 @@ class Subscriber:
         self._subscription = subscription
         self._echoes = echoes
         self._counters = counters
-        self._results = {phase.kind: PhaseResult(phase.key) for phase in PHASES}
+        self._results = {phase.kind: ReceivedPhase(phase.key) for phase in PHASES}
         self._result = self._results[PHASES[0].kind]
         self._received = 0
         self._length = 0

@@ -18,9 +18,9 @@ from aeron_async._speedups import WHY_PURE
 from aeron_async.cli.doctor_findings import (
     GROUP,
     Buffer,
+    DoctorVerdict,
     Facts,
     NetworkCard,
-    Verdict,
     findings,
     worst,
 )
@@ -42,7 +42,7 @@ from aeron_async.errors import RegistrationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aeron_async.cli.doctor_findings import Finding
+    from aeron_async.cli.doctor_findings import DoctorFinding
 
 __all__ = [
     "clock_facts",
@@ -189,7 +189,11 @@ def text_of(path: Path) -> str:
         return ""
 
 
-STYLES: Final = {Verdict.GOOD: "green", Verdict.SLOW: "yellow", Verdict.BROKEN: "bold red"}
+STYLES: Final = {
+    DoctorVerdict.GOOD: "green",
+    DoctorVerdict.SLOW: "yellow",
+    DoctorVerdict.BROKEN: "bold red",
+}
 
 
 def doctor(
@@ -225,13 +229,13 @@ async def _doctor(context: DriverContext, seconds: float, *, is_strict: bool, is
     return exit_code(worst(found), is_strict=is_strict)
 
 
-def exit_code(verdict: Verdict, *, is_strict: bool) -> ExitCode:
+def exit_code(verdict: DoctorVerdict, *, is_strict: bool) -> ExitCode:
     """Return 0 for a machine that works, 1 for one that does not."""
-    refused = {Verdict.BROKEN, Verdict.SLOW} if is_strict else {Verdict.BROKEN}
+    refused = {DoctorVerdict.BROKEN, DoctorVerdict.SLOW} if is_strict else {DoctorVerdict.BROKEN}
     return ExitCode.FAILURE if verdict in refused else ExitCode.SUCCESS
 
 
-def print_findings(found: Sequence[Finding]) -> None:
+def print_findings(found: Sequence[DoctorFinding]) -> None:
     """Print findings as a table, with the remedies below."""
     from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - only this draws
     from rich.table import Table  # noqa: PLC0415 - as above

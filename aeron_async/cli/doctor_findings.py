@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 __all__ = [
     "GROUP",
     "Buffer",
+    "DoctorFinding",
+    "DoctorVerdict",
     "Facts",
-    "Finding",
     "NetworkCard",
-    "Verdict",
     "findings",
     "judge",
     "network_findings",
@@ -35,7 +35,7 @@ __all__ = [
 
 
 @final
-class Verdict(StrEnum):
+class DoctorVerdict(StrEnum):
     """Severity of a finding."""
 
     GOOD = "good"
@@ -46,7 +46,7 @@ class Verdict(StrEnum):
 
 
 @attrs.frozen(kw_only=True)
-class Finding:
+class DoctorFinding:
     """One examined property of the machine.
 
     Attributes:
@@ -61,15 +61,15 @@ class Finding:
     seen: str
     wanted: str
     remedy: str
-    verdict: Verdict
+    verdict: DoctorVerdict
 
 
 def judge(
-    what: str, *, seen: str, wanted: str, remedy: str, is_good: bool, otherwise: Verdict
-) -> Finding:
+    what: str, *, seen: str, wanted: str, remedy: str, is_good: bool, otherwise: DoctorVerdict
+) -> DoctorFinding:
     """Return a finding that is good, or has another verdict and a remedy."""
-    verdict = Verdict.GOOD if is_good else otherwise
-    return Finding(
+    verdict = DoctorVerdict.GOOD if is_good else otherwise
+    return DoctorFinding(
         what=what, seen=seen, wanted=wanted, remedy="" if is_good else remedy, verdict=verdict
     )
 
@@ -156,7 +156,7 @@ UDP_IPV4_HEADERS_LENGTH: Final = 28
 MTU_ALIGNMENT: Final = 32
 
 
-def network_findings(facts: Facts) -> Iterator[Finding]:
+def network_findings(facts: Facts) -> Iterator[DoctorFinding]:
     """Yield findings about buffers, interfaces, groups and batches."""
     yield _receive_buffer(facts)
     yield _send_buffer(facts)
@@ -165,7 +165,7 @@ def network_findings(facts: Facts) -> Iterator[Finding]:
     yield from _batching(facts)
 
 
-def _receive_buffer(facts: Facts) -> Finding:
+def _receive_buffer(facts: Facts) -> DoctorFinding:
     buffer, window_length = facts.receive_buffer, facts.context.initial_window_length
     wanted_length = max(buffer.asked_length, window_length)
     is_refused = buffer.granted_length < window_length
@@ -175,11 +175,11 @@ def _receive_buffer(facts: Facts) -> Finding:
         wanted=f"{format_size(wanted_length)}, for a window of {format_size(window_length)}",
         remedy=_buffer_remedy(facts, "AERON_SOCKET_SO_RCVBUF", "rmem", wanted_length),
         is_good=buffer.granted_length >= wanted_length,
-        otherwise=Verdict.BROKEN if is_refused else Verdict.SLOW,
+        otherwise=DoctorVerdict.BROKEN if is_refused else DoctorVerdict.SLOW,
     )
 
 
-def _send_buffer(facts: Facts) -> Finding:
+def _send_buffer(facts: Facts) -> DoctorFinding:
     buffer, mtu_length = facts.send_buffer, facts.context.mtu_length
     wanted_length = max(buffer.asked_length, mtu_length)
     return judge(
@@ -188,7 +188,9 @@ def _send_buffer(facts: Facts) -> Finding:
         wanted=f"{format_size(wanted_length)}, for datagrams of {format_size(mtu_length)}",
         remedy=_buffer_remedy(facts, "AERON_SOCKET_SO_SNDBUF", "wmem", wanted_length),
         is_good=buffer.granted_length >= wanted_length,
-        otherwise=Verdict.BROKEN if buffer.granted_length < mtu_length else Verdict.SLOW,
+        otherwise=DoctorVerdict.BROKEN
+        if buffer.granted_length < mtu_length
+        else DoctorVerdict.SLOW,
     )
 
 
@@ -209,21 +211,21 @@ def _buffer_remedy(facts: Facts, variable: str, sysctl: str, wanted_length: int)
     return "; ".join(remedies) or "raise the limit of the system on socket buffers"
 
 
-def _interfaces(facts: Facts) -> Iterator[Finding]:
+def _interfaces(facts: Facts) -> Iterator[DoctorFinding]:
     loopback = next((card for card in facts.cards if card.is_loopback), None)
     if loopback is None:
-        yield Finding(
+        yield DoctorFinding(
             what="loopback",
             seen="none that is up",
             wanted="one, for channels within this machine",
             remedy="sudo ip link set lo up" if facts.is_linux else "bring it up",
-            verdict=Verdict.BROKEN,
+            verdict=DoctorVerdict.BROKEN,
         )
     for card in facts.cards:
         yield _mtu(card, facts.context.mtu_length)
 
 
-def _mtu(card: NetworkCard, mtu_length: int) -> Finding:
+def _mtu(card: NetworkCard, mtu_length: int) -> DoctorFinding:
     packet_length = mtu_length + UDP_IPV4_HEADERS_LENGTH
     fitting = (card.mtu_length - UDP_IPV4_HEADERS_LENGTH) // MTU_ALIGNMENT * MTU_ALIGNMENT
     return judge(
@@ -235,11 +237,11 @@ def _mtu(card: NetworkCard, mtu_length: int) -> Finding:
             f"{card.name}: longer datagrams are split into packets, and lost whole"
         ),
         is_good=packet_length <= card.mtu_length,
-        otherwise=Verdict.SLOW,
+        otherwise=DoctorVerdict.SLOW,
     )
 
 
-def _multicast(facts: Facts) -> Finding:
+def _multicast(facts: Facts) -> DoctorFinding:
     return judge(
         "multicast",
         seen=facts.multicast_error or f"{GROUP} is reached from {facts.multicast_interface}",
@@ -249,11 +251,11 @@ def _multicast(facts: Facts) -> Finding:
             "groups, or use control-mode=dynamic, which needs no multicast"
         ),
         is_good=not facts.multicast_error,
-        otherwise=Verdict.SLOW,
+        otherwise=DoctorVerdict.SLOW,
     )
 
 
-def _batching(facts: Facts) -> Iterator[Finding]:
+def _batching(facts: Facts) -> Iterator[DoctorFinding]:
     is_wanted = facts.context.socket_batching and facts.context.transport != "loop"
     for what, option, release, has in (
         ("batches sent (GSO)", "UDP_SEGMENT", "4.18", facts.has_gso),
@@ -268,7 +270,7 @@ def _batching(facts: Facts) -> Iterator[Finding]:
             wanted=f"{option}, many datagrams in one call",
             remedy="; ".join(filter(None, (system, "" if is_wanted else setting))),
             is_good=has and is_wanted,
-            otherwise=Verdict.SLOW,
+            otherwise=DoctorVerdict.SLOW,
         )
 
 
@@ -279,7 +281,7 @@ CLOCK_COST_MAX_NS: Final = NS_PER_US // 2
 """Reading the clock takes about 50 ns; ten times that means a system call."""
 
 
-def findings(facts: Facts) -> tuple[Finding, ...]:
+def findings(facts: Facts) -> tuple[DoctorFinding, ...]:
     """Return all findings, good or bad."""
     return (
         *network_findings(facts),
@@ -292,13 +294,13 @@ def findings(facts: Facts) -> tuple[Finding, ...]:
     )
 
 
-def worst(found: Iterable[Finding]) -> Verdict:
+def worst(found: Iterable[DoctorFinding]) -> DoctorVerdict:
     """Return the worst verdict; GOOD if there are no findings."""
     verdicts = {finding.verdict for finding in found}
-    return max(verdicts, key=list(Verdict).index, default=Verdict.GOOD)
+    return max(verdicts, key=list(DoctorVerdict).index, default=DoctorVerdict.GOOD)
 
 
-def _compiled_code(facts: Facts) -> Finding:
+def _compiled_code(facts: Facts) -> DoctorFinding:
     why = facts.why_pure
     is_chosen = why is not None and PURE_VARIABLE in why
     return judge(
@@ -312,22 +314,22 @@ def _compiled_code(facts: Facts) -> Finding:
             "pip install --force-reinstall --no-deps aeron-async"
         ),
         is_good=why is None,
-        otherwise=Verdict.SLOW,
+        otherwise=DoctorVerdict.SLOW,
     )
 
 
-def _loop(facts: Facts) -> Finding:
+def _loop(facts: Facts) -> DoctorFinding:
     return judge(
         "event loop",
         seen=facts.loop_name,
         wanted="uvloop",
         remedy="pip install uvloop, and do not ask for another loop",
         is_good=facts.loop_name == "uvloop",
-        otherwise=Verdict.SLOW,
+        otherwise=DoctorVerdict.SLOW,
     )
 
 
-def _lag(facts: Facts) -> Finding:
+def _lag(facts: Facts) -> DoctorFinding:
     limit_ns = min(LAG_MAX_NS, facts.context.loop_lag_threshold_ns or LAG_MAX_NS)
     median, most = format_ns(facts.loop_lag_median_ns), format_ns(facts.loop_lag_max_ns)
     return judge(
@@ -336,22 +338,22 @@ def _lag(facts: Facts) -> Finding:
         wanted=f"{format_ns(limit_ns)} at most",
         remedy="let this machine do less at once, or give this process a processor of its own",
         is_good=facts.loop_lag_max_ns <= limit_ns,
-        otherwise=Verdict.SLOW,
+        otherwise=DoctorVerdict.SLOW,
     )
 
 
-def _clock_step(facts: Facts) -> Finding:
+def _clock_step(facts: Facts) -> DoctorFinding:
     return judge(
         "clock resolution",
         seen=format_ns(facts.clock_step_ns),
         wanted=f"{format_ns(NS_PER_US)} or finer, the shortest timeout there is",
         remedy="use a system whose monotonic clock is finer; delays of NAKs are rounded up here",
         is_good=facts.clock_step_ns <= NS_PER_US,
-        otherwise=Verdict.SLOW,
+        otherwise=DoctorVerdict.SLOW,
     )
 
 
-def _clock_cost(facts: Facts) -> Finding:
+def _clock_cost(facts: Facts) -> DoctorFinding:
     source = f" from {facts.clock_source}" if facts.clock_source else ""
     path = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
     return judge(
@@ -364,11 +366,11 @@ def _clock_cost(facts: Facts) -> Finding:
             else "use a system that reads its clock without a system call"
         ),
         is_good=facts.clock_cost_ns <= CLOCK_COST_MAX_NS,
-        otherwise=Verdict.SLOW,
+        otherwise=DoctorVerdict.SLOW,
     )
 
 
-def _shared_memory(facts: Facts) -> Finding:
+def _shared_memory(facts: Facts) -> DoctorFinding:
     wanted_length = TERMS_PER_LOG * facts.context.term_buffer_length
     free = facts.shared_free_length
     return judge(
@@ -381,5 +383,5 @@ def _shared_memory(facts: Facts) -> Finding:
             else "free some, or sudo mount -o remount,size=1g /dev/shm"
         ),
         is_good=free is not None and free >= wanted_length,
-        otherwise=Verdict.SLOW,
+        otherwise=DoctorVerdict.SLOW,
     )

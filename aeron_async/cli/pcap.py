@@ -143,7 +143,7 @@ BYTE_ORDERS: Final[Mapping[bytes, ByteOrder]] = {
 
 @final
 @attrs.frozen
-class Interface:
+class PcapInterface:
     """An interface of a pcapng section; a tick lasts `ns / ticks` nanoseconds."""
 
     link_type: int
@@ -245,7 +245,7 @@ class CaptureReader:
         """Yield the packets of all sections; `header` is what was read of the first one."""
         offset = 0
         timestamp_ns = 0
-        interfaces: list[Interface] = []
+        interfaces: list[PcapInterface] = []
         unknown_link: int | None = None
         is_any_known = False
         while header:
@@ -316,7 +316,7 @@ class CaptureReader:
             self._refuse(f"has a block of {length} bytes that ends as one of {repeated}", offset)
         return kind, body, length
 
-    def _interface(self, body: bytes, number: int, offset: int) -> Interface:
+    def _interface(self, body: bytes, number: int, offset: int) -> PcapInterface:
         if number == INTERFACES_MAX:
             self._refuse(f"describes more than {INTERFACES_MAX} interfaces", offset)
         link_type, snap_length = self._order.interface.unpack_from(body)
@@ -330,7 +330,7 @@ class CaptureReader:
             elif code in {OPTION_RESOLUTION, OPTION_TIME_OFFSET}:
                 self._refuse(f"has an interface whose option {code} has {len(value)} bytes", offset)
         common = gcd(NS_PER_SECOND, ticks)
-        return Interface(
+        return PcapInterface(
             link_type,
             LINKS.get(link_type, no_ip),
             snap_length,
@@ -352,8 +352,8 @@ class CaptureReader:
             start += length + -length % 4
 
     def _packet(
-        self, kind: int, body: bytes, interfaces: list[Interface], offset: int
-    ) -> tuple[bytes, Interface, int | None]:
+        self, kind: int, body: bytes, interfaces: list[PcapInterface], offset: int
+    ) -> tuple[bytes, PcapInterface, int | None]:
         """Return a packet, its interface, and its time if the block has one."""
         if kind == SIMPLE_PACKET:
             number, high, low, start = 0, 0, 0, 4

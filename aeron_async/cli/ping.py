@@ -92,7 +92,7 @@ def ping(
         size=size,
         rate=rate,
         timeout=timeout,
-        report=Report(is_json=json, is_quiet=quiet),
+        report=PingReport(is_json=json, is_quiet=quiet),
     )
     return run(main, options or RunOptions())
 
@@ -105,7 +105,7 @@ async def _ping(
     size: int,
     rate: float | None,
     timeout: float,
-    report: Report,
+    report: PingReport,
 ) -> int:
     async with Aeron.connect() as aeron:
         subscription = await aeron.add_subscription(*back)
@@ -240,7 +240,7 @@ async def sleep_until(due_ns: int) -> None:
 
 
 @final
-class Report:
+class PingReport:
     """Prints the measurement, as a table or as JSON."""
 
     def __init__(self, *, is_json: bool, is_quiet: bool) -> None:

@@ -16,7 +16,7 @@ from aeron_async.cli.pipeline_run import LakeOptions
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.java import ensure_java
-from aeron_async.spark.pipeline.ingest import LiveStream, job_command
+from aeron_async.spark.pipeline.ingest import StreamToRecord, job_command
 from aeron_async.spark.pipeline.ingest import ingest as ingest_streams
 from aeron_async.spark.pipeline.session import check_format, check_installed
 
@@ -82,7 +82,7 @@ def ingest(
         main.close()
 
 
-def live_streams(given: tuple[str, ...]) -> list[LiveStream]:
+def live_streams(given: tuple[str, ...]) -> list[StreamToRecord]:
     """Return pairs of a channel and a stream id.
 
     Raises:
@@ -97,7 +97,7 @@ def live_streams(given: tuple[str, ...]) -> list[LiveStream]:
     found = []
     for channel, stream_id in zip(channels, ids, strict=True):
         try:
-            found.append(LiveStream(channel, int(stream_id)))
+            found.append(StreamToRecord(channel, int(stream_id)))
         except ValueError:
             message = f"stream {stream_id!r} of {channel} must be a number: change STREAM"
             raise ConfigurationError(message) from None

@@ -140,7 +140,7 @@ def run(
     check_format(settings)
     from aeron_async.spark.pipeline.job import PipelineJob  # noqa: PLC0415 - needs PySpark
 
-    output = Output(is_json=json)
+    output = PipelineOutput(is_json=json)
     job = PipelineJob(archive, Lake(lake), settings, output.batch)
     spark = make_session(settings)
     with SignalStop() as stopper:
@@ -221,7 +221,7 @@ class SignalStop:
 
 
 @final
-class Output:
+class PipelineOutput:
     """Prints what a pipeline reports, as text or as JSON.
 
     Attributes:

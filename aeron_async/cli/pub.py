@@ -93,7 +93,7 @@ def pub(
         text = "--extend and --archive go together: give the recording to extend, and its archive"
         raise ConfigurationError(text)
     source = Source(message=message, count=count, size=size)
-    report = Report(is_json=json, is_quiet=quiet)
+    report = PubReport(is_json=json, is_quiet=quiet)
     main = _pub(
         channel,
         stream,
@@ -172,7 +172,7 @@ class Pace:
 
 
 @final
-class Report:
+class PubReport:
     """Counts what was published, and reports it."""
 
     def __init__(self, *, is_json: bool, is_quiet: bool) -> None:
@@ -240,7 +240,7 @@ class Report:
 class ConnectionWatch:
     """Remarks on a subscriber that goes or comes back: `with ConnectionWatch(...)`."""
 
-    def __init__(self, publication: ExclusivePublication, report: Report) -> None:
+    def __init__(self, publication: ExclusivePublication, report: PubReport) -> None:
         self._publication = publication
         self._report = report
         self._loop = asyncio.get_running_loop()
@@ -273,7 +273,7 @@ async def _pub(
     *,
     rate: float | None,
     timeout: float | None,
-    report: Report,
+    report: PubReport,
     extended: tuple[str, int] | None,
 ) -> int:
     if extended is not None:
@@ -324,7 +324,7 @@ async def _publish(
     *,
     rate: float | None,
     timeout: float | None,
-    report: Report,
+    report: PubReport,
 ) -> None:
     """Publish everything, and wait until it has been sent."""
     source.check(publication.max_message_length)

@@ -259,7 +259,7 @@ class Key(NamedTuple):
 
 
 @attrs.frozen
-class Entry:
+class RefusalEntry:
     """One stream that was refused."""
 
     refusal: Refusal
@@ -273,7 +273,7 @@ class Refusals:
     """
 
     def __init__(self) -> None:
-        self._entries: dict[Key, Entry] = {}
+        self._entries: dict[Key, RefusalEntry] = {}
 
     def note(
         self, refusal: Refusal, setup: Setup, source: Address, now_ns: int, *, receiver_id: int
@@ -291,7 +291,7 @@ class Refusals:
         self._entries.pop(key, None)
         if len(self._entries) >= MAX_REFUSALS:
             del self._entries[next(iter(self._entries))]
-        self._entries[key] = Entry(refusal, now_ns)
+        self._entries[key] = RefusalEntry(refusal, now_ns)
 
     def forget(self, *, receiver_id: int, stream_id: int, session_id: int) -> None:
         """Remove a stream that has an image now."""
@@ -332,7 +332,7 @@ class Refusals:
         )
 
 
-def seen(key: Key, entry: Entry) -> RefusalSeen:
+def seen(key: Key, entry: RefusalEntry) -> RefusalSeen:
     """Return a refusal in readable form."""
     return RefusalSeen(
         session_id=key.session_id,

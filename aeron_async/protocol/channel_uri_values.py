@@ -40,8 +40,8 @@ __all__ = [
     "FlowControlOptions",
     "FlowControlStrategy",
     "Group",
-    "Kind",
     "Media",
+    "ParameterKind",
     "TagReference",
     "Tags",
     "choice",
@@ -299,7 +299,7 @@ INT32_MIN: Final = -(2**31)
 
 
 @attrs.frozen
-class Kind:
+class ParameterKind:
     """A kind of value, in its text form and its typed form.
 
     Attributes:
@@ -315,7 +315,7 @@ class Kind:
     write: Callable[[Any], str] = str
 
 
-def integer(low: int, high: int, words: Mapping[str, int] | None = None) -> Kind:
+def integer(low: int, high: int, words: Mapping[str, int] | None = None) -> ParameterKind:
     """Return the kind of a decimal number from low to high, or a word that stands for one."""
     named = dict(words or {})
     names = {value: word for word, value in named.items()}
@@ -327,10 +327,10 @@ def integer(low: int, high: int, words: Mapping[str, int] | None = None) -> Kind
     def write(value: int) -> str:
         return names.get(value, str(value))
 
-    return Kind(f"a whole number from {low} to {high}{alternatives}", (int,), read, write)
+    return ParameterKind(f"a whole number from {low} to {high}{alternatives}", (int,), read, write)
 
 
-def size(low: int, high: int, *, multiple: int = 1, is_power_of_two: bool = False) -> Kind:
+def size(low: int, high: int, *, multiple: int = 1, is_power_of_two: bool = False) -> ParameterKind:
     """Return the kind of a length in bytes: a multiple, or a power of two, from low to high."""
     shape = "a power of two" if is_power_of_two else f"a multiple of {multiple}"
     if not is_power_of_two and multiple == 1:
@@ -348,10 +348,10 @@ def size(low: int, high: int, *, multiple: int = 1, is_power_of_two: bool = Fals
             raise ConfigurationError(message)
         return length
 
-    return Kind(expects, (int,), read, format_size)
+    return ParameterKind(expects, (int,), read, format_size)
 
 
-def choice(values: type[StrEnum]) -> Kind:
+def choice(values: type[StrEnum]) -> ParameterKind:
     """Return the kind of one word of an enum."""
     words = [str(value) for value in values]
 
@@ -362,7 +362,7 @@ def choice(values: type[StrEnum]) -> Kind:
             raise ConfigurationError(message)
         return values(text)
 
-    return Kind(f"one of {', '.join(words)}", (values,), read)
+    return ParameterKind(f"one of {', '.join(words)}", (values,), read)
 
 
 def _read_boolean(text: str) -> bool:
@@ -390,24 +390,26 @@ def _read_congestion_control(text: str) -> CongestionControlStrategy | str:
     return parse_name(text)
 
 
-ADDRESS: Final = Kind("host:port or [ipv6]:port", (Address,), Address.parse)
-INTERFACE: Final = Kind(
+ADDRESS: Final = ParameterKind("host:port or [ipv6]:port", (Address,), Address.parse)
+INTERFACE: Final = ParameterKind(
     "host[:port][/prefix] or {name}[:port]", (InterfaceSpec,), InterfaceSpec.parse
 )
-BOOLEAN: Final = Kind("true or false", (bool,), _read_boolean, _write_boolean)
-DURATION: Final = Kind("a duration such as 500ms or 5s", (int,), parse_duration_ns, format_duration)
+BOOLEAN: Final = ParameterKind("true or false", (bool,), _read_boolean, _write_boolean)
+DURATION: Final = ParameterKind(
+    "a duration such as 500ms or 5s", (int,), parse_duration_ns, format_duration
+)
 INT32: Final = integer(INT32_MIN, INT32_MAX)
 INT64: Final = integer(-INT64_MAX - 1, INT64_MAX)
-SESSION: Final = Kind("a 32-bit number or tag:N", (int, TagReference), _read_session)
-TAGS: Final = Kind("C, C,E or ,E", (Tags,), Tags.parse)
-FLOW_CONTROL: Final = Kind(
+SESSION: Final = ParameterKind("a 32-bit number or tag:N", (int, TagReference), _read_session)
+TAGS: Final = ParameterKind("C, C,E or ,E", (Tags,), Tags.parse)
+FLOW_CONTROL: Final = ParameterKind(
     "max, min, tagged or a registered name, with options such as t:5s,g:101/2,rrwm:4",
     (FlowControlOptions,),
     FlowControlOptions.parse,
 )
-CONGESTION_CONTROL: Final = Kind(
+CONGESTION_CONTROL: Final = ParameterKind(
     "static, cubic or a registered name",
     (CongestionControlStrategy, str),
     _read_congestion_control,
 )
-TEXT: Final = Kind("any text without '|'", (str,), str)
+TEXT: Final = ParameterKind("any text without '|'", (str,), str)

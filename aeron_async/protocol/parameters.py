@@ -42,7 +42,7 @@ from aeron_async.protocol.units import INT64_MAX
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from aeron_async.protocol.channel_uri_values import Kind
+    from aeron_async.protocol.channel_uri_values import ParameterKind
 
 __all__ = [
     "PARAMETERS",
@@ -83,7 +83,7 @@ class Parameter:
 
     key: str
     name: str
-    kind: Kind
+    kind: ParameterKind
     roles: frozenset[Role]
     default: str
     description: str
@@ -139,7 +139,7 @@ TIMESTAMP_OFFSET: Final = integer(0, INT32_MAX, {"reserved": RESERVED_TIMESTAMP_
 
 
 def _parameter(
-    key: str, name: str, kind: Kind, roles: str, default: str, description: str
+    key: str, name: str, kind: ParameterKind, roles: str, default: str, description: str
 ) -> Parameter:
     return Parameter(
         key=key,

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from aeron_async.spark.ranges import RecordingRange, ScanSettings
 
 __all__ = [
+    "ArchiveBatchReader",
     "ArchivePartition",
-    "BatchReader",
     "PruningBatchReader",
     "SentToWorkers",
     "acknowledge",
@@ -113,7 +113,7 @@ class ArchivePartition(InputPartition):
         self.parts = parts
 
 
-class BatchReader(SentToWorkers, DataSourceReader):
+class ArchiveBatchReader(SentToWorkers, DataSourceReader):
     """Reads recordings in a batch.
 
     Args:
@@ -144,7 +144,7 @@ class BatchReader(SentToWorkers, DataSourceReader):
 
 
 @final
-class PruningBatchReader(BatchReader):
+class PruningBatchReader(ArchiveBatchReader):
     """Skips what filters exclude; Spark refuses such a reader unless its own setting allows it."""
 
     predicates: tuple[Predicate, ...] = ()

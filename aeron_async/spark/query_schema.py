@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from aeron_async.spark.options import ArchiveOptions
 
 __all__ = [
-    "Decoder",
+    "CheckedDecoder",
     "declared_schema",
     "decoder_named",
     "settings_for",
@@ -35,7 +35,7 @@ __all__ = [
 
 
 @final
-class Decoder:
+class CheckedDecoder:
     """A decoder, with a check of what it returns.
 
     Args:
@@ -82,7 +82,7 @@ class Decoder:
         raise ConfigurationError(message)
 
 
-def decoder_named(name: str, columns: Projection) -> Decoder:
+def decoder_named(name: str, columns: Projection) -> CheckedDecoder:
     """Return the decoder that an option names.
 
     Args:
@@ -100,7 +100,7 @@ def decoder_named(name: str, columns: Projection) -> Decoder:
     function = imported(name)
     schema = getattr(function, "schema", None)
     if schema is not None:
-        return Decoder(name, function, schema)
+        return CheckedDecoder(name, function, schema)
     try:
         made = function()
     except TypeError:
@@ -114,12 +114,12 @@ def decoder_named(name: str, columns: Projection) -> Decoder:
     return of_payloads(name, made, columns)
 
 
-def of_payloads(name: str, decoder: Any, columns: Projection) -> Decoder:
+def of_payloads(name: str, decoder: Any, columns: Projection) -> CheckedDecoder:
     """Return a decoder that replaces the payload by its columns."""
     from aeron_async.spark.decoding import decode_batch, decoded_schema  # noqa: PLC0415 - as above
 
     schema = decoded_schema(columns.arrow_schema(), decoder)
-    return Decoder(name, partial(decode_batch, decoder=decoder), schema)
+    return CheckedDecoder(name, partial(decode_batch, decoder=decoder), schema)
 
 
 def imported(name: str) -> Any:

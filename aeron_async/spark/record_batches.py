@@ -71,7 +71,7 @@ class BatchBuilder:
         totals = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=totals[1:])
         for begin, end in self._cuts(totals[rows.last + 1]):
-            batch = Batch(piece, position, rows, totals, part, self._settings, begin, end)
+            batch = RowBatch(piece, position, rows, totals, part, self._settings, begin, end)
             columns = [build(batch) for build in self._builders]
             yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
@@ -89,7 +89,7 @@ class BatchBuilder:
 
 
 @final
-class Batch:
+class RowBatch:
     """The rows of one batch, and the source of its columns.
 
     Attributes:
@@ -186,17 +186,17 @@ def in_nanoseconds(
     return found, is_none
 
 
-def position_of(batch: Batch) -> Any:
+def position_of(batch: RowBatch) -> Any:
     """Return where the first frame of each row begins."""
     return pa.array(batch.frames.starts[batch.first] + batch.position)
 
 
-def end_position_of(batch: Batch) -> Any:
+def end_position_of(batch: RowBatch) -> Any:
     """Return where the last frame of each row ends."""
     return pa.array(batch.frames.ends[batch.last] + batch.position)
 
 
-def session_of(batch: Batch) -> Any:
+def session_of(batch: RowBatch) -> Any:
     """Return the session: as it was sent if the frames hold it, else that of the catalog.
 
     An extended recording holds the sessions of several publications; the catalog has only the last.
@@ -206,20 +206,20 @@ def session_of(batch: Batch) -> Any:
     return pa.array(batch.word(SESSION))
 
 
-def flags_of(batch: Batch) -> Any:
+def flags_of(batch: RowBatch) -> Any:
     """Return the flags of the first and of the last frame, combined."""
     kinds = batch.heads[:, KIND] | batch.frames.heads[batch.last, KIND]
     return pa.array(kinds >> 8 & 0xFF)
 
 
-def checksum_of(batch: Batch) -> Any:
+def checksum_of(batch: RowBatch) -> Any:
     """Return the value in place of the session in data frames of recordings with checksums."""
     if not batch.part.has_checksums:
         return pa.nulls(batch.count, pa.int32())
     return pa.array(batch.word(SESSION), mask=batch.heads[:, KIND] & DATA == 0)
 
 
-def timestamp_ns_of(batch: Batch) -> Any:
+def timestamp_ns_of(batch: RowBatch) -> Any:
     """Return the time of each row, in nanoseconds."""
     if batch.settings.timestamp_from is None:
         return pa.nulls(batch.count, pa.int64())
@@ -227,7 +227,7 @@ def timestamp_ns_of(batch: Batch) -> Any:
     return pa.array(found, mask=mask)
 
 
-def timestamp_of(batch: Batch) -> Any:
+def timestamp_of(batch: RowBatch) -> Any:
     """Return the time of each row in microseconds, as Spark stores it."""
     kind = pa.timestamp("us", tz="UTC")
     if batch.settings.timestamp_from is None:
@@ -236,7 +236,7 @@ def timestamp_of(batch: Batch) -> Any:
     return pa.array(found // 1_000, mask=mask).cast(kind)
 
 
-def payload_of(batch: Batch) -> Any:
+def payload_of(batch: RowBatch) -> Any:
     """Return the payload of each row, joined from its fragments."""
     span = batch.span
     starts = batch.frames.starts[span] + HEADER_LENGTH
@@ -258,7 +258,7 @@ def payload_of(batch: Batch) -> Any:
     )
 
 
-BUILDERS: Final[Mapping[str, Callable[[Batch], Any]]] = {
+BUILDERS: Final[Mapping[str, Callable[[RowBatch], Any]]] = {
     "recording_id": lambda each: each.constant(each.part.descriptor.recording_id, pa.int64()),
     "position": position_of,
     "end_position": end_position_of,

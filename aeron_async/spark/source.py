@@ -51,7 +51,7 @@ class AeronArchiveSource(DataSource):
         # Spark refuses a reader with filter pushdown unless its own setting enables pushdown.
         if options.filter_pushdown:
             return batch_reader.PruningBatchReader(options, settings)
-        return batch_reader.BatchReader(options, settings)
+        return batch_reader.ArchiveBatchReader(options, settings)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return a stream reader for these columns."""

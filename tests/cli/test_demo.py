@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from aeron_async.cli import demo as demo_module
-from aeron_async.cli.demo import Child, DemoError, DemoState
+from aeron_async.cli.demo import DemoError, DemoProcess, DemoState
 from aeron_async.cli.demo_child import PHASES
 from aeron_async.cli.demo_view import LineView, picture, print_summary
 from aeron_async.cli.main import main
@@ -112,7 +112,7 @@ def test_a_process_that_dies_is_named(start: Start) -> None:
 
 
 async def test_the_last_words_of_a_process_are_passed_on() -> None:
-    async with Child("nobody", None) as child:
+    async with DemoProcess("nobody", None) as child:
         with pytest.raises(DemoError, match=r"nobody process ended early: .*No module named"):
             await child.event()
 
@@ -127,7 +127,7 @@ def test_what_a_process_cannot_do_is_passed_on(
 
 async def test_a_process_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo_module, "CLOSE_TIMEOUT_S", 0.05)
-    child = Child("publisher", None)
+    child = DemoProcess("publisher", None)
     child._arguments = ("-c", "import time; print('{}', flush=True); time.sleep(60)")
     async with child:
         assert await child.event() == {}

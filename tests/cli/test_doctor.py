@@ -24,10 +24,10 @@ from aeron_async.cli.doctor import (
 )
 from aeron_async.cli.doctor_findings import (
     Buffer,
+    DoctorFinding,
+    DoctorVerdict,
     Facts,
-    Finding,
     NetworkCard,
-    Verdict,
     findings,
     worst,
 )
@@ -63,7 +63,7 @@ WELL = Facts(
 )
 
 
-def of(what: str, **changes: Any) -> Finding:
+def of(what: str, **changes: Any) -> DoctorFinding:
     """What is found of one thing, on a machine that is well but for what is said."""
     facts = attrs.evolve(WELL, **changes)
     return next(each for each in findings(facts) if each.what == what)
@@ -71,9 +71,9 @@ def of(what: str, **changes: Any) -> Finding:
 
 def test_a_machine_that_is_well_is_told_nothing_to_do() -> None:
     found = findings(WELL)
-    assert {each.verdict for each in found} == {Verdict.GOOD}
+    assert {each.verdict for each in found} == {DoctorVerdict.GOOD}
     assert {each.remedy for each in found} == {""}
-    assert worst(found) is Verdict.GOOD
+    assert worst(found) is DoctorVerdict.GOOD
     assert all(each.what and each.seen and each.wanted for each in found)
 
 
@@ -81,7 +81,7 @@ def test_a_buffer_shorter_than_the_window_refuses_subscriptions() -> None:
     context = DriverContext(initial_window_length=2048 * KIB, socket_rcvbuf_length=2048 * KIB)
     buffer = Buffer(asked_length=2048 * KIB, granted_length=208 * KIB, limit_length=208 * KIB)
     found = of("receive buffer", context=context, receive_buffer=buffer)
-    assert found.verdict is Verdict.BROKEN
+    assert found.verdict is DoctorVerdict.BROKEN
     assert found.seen == "208k granted of 2m"
     assert found.wanted == "2m, for a window of 2m"
     assert found.remedy == "sudo sysctl -w net.core.rmem_max=2097152"
@@ -89,14 +89,14 @@ def test_a_buffer_shorter_than_the_window_refuses_subscriptions() -> None:
 
 def test_a_buffer_that_holds_the_window_and_not_all_that_was_asked_for_is_slow() -> None:
     buffer = Buffer(asked_length=2048 * KIB, granted_length=208 * KIB, limit_length=208 * KIB)
-    assert of("receive buffer", receive_buffer=buffer).verdict is Verdict.SLOW
+    assert of("receive buffer", receive_buffer=buffer).verdict is DoctorVerdict.SLOW
 
 
 def test_a_buffer_left_to_a_frugal_system_is_to_be_asked_for() -> None:
     buffer = Buffer(asked_length=0, granted_length=64 * KIB, limit_length=4096 * KIB)
     found = of("receive buffer", receive_buffer=buffer)
     assert found.remedy == "set AERON_SOCKET_SO_RCVBUF=128k"
-    assert found.verdict is Verdict.BROKEN
+    assert found.verdict is DoctorVerdict.BROKEN
 
 
 @pytest.mark.parametrize(("granted", "verdict"), [(1024, "broken"), (64 * KIB, "slow")])
@@ -117,21 +117,21 @@ def test_where_there_is_no_sysctl_none_is_named() -> None:
 def test_an_interface_must_carry_a_datagram_with_its_headers(mtu: int, is_good: bool) -> None:  # noqa: FBT001 - a row of the table
     card = NetworkCard(name="wg0", mtu_length=mtu, is_loopback=False)
     found = of("MTU of wg0", cards=(LOOPBACK, card))
-    assert (found.verdict is Verdict.GOOD) is is_good
+    assert (found.verdict is DoctorVerdict.GOOD) is is_good
     assert ("AERON_MTU_LENGTH=1376" in found.remedy) is not is_good
 
 
 @pytest.mark.parametrize(("is_linux", "remedy"), [(True, "ip link set lo up"), (False, "bring")])
 def test_without_loopback_something_would_break(is_linux: bool, remedy: str) -> None:  # noqa: FBT001 - a row of the table
     found = of("loopback", cards=(CARD,), is_linux=is_linux)
-    assert found.verdict is Verdict.BROKEN
+    assert found.verdict is DoctorVerdict.BROKEN
     assert remedy in found.remedy
 
 
 def test_a_machine_without_a_multicast_route_is_told_how_to_add_one() -> None:
     error = "no route to 224.20.30.39: Network is unreachable"
     found = of("multicast", multicast_interface=None, multicast_error=error)
-    assert found.verdict is Verdict.SLOW
+    assert found.verdict is DoctorVerdict.SLOW
     assert found.seen == error
     assert "ip route add 224.0.0.0/4" in found.remedy
 
@@ -146,7 +146,7 @@ def test_batches_that_the_system_does_not_offer_are_slow() -> None:
 )
 def test_batches_that_a_setting_forbids_are_slow(context: DriverContext) -> None:
     found = of("batches sent (GSO)", context=context)
-    assert found.verdict is Verdict.SLOW
+    assert found.verdict is DoctorVerdict.SLOW
     assert "switched off" in found.seen
     assert "AERON_ASYNC_SOCKET_BATCHING" in found.remedy
 
@@ -159,18 +159,18 @@ def test_pure_python_says_why_and_what_to_do(why: str, remedy: str) -> None:
     found = of("compiled code", why_pure=why)
     assert why in found.seen
     assert remedy in found.remedy
-    assert found.verdict is Verdict.SLOW
+    assert found.verdict is DoctorVerdict.SLOW
 
 
 def test_the_event_loop_may_be_asyncio_and_late_but_that_is_said() -> None:
     assert of("event loop", loop_name="asyncio").remedy.startswith("pip install uvloop")
-    assert of("event loop lag", loop_lag_max_ns=20_000_001).verdict is Verdict.SLOW
+    assert of("event loop lag", loop_lag_max_ns=20_000_001).verdict is DoctorVerdict.SLOW
     strict = DriverContext(loop_lag_threshold_ns=500_000)
     assert of("event loop lag", context=strict).wanted == "500 μs at most"
 
 
 def test_a_clock_may_be_coarse_or_costly() -> None:
-    assert of("clock resolution", clock_step_ns=15_000_000).verdict is Verdict.SLOW
+    assert of("clock resolution", clock_step_ns=15_000_000).verdict is DoctorVerdict.SLOW
     found = of("clock reading", clock_cost_ns=900, clock_source="hpet")
     assert found.seen == "900 ns from hpet"
     assert "current_clocksource" in found.remedy
@@ -183,20 +183,20 @@ def test_shared_memory_may_be_short_or_absent(free: int | None, seen: str) -> No
     found = of("shared memory", shared_free_length=free)
     assert seen in found.seen
     assert found.remedy
-    assert found.verdict is Verdict.SLOW
+    assert found.verdict is DoctorVerdict.SLOW
 
 
 def test_the_worst_of_nothing_is_good() -> None:
-    assert worst([]) is Verdict.GOOD
-    assert worst([of("loopback", cards=()), of("compiled code")]) is Verdict.BROKEN
+    assert worst([]) is DoctorVerdict.GOOD
+    assert worst([of("loopback", cards=()), of("compiled code")]) is DoctorVerdict.BROKEN
 
 
 @pytest.mark.parametrize(
     ("verdict", "code", "strict_code"), [("good", 0, 0), ("slow", 0, 1), ("broken", 1, 1)]
 )
 def test_a_probe_is_told_by_the_exit_code(verdict: str, code: int, strict_code: int) -> None:
-    assert exit_code(Verdict(verdict), is_strict=False) == code
-    assert exit_code(Verdict(verdict), is_strict=True) == strict_code
+    assert exit_code(DoctorVerdict(verdict), is_strict=False) == code
+    assert exit_code(DoctorVerdict(verdict), is_strict=True) == strict_code
 
 
 def test_people_get_a_table_and_what_to_change(capsys: pytest.CaptureFixture[str]) -> None:

@@ -208,7 +208,7 @@ async def test_a_moment_is_waited_for_exactly() -> None:
 
 
 def test_foreign_messages_are_remarked_on(capsys: pytest.CaptureFixture[str]) -> None:
-    report = ping_module.Report(is_json=False, is_quiet=False)
+    report = ping_module.PingReport(is_json=False, is_quiet=False)
     report.finish(
         array("q", [1_000]), 1_000_000, size=32, foreign_count=2, pauses=Pauses(3, 412_000_000)
     )

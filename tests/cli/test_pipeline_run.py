@@ -15,7 +15,7 @@ pytest.importorskip("pyarrow", reason="pip install 'aeron-async[spark]'")
 pytest.importorskip("pyspark", reason="pip install 'aeron-async[spark]'")
 
 from aeron_async.cli.main import main
-from aeron_async.cli.pipeline_run import Output, SignalStop, purge_files
+from aeron_async.cli.pipeline_run import PipelineOutput, SignalStop, purge_files
 from aeron_async.cli.runner import ExitCode, TerminatedError
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.pipeline import session
@@ -42,7 +42,7 @@ WATERMARK = Watermark(0, 140_000, 131_072, 2)
 
 
 def test_people_read_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    output = Output(is_json=False)
+    output = PipelineOutput(is_json=False)
     output.batch(REPORT)
     output.batch(attrs.evolve(REPORT, gaps=0, quarantined=0, decoded={}))
     output.lag(Lag(3, {0: 0, 1: 2_000}))
@@ -57,7 +57,7 @@ def test_people_read_lines(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_programs_read_objects(capsys: pytest.CaptureFixture[str]) -> None:
-    output = Output(is_json=True)
+    output = PipelineOutput(is_json=True)
     output.batch(REPORT)
     output.lag(Lag(3, {0: 0}))
     batch, lag = map(json.loads, capsys.readouterr().out.splitlines())
@@ -67,7 +67,7 @@ def test_programs_read_objects(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_reader_that_goes_away_fails_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
-    output = Output(is_json=True)
+    output = PipelineOutput(is_json=True)
     with open(writing, "w", closefd=False) as pipe:
         monkeypatch.setattr("sys.stdout", pipe)
         output.batch(REPORT)

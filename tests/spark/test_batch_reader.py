@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from aeron_async.errors import ConfigurationError
-from aeron_async.spark.batch_reader import ArchivePartition, BatchReader, PruningBatchReader
+from aeron_async.spark.batch_reader import ArchiveBatchReader, ArchivePartition, PruningBatchReader
 from aeron_async.spark.columns import project
 from aeron_async.spark.planning import Predicate
 from aeron_async.spark.query_schema import declared_schema, decoder_named, settings_for
@@ -38,9 +38,9 @@ POSITION = StructType([StructField("position", LongType())])
 NUMBERS = "tests.spark.decoders:first_bytes"
 
 
-def reader(path: Path, schema: StructType = POSITION, **given: str) -> BatchReader:
+def reader(path: Path, schema: StructType = POSITION, **given: str) -> ArchiveBatchReader:
     made = AeronArchiveSource({"path": str(path), **given}).reader(schema=schema)
-    assert isinstance(made, BatchReader)
+    assert isinstance(made, ArchiveBatchReader)
     return made
 
 
@@ -68,7 +68,7 @@ def test_the_partition_that_spark_makes_of_nothing_is_empty() -> None:
 
 def test_only_a_reader_that_was_asked_to_takes_filters() -> None:
     path = golden_path("A1-one-finished")
-    assert type(reader(path)) is BatchReader
+    assert type(reader(path)) is ArchiveBatchReader
     assert type(reader(path, filterPushdown="true")) is PruningBatchReader
 
 
@@ -223,14 +223,14 @@ def test_what_a_decoder_returns_is_put_into_order() -> None:
 MEMORY = """
 import re, resource, sys
 from pathlib import Path
-from aeron_async.spark.batch_reader import BatchReader
+from aeron_async.spark.batch_reader import ArchiveBatchReader
 from aeron_async.spark.columns import default_columns
 from aeron_async.spark.options import ArchiveOptions
 from aeron_async.spark.ranges import ScanSettings
 from aeron_async.spark import record_batches
 
 options = ArchiveOptions.parse({"path": sys.argv[1], "includeHeaders": "true"})
-made = BatchReader(options, ScanSettings.of(options, default_columns(options)))
+made = ArchiveBatchReader(options, ScanSettings.of(options, default_columns(options)))
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 limit = used + (160 << 20)
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

@@ -54,7 +54,7 @@ from aeron_async.waits import PublicationSeen, WaitReason, Why
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aeron_async.archive.control.sbe import Message
+    from aeron_async.archive.control.sbe import SbeMessage
     from aeron_async.client.image import Image
     from aeron_async.client.publication import Publication
     from aeron_async.client.subscription import Subscription
@@ -200,12 +200,12 @@ class Pending:
     """A request that waits for its answer, or for the pieces of a listing before it."""
 
     def __init__(self, *, piece_count: int = 0) -> None:
-        self.answered: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self.pieces: list[Message] = []
+        self.answered: asyncio.Future[SbeMessage] = asyncio.get_running_loop().create_future()
+        self.pieces: list[SbeMessage] = []
         self.is_sent = False
         self._piece_count = piece_count
 
-    def put(self, message: Message) -> None:
+    def put(self, message: SbeMessage) -> None:
         """Take a message; a listing is complete with its last piece or with an answer."""
         if self.answered.done():
             return
@@ -405,7 +405,7 @@ class ControlConnection:
 
     async def list_pieces(
         self, kind: type[Request], *, count: int, **fields: Any
-    ) -> tuple[list[Message], ControlResponse | None]:
+    ) -> tuple[list[SbeMessage], ControlResponse | None]:
         """Request a listing; return its pieces, and the answer if there were fewer than `count`.
 
         Raises:
@@ -443,12 +443,12 @@ class ControlConnection:
 
     async def _exchange(
         self,
-        request: Message,
+        request: SbeMessage,
         correlation_id: int,
         pending: Pending | None = None,
         *,
         through: Publication | None = None,
-    ) -> Message:
+    ) -> SbeMessage:
         self._check_open()
         waiting = Pending() if pending is None else pending
         self._pending[correlation_id] = waiting
@@ -491,7 +491,7 @@ class ControlConnection:
         else:
             self.lose(ClosedError("the session with the archive is closed"))
 
-    def _take(self, message: Message, image: Image) -> None:
+    def _take(self, message: SbeMessage, image: Image) -> None:
         session_id = getattr(message, "control_session_id", -1)
         if self.control_session_id not in {-1, session_id}:
             # The message is for another client with the same response channel.
@@ -542,7 +542,7 @@ class ControlConnection:
         await self._tasks.aclose()
 
 
-def remedy(request: Message, subscription: Subscription) -> str:
+def remedy(request: SbeMessage, subscription: Subscription) -> str:
     """Return what to do about a request that was not answered."""
     if not isinstance(request, AuthConnectRequest):
         return "raise timeout"

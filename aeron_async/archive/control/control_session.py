@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from aeron_async.archive.control.messages import AuthConnectRequest, Request
-    from aeron_async.archive.control.sbe import Message
+    from aeron_async.archive.control.sbe import SbeMessage
     from aeron_async.archive.control.server import ControlServer
     from aeron_async.client.exclusive_publication import ExclusivePublication
     from aeron_async.client.image import Image
@@ -161,7 +161,7 @@ class ControlSession:
                     "max_pending_requests"
                 )
 
-    def say(self, message: Message) -> None:
+    def say(self, message: SbeMessage) -> None:
         """Queue a message to the client."""
         self._put(CODEC.encode(message))
 

@@ -14,7 +14,7 @@ from typing import ClassVar, Final, final
 
 import attrs
 
-from aeron_async.archive.control.sbe import Codec, Data, Int32, Int64, Message, Text
+from aeron_async.archive.control.sbe import Codec, Data, Int32, Int64, SbeMessage, Text
 
 __all__ = [
     "CATALOG_REQUESTS",
@@ -47,9 +47,9 @@ __all__ = [
     "PurgeRecordingRequest",
     "PurgeSegmentsRequest",
     "RecordingDescriptorMessage",
+    "RecordingIdRequest",
     "RecordingPositionRequest",
     "RecordingProgress",
-    "RecordingRequest",
     "RecordingSignalMessage",
     "RecordingStarted",
     "RecordingStopped",
@@ -79,7 +79,7 @@ __all__ = [
 
 
 @attrs.frozen(kw_only=True)
-class Request(Message):
+class Request(SbeMessage):
     """A message of a session; its correlation id ties requests and answers together."""
 
     control_session_id: Int64
@@ -87,14 +87,14 @@ class Request(Message):
 
 
 @attrs.frozen(kw_only=True)
-class RecordingRequest(Request):
+class RecordingIdRequest(Request):
     """A request about one recording."""
 
     recording_id: Int64
 
 
 @attrs.frozen(kw_only=True)
-class AuthConnectRequest(Message):
+class AuthConnectRequest(SbeMessage):
     """Request to open a session, with the channel and stream for its answers."""
 
     TEMPLATE: ClassVar[int] = 58
@@ -108,7 +108,7 @@ class AuthConnectRequest(Message):
 
 
 @attrs.frozen(kw_only=True)
-class CloseSessionRequest(Message):
+class CloseSessionRequest(SbeMessage):
     """Request to close the session; it has no answer."""
 
     TEMPLATE: ClassVar[int] = 3
@@ -163,7 +163,7 @@ class StartRecordingRequest2(Request):
 
 
 @attrs.frozen(kw_only=True)
-class ExtendRecordingRequest(RecordingRequest):
+class ExtendRecordingRequest(RecordingIdRequest):
     """Request to extend a recording."""
 
     TEMPLATE: ClassVar[int] = 11
@@ -174,7 +174,7 @@ class ExtendRecordingRequest(RecordingRequest):
 
 
 @attrs.frozen(kw_only=True)
-class ExtendRecordingRequest2(RecordingRequest):
+class ExtendRecordingRequest2(RecordingIdRequest):
     """Request to extend a recording, optionally from one source only."""
 
     TEMPLATE: ClassVar[int] = 64
@@ -205,14 +205,14 @@ class StopRecordingSubscriptionRequest(Request):
 
 
 @attrs.frozen(kw_only=True)
-class StopRecordingByIdentityRequest(RecordingRequest):
+class StopRecordingByIdentityRequest(RecordingIdRequest):
     """Request to stop one recording."""
 
     TEMPLATE: ClassVar[int] = 65
 
 
 @attrs.frozen(kw_only=True)
-class ReplayRequest(RecordingRequest):
+class ReplayRequest(RecordingIdRequest):
     """Request to publish a recording."""
 
     TEMPLATE: ClassVar[int] = 6
@@ -226,7 +226,7 @@ class ReplayRequest(RecordingRequest):
 
 
 @attrs.frozen(kw_only=True)
-class BoundedReplayRequest(RecordingRequest):
+class BoundedReplayRequest(RecordingIdRequest):
     """Request to publish a recording up to the value of a counter."""
 
     TEMPLATE: ClassVar[int] = 18
@@ -250,20 +250,20 @@ class StopReplayRequest(Request):
 
 
 @attrs.frozen(kw_only=True)
-class StopAllReplaysRequest(RecordingRequest):
+class StopAllReplaysRequest(RecordingIdRequest):
     """Request to stop all replays of a recording, or, with recording id -1, all replays."""
 
     TEMPLATE: ClassVar[int] = 19
 
 
 @attrs.frozen(kw_only=True)
-class ReplayTokenRequest(RecordingRequest):
+class ReplayTokenRequest(RecordingIdRequest):
     """Request for a token, with which a replay may be requested through another image."""
 
     TEMPLATE: ClassVar[int] = 105
 
 
-STREAM_REQUESTS: Final[tuple[type[Message], ...]] = (
+STREAM_REQUESTS: Final[tuple[type[SbeMessage], ...]] = (
     AuthConnectRequest,
     CloseSessionRequest,
     ChallengeResponse,
@@ -308,7 +308,7 @@ class ListRecordingsForUriRequest(Request):
 
 
 @attrs.frozen(kw_only=True)
-class ListRecordingRequest(RecordingRequest):
+class ListRecordingRequest(RecordingIdRequest):
     """Request to list one recording."""
 
     TEMPLATE: ClassVar[int] = 10
@@ -340,35 +340,35 @@ class ListRecordingSubscriptionsRequest(Request):
 
 
 @attrs.frozen(kw_only=True)
-class RecordingPositionRequest(RecordingRequest):
+class RecordingPositionRequest(RecordingIdRequest):
     """Request for the recorded position of an active recording."""
 
     TEMPLATE: ClassVar[int] = 12
 
 
 @attrs.frozen(kw_only=True)
-class StartPositionRequest(RecordingRequest):
+class StartPositionRequest(RecordingIdRequest):
     """Request for the position where a recording begins."""
 
     TEMPLATE: ClassVar[int] = 52
 
 
 @attrs.frozen(kw_only=True)
-class StopPositionRequest(RecordingRequest):
+class StopPositionRequest(RecordingIdRequest):
     """Request for the position where a recording has stopped."""
 
     TEMPLATE: ClassVar[int] = 15
 
 
 @attrs.frozen(kw_only=True)
-class MaxRecordedPositionRequest(RecordingRequest):
+class MaxRecordedPositionRequest(RecordingIdRequest):
     """Request for the position up to which a recording can be replayed."""
 
     TEMPLATE: ClassVar[int] = 67
 
 
 @attrs.frozen(kw_only=True)
-class TruncateRecordingRequest(RecordingRequest):
+class TruncateRecordingRequest(RecordingIdRequest):
     """Request to discard everything recorded after a position."""
 
     TEMPLATE: ClassVar[int] = 13
@@ -377,14 +377,14 @@ class TruncateRecordingRequest(RecordingRequest):
 
 
 @attrs.frozen(kw_only=True)
-class PurgeRecordingRequest(RecordingRequest):
+class PurgeRecordingRequest(RecordingIdRequest):
     """Request to delete a recording."""
 
     TEMPLATE: ClassVar[int] = 104
 
 
 @attrs.frozen(kw_only=True)
-class DetachSegmentsRequest(RecordingRequest):
+class DetachSegmentsRequest(RecordingIdRequest):
     """Request to move the start of a recording forward."""
 
     TEMPLATE: ClassVar[int] = 53
@@ -393,14 +393,14 @@ class DetachSegmentsRequest(RecordingRequest):
 
 
 @attrs.frozen(kw_only=True)
-class DeleteDetachedSegmentsRequest(RecordingRequest):
+class DeleteDetachedSegmentsRequest(RecordingIdRequest):
     """Request to delete the files before the start."""
 
     TEMPLATE: ClassVar[int] = 54
 
 
 @attrs.frozen(kw_only=True)
-class PurgeSegmentsRequest(RecordingRequest):
+class PurgeSegmentsRequest(RecordingIdRequest):
     """Request to delete the segment files before a position."""
 
     TEMPLATE: ClassVar[int] = 55
@@ -409,7 +409,7 @@ class PurgeSegmentsRequest(RecordingRequest):
 
 
 @attrs.frozen(kw_only=True)
-class AttachSegmentsRequest(RecordingRequest):
+class AttachSegmentsRequest(RecordingIdRequest):
     """Request to move the start of a recording back over detached files."""
 
     TEMPLATE: ClassVar[int] = 56
@@ -426,7 +426,7 @@ class MigrateSegmentsRequest(Request):
 
 
 @attrs.frozen(kw_only=True)
-class UpdateChannelRequest(RecordingRequest):
+class UpdateChannelRequest(RecordingIdRequest):
     """Request to change the channel of a recording."""
 
     TEMPLATE: ClassVar[int] = 107
@@ -492,7 +492,7 @@ class StopReplicationRequest(Request):
     replication_id: Int64
 
 
-CATALOG_REQUESTS: Final[tuple[type[Message], ...]] = (
+CATALOG_REQUESTS: Final[tuple[type[SbeMessage], ...]] = (
     ListRecordingsRequest,
     ListRecordingsForUriRequest,
     ListRecordingRequest,
@@ -602,7 +602,7 @@ class RecordingSignalMessage(Request):
 
 
 @attrs.frozen(kw_only=True)
-class Ping(Message):
+class Ping(SbeMessage):
     """Check that the client is still connected."""
 
     TEMPLATE: ClassVar[int] = 106
@@ -611,7 +611,7 @@ class Ping(Message):
 
 
 @attrs.frozen(kw_only=True)
-class RecordingStarted(Message):
+class RecordingStarted(SbeMessage):
     """Recording event: a recording has started."""
 
     TEMPLATE: ClassVar[int] = 101
@@ -625,7 +625,7 @@ class RecordingStarted(Message):
 
 
 @attrs.frozen(kw_only=True)
-class RecordingProgress(Message):
+class RecordingProgress(SbeMessage):
     """Recording event: the recorded position has moved."""
 
     TEMPLATE: ClassVar[int] = 102
@@ -636,7 +636,7 @@ class RecordingProgress(Message):
 
 
 @attrs.frozen(kw_only=True)
-class RecordingStopped(Message):
+class RecordingStopped(SbeMessage):
     """Recording event: a recording has stopped."""
 
     TEMPLATE: ClassVar[int] = 103

@@ -26,7 +26,7 @@ from aeron_async.logs import get_logger, within
 
 if TYPE_CHECKING:
     from aeron_async.archive.api import RecordingSignalEvent
-    from aeron_async.archive.control.sbe import Message
+    from aeron_async.archive.control.sbe import SbeMessage
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.recording_session import RecordingSession
     from aeron_async.client.publication import Publication
@@ -201,7 +201,7 @@ class RecordingEvents:
                 )
             )
 
-    def _tell(self, message: Message) -> bool:
+    def _tell(self, message: SbeMessage) -> bool:
         try:
             is_told = isinstance(self._publication.try_offer(CODEC.encode(message)), int)
         except ClosedError:

@@ -24,7 +24,7 @@ from aeron_async.errors import ConfigurationError, ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["HEADER", "Codec", "Data", "Int32", "Int64", "Message", "Text"]
+__all__ = ["HEADER", "Codec", "Data", "Int32", "Int64", "SbeMessage", "Text"]
 
 HEADER: Final = Struct("<HHHH")
 LENGTH: Final = Struct("<I")
@@ -37,7 +37,7 @@ Text = Annotated[str, TEXT]
 Data = Annotated[bytes, DATA]
 
 
-class Message:
+class SbeMessage:
     """Base of messages: a frozen class whose fields are those on the wire, in order.
 
     Attributes:
@@ -52,7 +52,7 @@ class Message:
 class Layout:
     """Byte layout of one kind of message."""
 
-    def __init__(self, kind: type[Message]) -> None:
+    def __init__(self, kind: type[SbeMessage]) -> None:
         self.kind = kind
         hints = get_type_hints(kind, include_extras=True)
         fields = [(each, hints[each.name].__metadata__[0]) for each in _fields(kind)]
@@ -71,7 +71,7 @@ class Layout:
             Struct("<" + "".join(codes[:count])) for count in range(len(codes) + 1)
         ]
 
-    def encode(self, message: Message, *, schema_id: int, version: int) -> bytes:
+    def encode(self, message: SbeMessage, *, schema_id: int, version: int) -> bytes:
         """Return the bytes of a message."""
         header = HEADER.pack(self.block.size, self.kind.TEMPLATE, schema_id, version)
         parts = [header, self.block.pack(*(getattr(message, name) for name in self.numbers))]
@@ -82,7 +82,7 @@ class Layout:
             parts += (LENGTH.pack(len(data)), data)
         return b"".join(parts)
 
-    def decode(self, data: memoryview, block_length: int) -> Message:
+    def decode(self, data: memoryview, block_length: int) -> SbeMessage:
         """Return the message whose block begins after the header.
 
         Raises:
@@ -133,12 +133,12 @@ class Codec:
         kinds: Classes of all messages.
     """
 
-    def __init__(self, *, schema_id: int, version: int, kinds: Iterable[type[Message]]) -> None:
+    def __init__(self, *, schema_id: int, version: int, kinds: Iterable[type[SbeMessage]]) -> None:
         self.schema_id = schema_id
         self.version = version
         self._layouts = {kind.TEMPLATE: Layout(kind) for kind in kinds}
 
-    def encode(self, message: Message) -> bytes:
+    def encode(self, message: SbeMessage) -> bytes:
         """Return the bytes of a message.
 
         Raises:
@@ -151,7 +151,7 @@ class Codec:
             text = f"{message} has a number that does not fit: {error}"
             raise ConfigurationError(text) from None
 
-    def decode(self, data: bytes | memoryview) -> Message:
+    def decode(self, data: bytes | memoryview) -> SbeMessage:
         """Decode a message; bytes after its end are ignored.
 
         Raises:
@@ -172,7 +172,7 @@ class Codec:
         return layout.decode(view, block_length)
 
 
-def _fields(kind: type[Message]) -> tuple[attrs.Attribute[Any], ...]:
+def _fields(kind: type[SbeMessage]) -> tuple[attrs.Attribute[Any], ...]:
     # The types do not show that every kind is an attrs class.
     fields: tuple[attrs.Attribute[Any], ...] = attrs.fields(kind)  # type: ignore[arg-type]
     return fields

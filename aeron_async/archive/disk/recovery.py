@@ -42,7 +42,7 @@ __all__ = [
 
 
 @attrs.frozen
-class Stream:
+class StreamIdentity:
     """The part of a stream's identity that every frame of a recording shows.
 
     Attributes:
@@ -59,14 +59,14 @@ class Stream:
 
 def contradicted(
     file: File, descriptor: RecordingDescriptor, base: int, buffer: ScanBuffer
-) -> Stream | None:
+) -> StreamIdentity | None:
     """Return the stream of a file's first frame, if the catalog has another."""
     said = stream_told(file, descriptor, base, buffer)
     return None if said == stream_of(descriptor) else said
 
 
 def contradiction_of(
-    descriptor: RecordingDescriptor, said: Stream, *, files: Sequence[object]
+    descriptor: RecordingDescriptor, said: StreamIdentity, *, files: Sequence[object]
 ) -> str:
     """Return an error text: the files begin with frames of another stream."""
     who = "its file begins" if len(files) == 1 else f"all {len(files)} of its files begin"
@@ -76,14 +76,14 @@ def contradiction_of(
     )
 
 
-def stream_of(descriptor: RecordingDescriptor) -> Stream:
+def stream_of(descriptor: RecordingDescriptor) -> StreamIdentity:
     """Return the stream of a descriptor."""
-    return Stream(descriptor.initial_term_id, descriptor.stream_id)
+    return StreamIdentity(descriptor.initial_term_id, descriptor.stream_id)
 
 
 def stream_told(
     file: File, descriptor: RecordingDescriptor, base: int, buffer: ScanBuffer
-) -> Stream | None:
+) -> StreamIdentity | None:
     """Return the stream of a file's first frame; None if that frame does not fit its place."""
     position = max(base, descriptor.start_position)
     if buffer.fill(file, position - base, position - base + HEADER_LENGTH) < HEADER_LENGTH:
@@ -96,7 +96,7 @@ def stream_told(
     is_frame = HEADER_LENGTH <= length <= term_length - wanted_offset
     if not is_frame or version or kind not in (DATA, PADDING) or term_offset != wanted_offset:
         return None
-    return Stream(wrap_int32(term_id - position // term_length), stream_id)
+    return StreamIdentity(wrap_int32(term_id - position // term_length), stream_id)
 
 
 # Ends of recordings.

@@ -40,7 +40,7 @@ from aeron_async.archive.disk.checksums import ChecksumTally
 from aeron_async.archive.disk.descriptor import ENTRY_HEADER_LENGTH, RecordingState
 from aeron_async.archive.disk.files import read_exactly, write_all
 from aeron_async.archive.disk.recovery import (
-    Stream,
+    StreamIdentity,
     contradiction_of,
     segments_by_recording,
     stream_of,
@@ -303,7 +303,7 @@ def find_contradiction(
     directory: Directory, descriptor: RecordingDescriptor, bases: list[int], buffer: ScanBuffer
 ) -> Unrepairable | None:
     """Return an `Unrepairable` if all files of a recording contradict the catalog's stream."""
-    told: list[tuple[int, Stream]] = []
+    told: list[tuple[int, StreamIdentity]] = []
     for base in bases:
         file = directory.open_to_read(segment_name(descriptor.recording_id, base))
         try:

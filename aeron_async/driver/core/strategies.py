@@ -201,13 +201,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Stream(Protocol):
+class FallibleStream(Protocol):
     """A stream whose `poll` raises its `failure`."""
 
     failure: Exception | None
 
 
-S = TypeVar("S", bound=Stream)
+S = TypeVar("S", bound=FallibleStream)
 
 
 def defer_exception_at(method: Callable[[S, int], T]) -> Callable[[S, int], T | None]:

@@ -31,15 +31,15 @@ from aeron_async.spark.decoding.decoder import (
 __all__ = [
     "Block",
     "Char",
-    "Choice",
     "Composite",
     "Constant",
     "Data",
     "Encoding",
+    "EnumType",
     "Field",
-    "Group",
+    "GroupSchema",
     "Header",
-    "Message",
+    "MessageSchema",
     "Numbers",
     "SbeDecoder",
 ]
@@ -129,7 +129,7 @@ class Numbers:
 
 @final
 @attrs.frozen
-class Choice:
+class EnumType:
     """An enumeration: a number, or one character, with a name for each value.
 
     A value without a name in the schema becomes its number as text, so that it is not lost.
@@ -293,7 +293,7 @@ class Block:
     """
 
     fields: tuple[Field, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[GroupSchema, ...]
     datas: tuple[Data, ...]
 
     @property
@@ -313,7 +313,7 @@ class Block:
 
 @final
 @attrs.frozen
-class Group:
+class GroupSchema:
     """A repeating group.
 
     Attributes:
@@ -336,7 +336,7 @@ class Group:
 
 @final
 @attrs.frozen
-class Message:
+class MessageSchema:
     """One message of a schema.
 
     Attributes:
@@ -365,7 +365,7 @@ class SbeDecoder:
         message: Message to decode; other messages of the same schema are dropped.
     """
 
-    def __init__(self, message: Message) -> None:
+    def __init__(self, message: MessageSchema) -> None:
         self._message = message
 
     @property
@@ -436,7 +436,7 @@ class _Walk:
             arrays.append(array)
         return arrays, places
 
-    def _group(self, group: Group, rows: Places, places: Places) -> tuple[pa.Array, Places]:
+    def _group(self, group: GroupSchema, rows: Places, places: Places) -> tuple[pa.Array, Places]:
         lengths, counts, absent, places = self._dimensions(group, rows, places)
         owners: Places = np.repeat(np.arange(len(rows)), counts)
         firsts = np.cumsum(counts) - counts
@@ -455,7 +455,7 @@ class _Walk:
         ), places
 
     def _dimensions(
-        self, group: Group, rows: Places, places: Places
+        self, group: GroupSchema, rows: Places, places: Places
     ) -> tuple[Places, Places, Flags, Places]:
         """Return the group's block length and count for each entry, and where its entries begin."""
         absent = self._header(group.header, rows, places, group.since)

@@ -16,14 +16,14 @@ from aeron_async.spark.decoding.decoder import ARROW_TYPES, Primitive
 from aeron_async.spark.decoding.sbe_decoder import (
     Block,
     Char,
-    Choice,
     Composite,
     Constant,
     Data,
+    EnumType,
     Field,
-    Group,
+    GroupSchema,
     Header,
-    Message,
+    MessageSchema,
     Numbers,
 )
 
@@ -224,7 +224,7 @@ class SbeTypes:
             self._refuse(where, f"encodingType {name!r} is no whole number and no char")
         return Primitive(CODES[name], self._order)
 
-    def _enum(self, element: Element, where: str, *, is_optional: bool) -> Choice:
+    def _enum(self, element: Element, where: str, *, is_optional: bool) -> EnumType:
         encoding = attribute(element, "encodingType", where)
         number = self._number(encoding, where)
         names: dict[int, str] = {}
@@ -237,9 +237,9 @@ class SbeTypes:
                 value = ord(text) if is_char else int(self._value("int64", text, where))
                 names[value] = attribute(each, "name", where)
         if not is_optional:
-            return Choice(number, names)
+            return EnumType(number, names)
         null = NULLS[self._primitive_name(encoding)]
-        return Choice(Primitive(number.code, number.order, null), names)
+        return EnumType(Primitive(number.code, number.order, null), names)
 
     def _primitive_name(self, name: str) -> str:
         element = self._declared.get(name)
@@ -355,7 +355,7 @@ class SbeSchema:
         """Names of the messages, in the order of the file."""
         return list(self._messages)
 
-    def message(self, name: str | None = None) -> Message:
+    def message(self, name: str | None = None) -> MessageSchema:
         """Return one message.
 
         Args:
@@ -371,7 +371,7 @@ class SbeSchema:
             found = ", ".join(self._messages) or "none"
             self._refuse(f"has {which}; name one of: {found}")
         element = self._messages[name]
-        return Message(
+        return MessageSchema(
             name,
             number_of(element, "id", self._name),
             self._id,
@@ -383,7 +383,7 @@ class SbeSchema:
         if depth > DEEPEST_GROUP:
             self._refuse(f"{where}: groups nest deeper than {DEEPEST_GROUP}")
         fields: list[Field] = []
-        groups: list[Group] = []
+        groups: list[GroupSchema] = []
         datas: list[Data] = []
         for each in self._members(parent, where):
             kind = local_name(each)
@@ -422,9 +422,9 @@ class SbeSchema:
             self._refuse(f"{where}.{name}: offset {offset} is within the field before it")
         return Field(name, offset, encoding, number_of(element, "sinceVersion", self._name, 0))
 
-    def _group(self, element: Element, where: str, depth: int) -> Group:
+    def _group(self, element: Element, where: str, depth: int) -> GroupSchema:
         name = attribute(element, "name", self._name)
-        return Group(
+        return GroupSchema(
             name,
             self._header_of(
                 element.get("dimensionType", "groupSizeEncoding"), "blockLength", "numInGroup"

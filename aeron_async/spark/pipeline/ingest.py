@@ -24,7 +24,7 @@ from aeron_async.errors import ArchiveError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["IngestedBatch", "LiveStream", "ingest", "job_command"]
+__all__ = ["IngestedBatch", "StreamToRecord", "ingest", "job_command"]
 
 LONGEST_LINE: Final = 1 << 20
 ENDING_SECONDS: Final = 120
@@ -33,7 +33,7 @@ ENDING_SECONDS: Final = 120
 
 @final
 @attrs.frozen
-class LiveStream:
+class StreamToRecord:
     """A stream to record."""
 
     channel: str
@@ -55,7 +55,7 @@ class IngestedBatch:
 
 
 async def ingest(
-    streams: Sequence[LiveStream],
+    streams: Sequence[StreamToRecord],
     context: ArchiveContext,
     job: Sequence[str],
     tell: Callable[[IngestedBatch], None],

@@ -52,12 +52,12 @@ if TYPE_CHECKING:
     from aeron_async.spark.pipeline.query import Lag
     from aeron_async.spark.pipeline.runs import Gap
     from aeron_async.spark.pipeline.settings import PipelineSettings
-    from aeron_async.spark.pipeline.silver import Kind
+    from aeron_async.spark.pipeline.silver import MessageKind
     from aeron_async.spark.pipeline.watermark import Watermark
 
 __all__ = [
-    "Batch",
     "BatchReport",
+    "BronzeBatch",
     "DecodingStep",
     "Edges",
     "PipelineJob",
@@ -135,7 +135,7 @@ PARTITIONS: Final = ("date", "stream_id")
 
 @final
 @attrs.frozen
-class Batch:
+class BronzeBatch:
     """A batch that is in bronze.
 
     Attributes:
@@ -199,14 +199,14 @@ class DecodingStep:
     """
 
     def __init__(
-        self, lake: Lake, settings: PipelineSettings, kinds: list[Kind], tables: Tables
+        self, lake: Lake, settings: PipelineSettings, kinds: list[MessageKind], tables: Tables
     ) -> None:
         self._lake = lake
         self._settings = settings
         self._kinds = kinds
         self._tables = tables
 
-    def run(self, batch: Batch) -> tuple[dict[str, int], int]:
+    def run(self, batch: BronzeBatch) -> tuple[dict[str, int], int]:
         """Write silver and quarantine; return the count of each kind, and that of quarantine."""
         counts = {}
         has_errors = set()
@@ -219,7 +219,7 @@ class DecodingStep:
                 has_errors.add(stream_id)
         return counts, self._put_aside(batch, has_errors)
 
-    def _decode(self, kind: Kind, batch: Batch) -> tuple[int, int]:
+    def _decode(self, kind: MessageKind, batch: BronzeBatch) -> tuple[int, int]:
         failures = batch.messages.sparkSession.sparkContext.accumulator(0)
         rows = decoded(
             batch.messages,
@@ -235,7 +235,7 @@ class DecodingStep:
         self._tables.write(silver(rows, kind, file_count), table, batch.batch_id, PARTITIONS)
         return self._tables.count(table, batch.batch_id), int(failures.value)
 
-    def _put_aside(self, batch: Batch, stream_ids: set[int]) -> int:
+    def _put_aside(self, batch: BronzeBatch, stream_ids: set[int]) -> int:
         """Write messages that cannot be decoded to quarantine; return how many there are."""
         frames = [
             undecodable(batch.messages, [k for k in self._kinds if k.decoding.stream_id == each])
@@ -251,7 +251,7 @@ class DecodingStep:
         return self._tables.count(self._lake.quarantine, batch.batch_id)
 
     def sequences(
-        self, batch: Batch, counts: Mapping[str, int]
+        self, batch: BronzeBatch, counts: Mapping[str, int]
     ) -> Iterator[tuple[list[Run], list[Gap]]]:
         """Yield runs and gaps of every number that counts messages."""
         for each in self._settings.sequence:
@@ -263,7 +263,7 @@ class DecodingStep:
             earlier = [run for run in batch.earlier if run.name == name]
             yield gold.stitched(found, earlier, batch.term_lengths)
 
-    def latencies(self, batch: Batch, counts: Mapping[str, int]) -> None:
+    def latencies(self, batch: BronzeBatch, counts: Mapping[str, int]) -> None:
         """Write the count of each bin of every latency."""
         found = []
         for kind in (kind for kind, count in counts.items() if count):
@@ -426,7 +426,7 @@ class PipelineJob:
         seconds = gold.rates(messages)
         write_rows(self._lake.gold("rates_second"), batch_id, seconds)
         write_rows(self._lake.gold("rates_minute"), batch_id, gold.per_minute(seconds))
-        batch = Batch(batch_id, messages, runs, earlier, recordings)
+        batch = BronzeBatch(batch_id, messages, runs, earlier, recordings)
         step = DecodingStep(self._lake, self._settings, self._kinds, tables)
         counts, quarantined = step.run(batch)
         step.latencies(batch, counts)

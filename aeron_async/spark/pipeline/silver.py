@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aeron_async.spark.decoding import Decoder
     from aeron_async.spark.pipeline.settings import Decoding, PipelineSettings
 
-__all__ = ["BLOCK_BITS", "Kind", "decoded", "kinds_of", "silver", "undecodable"]
+__all__ = ["BLOCK_BITS", "MessageKind", "decoded", "kinds_of", "silver", "undecodable"]
 
 KEPT: Final = (
     "recording_id",
@@ -44,7 +44,7 @@ NS_PER_MS: Final = 1_000_000
 
 
 @attrs.frozen
-class Kind:
+class MessageKind:
     """A kind of messages, with its decoder.
 
     Attributes:
@@ -63,7 +63,7 @@ class Kind:
         return ", ".join(sorted(f"{field.name} {field.type}" for field in self.decoder.fields))
 
 
-def kinds_of(settings: PipelineSettings) -> list[Kind]:
+def kinds_of(settings: PipelineSettings) -> list[MessageKind]:
     """Return all kinds, after checking every field that the settings name.
 
     Raises:
@@ -87,7 +87,7 @@ def kinds_of(settings: PipelineSettings) -> list[Kind]:
             # A message with an absurd field must not end the job, as an overflow error would.
             named = f"try_multiply(cast(`{times[0].field}` as bigint), {times[0].unit_ns})"
             event = f"coalesce({named}, event_ns)"
-        found.append(Kind(decoding, decoder, event))
+        found.append(MessageKind(decoding, decoder, event))
     return found
 
 
@@ -115,7 +115,7 @@ def check_number(setting: str, kind: str, decoder: Decoder, name: str) -> None:
 
 def decoded(
     frame: DataFrame,
-    kind: Kind,
+    kind: MessageKind,
     *,
     ends: Mapping[tuple[int, int], int],
     started_ms: Mapping[int, int],
@@ -190,7 +190,7 @@ def by_recording(ids: Any, values: Mapping[int, int]) -> Any:
     return np.array([values.get(each, 0) for each in unique.tolist()], np.int64)[places]
 
 
-def silver(rows: DataFrame, kind: Kind, file_count: int) -> DataFrame:
+def silver(rows: DataFrame, kind: MessageKind, file_count: int) -> DataFrame:
     """Return decoded rows as silver stores them: dated, without duplicates, and ordered."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name
 
@@ -209,7 +209,7 @@ def silver(rows: DataFrame, kind: Kind, file_count: int) -> DataFrame:
     return ordered.drop("block")
 
 
-def undecodable(frame: DataFrame, kinds: list[Kind]) -> DataFrame:
+def undecodable(frame: DataFrame, kinds: list[MessageKind]) -> DataFrame:
     """Return the messages of a stream that no decoder can read, with the first error.
 
     A message that a decoder identifies as another kind is no error of that decoder.

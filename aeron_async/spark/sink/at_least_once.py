@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Publishing",
     "Receivers",
-    "Stream",
+    "SinkStream",
     "Streams",
     "wait_consumed",
 ]
@@ -204,7 +204,7 @@ async def push(publication: ExclusivePublication, receivers: Receivers) -> None:
 
 
 @final
-class Stream:
+class SinkStream:
     """A publication with its receivers."""
 
     def __init__(self, publication: ExclusivePublication, receivers: Receivers) -> None:
@@ -222,9 +222,9 @@ class Streams:
 
     def __init__(self, aeron: Aeron) -> None:
         self.aeron = aeron
-        self._streams: dict[tuple[str, int], Stream] = {}
+        self._streams: dict[tuple[str, int], SinkStream] = {}
 
-    async def get(self, channel: str, stream_id: int, options: SinkOptions) -> Stream:
+    async def get(self, channel: str, stream_id: int, options: SinkOptions) -> SinkStream:
         """Return the publication of a stream; add it if there is none.
 
         Raises:
@@ -249,7 +249,7 @@ class Streams:
         except BaseException:
             publication.close()
             raise
-        stream = self._streams[channel, stream_id] = Stream(publication, receivers)
+        stream = self._streams[channel, stream_id] = SinkStream(publication, receivers)
         return stream
 
     async def drop(self) -> None:
@@ -266,7 +266,7 @@ class Publishing:
     def __init__(self, streams: Streams, options: SinkOptions) -> None:
         self._streams = streams
         self._options = options
-        self._used: dict[tuple[str, int], Stream] = {}
+        self._used: dict[tuple[str, int], SinkStream] = {}
         self.row_count: int = 0
 
     async def publish(self, rows: Rows) -> None:
@@ -313,6 +313,6 @@ class Publishing:
             for (channel, stream_id), each in self._used.items()
         ]
 
-    async def _consumed(self, stream: Stream) -> None:
+    async def _consumed(self, stream: SinkStream) -> None:
         timeout_s = self._options.timeout_s
         await wait_consumed(stream.publication, stream.receivers, timeout_s=timeout_s)

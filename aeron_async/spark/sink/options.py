@@ -48,7 +48,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
 
 
 @final
-class Channel(Text):
+class ChannelText(Text):
     """A channel URI."""
 
     LIMITS: ClassVar[str] = "a channel"
@@ -89,7 +89,7 @@ class SinkOptions(OptionSettings):
         "channel",
         None,
         "Channel of all rows; it overrides the column `channel`.",
-        kind=Channel(),
+        kind=ChannelText(),
     )
     stream_id: int | None = integer(
         "streamId",
@@ -158,7 +158,7 @@ class SinkOptions(OptionSettings):
         "archive.control.channel",
         None,
         "Control channel of a running archive, in place of `archive.path`.",
-        kind=Channel(),
+        kind=ChannelText(),
     )
     archive_control_stream_id: int = integer(
         "archive.control.streamId",
@@ -171,13 +171,13 @@ class SinkOptions(OptionSettings):
         "archive.response.channel",
         None,
         "Channel of the archive's responses, as the archive's host sees this worker.",
-        kind=Channel(),
+        kind=ChannelText(),
     )
     archive_recording_channel: str | None = declare(
         "archive.recording.channel",
         None,
         "Channel on which the archive subscribes to the stream, if that is not `channel`.",
-        kind=Channel(),
+        kind=ChannelText(),
     )
     archive_timeout_ms: int = duration_ms(
         "archive.timeoutMs", 5_000, "How long a response of the archive may take.", minimum=1

@@ -11,7 +11,11 @@ from structlog.testing import capture_logs
 
 from aeron_async.archive.api import RecordingSignal, RecordingSignalEvent
 from aeron_async.archive.control import server as server_module
-from aeron_async.archive.control.authentication import AcceptAll, FixedCredentials, Verdict
+from aeron_async.archive.control.authentication import (
+    AcceptAll,
+    FixedCredentials,
+    Verdict,
+)
 from aeron_async.archive.control.client import RemoteArchive
 from aeron_async.archive.control.connection import Pending, archive_error
 from aeron_async.archive.control.messages import (

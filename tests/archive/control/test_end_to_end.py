@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import aeron_async as aa
-    from aeron_async.archive.control.sbe import Message
+    from aeron_async.archive.control.sbe import SbeMessage
 
 
 async def exhaust(replay: Replay) -> None:
@@ -262,7 +262,7 @@ async def test_everybody_hears_how_far_recordings_are_who_wants_to(
     ):
         await events.wait_connected(timeout=TIMEOUT_S)
         recording_id, end = await record(aeron, client, recorded, MESSAGES[:50])
-        heard: list[Message] = []
+        heard: list[SbeMessage] = []
         async with asyncio.timeout(TIMEOUT_S):
             while not heard or not isinstance(heard[-1], RecordingStopped):
                 heard.append(CODEC.decode((await anext(events)).data))

@@ -27,11 +27,11 @@ from aeron_async.archive.control.messages import (
     major_of,
     version_text,
 )
-from aeron_async.archive.control.sbe import HEADER, Layout, Message
+from aeron_async.archive.control.sbe import HEADER, Layout, SbeMessage
 from aeron_async.errors import ConfigurationError, ProtocolError
 from tests.archive.golden import facts
 
-KINDS: tuple[type[Message], ...] = (
+KINDS: tuple[type[SbeMessage], ...] = (
     *STREAM_REQUESTS,
     *CATALOG_REQUESTS,
     ControlResponse,
@@ -70,7 +70,7 @@ def test_every_official_message_has_the_fields_that_its_facts_state() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_no_beginning_of_a_message_is_read_as_a_whole_one(kind: type[Message]) -> None:
+def test_no_beginning_of_a_message_is_read_as_a_whole_one(kind: type[SbeMessage]) -> None:
     layout = Layout(kind)
     values = dict.fromkeys(layout.numbers, 7)
     texts = {name: "abc" if code == "text" else b"abc" for name, code in layout.texts}

@@ -37,7 +37,7 @@ from aeron_async.errors import (
 
 if TYPE_CHECKING:
     import aeron_async as aa
-    from aeron_async.archive.control.sbe import Message
+    from aeron_async.archive.control.sbe import SbeMessage
     from tests.archive.control.fake_archive import FakeArchive
 
 RESPONSES = "aeron:ipc"
@@ -78,11 +78,11 @@ class ByHand:
         self.publication = publication
         self.subscription = subscription
 
-    async def send(self, message: Message | bytes) -> None:
+    async def send(self, message: SbeMessage | bytes) -> None:
         data = message if isinstance(message, bytes) else CODEC.encode(message)
         await self.publication.offer(data, timeout=5)
 
-    async def hear(self) -> Message:
+    async def hear(self) -> SbeMessage:
         async with asyncio.timeout(5):
             return CODEC.decode((await anext(self.subscription)).data)
 

@@ -16,7 +16,7 @@ from aeron_async.cli.pipeline_ingest import flags_of, json_of, line_of, live_str
 from aeron_async.cli.pipeline_run import LakeOptions
 from aeron_async.errors import ArchiveError, ConfigurationError
 from aeron_async.spark.pipeline import ingest as module
-from aeron_async.spark.pipeline.ingest import IngestedBatch, LiveStream, ingest, job_command
+from aeron_async.spark.pipeline.ingest import IngestedBatch, StreamToRecord, ingest, job_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,9 @@ def context(tmp_path: Path, unused_udp_port_factory: Callable[[], int]) -> Archi
     return ArchiveContext(directory=str(tmp_path / "archive"), control_channel=control)
 
 
-async def batches(context: ArchiveContext, stream: LiveStream, program: str) -> list[IngestedBatch]:
+async def batches(
+    context: ArchiveContext, stream: StreamToRecord, program: str
+) -> list[IngestedBatch]:
     """Record a stream of two messages beside a job, cancel at its first report, return all."""
     told: asyncio.Queue[IngestedBatch] = asyncio.Queue()
     task = asyncio.create_task(
@@ -85,7 +87,7 @@ async def until_recorded(aeron: aa.Aeron, control: str, position: int) -> None:
 async def test_a_batch_is_told_with_what_is_still_behind(
     context: ArchiveContext, unused_udp_port: int
 ) -> None:
-    stream = LiveStream(f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}", 7)
+    stream = StreamToRecord(f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}", 7)
     found = await batches(context, stream, TALKS)
     # Also what it said when it was told to end.
     assert [each.report["batch_id"] for each in found] == [0, 1]
@@ -97,7 +99,7 @@ async def test_a_job_that_does_not_end_is_ended(
     context: ArchiveContext, unused_udp_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "ENDING_SECONDS", 0.1)
-    stream = LiveStream(f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}", 7)
+    stream = StreamToRecord(f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}", 7)
     (batch,) = await batches(context, stream, DEAF)
     assert batch.report == REPORT
 
@@ -105,15 +107,15 @@ async def test_a_job_that_does_not_end_is_ended(
 async def test_a_job_that_ends_by_itself_ends_all(
     context: ArchiveContext, unused_udp_port: int
 ) -> None:
-    stream = LiveStream(f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}", 7)
+    stream = StreamToRecord(f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}", 7)
     with pytest.raises(ArchiveError, match="ended by itself, with code 3"):
         await ingest([stream], context, [sys.executable, "-c", "raise SystemExit(3)"], print)
 
 
 def test_streams_come_in_pairs() -> None:
     assert live_streams(("aeron:ipc", "-1", "aeron:udp?endpoint=a:1", "2")) == [
-        LiveStream("aeron:ipc", -1),
-        LiveStream("aeron:udp?endpoint=a:1", 2),
+        StreamToRecord("aeron:ipc", -1),
+        StreamToRecord("aeron:udp?endpoint=a:1", 2),
     ]
     for given, says in (
         ((), "pairs of CHANNEL STREAM"),

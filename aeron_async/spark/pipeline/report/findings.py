@@ -17,7 +17,7 @@ from aeron_async.spark.pipeline.tables import read_folders
 if TYPE_CHECKING:
     from aeron_async.spark.pipeline.lake import Lake
 
-__all__ = ["Findings", "Session", "Stream", "read_findings"]
+__all__ = ["Findings", "Session", "StreamFindings", "read_findings"]
 
 NS_PER_SECOND: Final = 1_000_000_000
 MS_PER_SECOND: Final = 1_000
@@ -43,7 +43,7 @@ class Session:
 
 
 @attrs.frozen
-class Stream:
+class StreamFindings:
     """All recordings with the same stream and channel."""
 
     stream_id: int
@@ -69,7 +69,7 @@ class Findings:
     """
 
     sessions: list[Session]
-    streams: list[Stream]
+    streams: list[StreamFindings]
     step: int
     rates: dict[int, list[tuple[int, float, float]]]
     latencies: dict[str, Histogram]
@@ -127,7 +127,7 @@ def seconds_of(run: Run, recording: dict[str, Any]) -> float:
     return 0.0
 
 
-def streams_of(sessions: list[Session], gaps: list[Gap]) -> list[Stream]:
+def streams_of(sessions: list[Session], gaps: list[Gap]) -> list[StreamFindings]:
     """Return sessions grouped by stream and channel."""
     by_stream: dict[tuple[int, str], list[Session]] = defaultdict(list)
     for session in sessions:
@@ -136,7 +136,7 @@ def streams_of(sessions: list[Session], gaps: list[Gap]) -> list[Stream]:
     for (stream_id, channel), parts in sorted(by_stream.items()):
         ids = {part.run.recording_id for part in parts}
         found.append(
-            Stream(
+            StreamFindings(
                 stream_id=stream_id,
                 channel=channel,
                 recordings=len(parts),
