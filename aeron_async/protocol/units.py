@@ -20,12 +20,10 @@ __all__ = [
     "INT64_MAX",
     "IN_BYTES",
     "IN_NANOSECONDS",
-    "duration_ns_of",
     "format_duration",
     "format_size",
     "parse_duration_ns",
     "parse_size",
-    "size_of",
 ]
 
 INT64_MAX: Final = 2**63 - 1
@@ -55,16 +53,6 @@ def parse_size(text: str) -> int:
     return _parse(
         text, SIZE_UNITS, what="a size: a whole number of bytes, with k, m or g if wanted"
     )
-
-
-def size_of(value: int | str) -> int:
-    """Return a number of bytes given as a number, or as text such as `64k`."""
-    return parse_size(value.strip()) if isinstance(value, str) else value
-
-
-def duration_ns_of(value: int | str) -> int:
-    """Return a duration given in nanoseconds, or as text such as `5s`."""
-    return parse_duration_ns(value.strip()) if isinstance(value, str) else value
 
 
 def format_size(length: int) -> str:

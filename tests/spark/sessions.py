@@ -21,8 +21,6 @@ ASKS: Final = "spark: SparkSession"
 """How a test asks for the session."""
 STARTS: Final = "runs_java()"
 """What a file looks at whose tests start programs."""
-FOLLOWS: Final = "follow those that share a session"
-"""What a file says whose programs run behind the tests of the session: both lines take as long."""
 
 
 @cache
@@ -31,4 +29,4 @@ def spark_of(path: str) -> str | None:
     if not path.startswith(FOLDER):
         return None
     text = (ROOT / path).read_text()
-    return SESSION if ASKS in text or FOLLOWS in text else PROGRAMS if STARTS in text else None
+    return SESSION if ASKS in text else PROGRAMS if STARTS in text else None

@@ -43,3 +43,21 @@ def test_executors_that_are_killed_again_and_again_lose_and_double_nothing(tmp_p
     campaign = Campaign(tmp_path, master="local-cluster[2,1,1024]", victim="executor")
     outcome = campaign.run(KILLS)
     assert outcome.rows == outcome.sent > 0
+
+
+def test_what_is_published_effectively_once_is_there_once_however_often_the_driver_is_killed(
+    tmp_path: Path,
+) -> None:
+    outcome = Campaign(tmp_path, through="sink").run(max(KILLS - 1, 1))
+    assert outcome.rows == outcome.sent > 0
+
+
+@pytest.mark.skipif(KILLS <= 2, reason="takes minutes: set AERON_SPARK_KILLS=20")
+def test_what_is_published_effectively_once_is_there_once_however_many_executors_are_killed(
+    tmp_path: Path,
+) -> None:
+    campaign = Campaign(
+        tmp_path, master="local-cluster[2,1,1024]", victim="executor", through="sink"
+    )
+    outcome = campaign.run(KILLS)
+    assert outcome.rows == outcome.sent > 0
