@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 import tomllib
+from collections import Counter
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -248,6 +249,17 @@ def test_a_core_takes_only_constants_from_the_clock() -> None:
         for alias in node.names
     }
     assert {name for name in taken if not name.isupper()} == set()
+
+
+def test_no_two_classes_share_a_name() -> None:
+    """One name, one concept; `Verdict` is public of authenticators and of simulated networks."""
+    names = Counter(
+        node.name
+        for path in modules()
+        for node in parsed(path).body
+        if isinstance(node, ast.ClassDef)
+    )
+    assert {name for name, count in names.items() if count > 1} == {"Verdict"}
 
 
 def test_every_task_has_an_owner() -> None:
