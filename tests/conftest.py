@@ -7,6 +7,7 @@ Tests that touch real sockets, and a part of the client's, run once on asyncio a
 from __future__ import annotations
 
 import asyncio
+import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +33,9 @@ else:
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
+
+# A Java that lives for seconds compiles less than it runs.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 # A busy machine is no reason to fail, and a failing example must be the same for everybody.
 settings.register_profile("steady", deadline=None, derandomize=True)
@@ -71,6 +75,8 @@ def pytest_asyncio_loop_factories(
 
 def pytest_configure() -> None:
     hear_interrupts()
+    for name in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
+        os.environ.setdefault(name, JAVA_OPTIONS)
 
 
 def pytest_unconfigure() -> None:
@@ -86,9 +92,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Let coverage look away from a long story that is made of what short ones have shown it."""
-    if pyfuncitem.get_closest_marker("untraced") is None:
+    if item.get_closest_marker("untraced") is None:
         return (yield)
     with untraced():
         return (yield)

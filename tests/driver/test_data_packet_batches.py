@@ -104,6 +104,7 @@ class Receiver:
         }
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     "twin",
     [placing.place_batches, pure("logbuffer.placing").place_batches],

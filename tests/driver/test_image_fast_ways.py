@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import attrs
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -327,6 +328,7 @@ def expect_same(kind: type[PublicationImage], scene: Scene) -> None:
         assert fast.facts() == long.facts()
 
 
+@pytest.mark.untraced
 @settings(max_examples=300, deadline=None)
 @example(IN_ORDER)
 @given(SCENES)
@@ -334,6 +336,7 @@ def test_what_is_inserted_fast_is_what_is_inserted_one_by_one(scene: Scene) -> N
     expect_same(LongInsert, scene)
 
 
+@pytest.mark.untraced
 @settings(max_examples=300, deadline=None)
 @example(IN_ORDER)
 @example(LATER_GAPS)
@@ -344,6 +347,7 @@ def test_what_is_shown_fast_is_what_a_poll_shows(scene: Scene) -> None:
     expect_same(LongAdvance, scene)
 
 
+@pytest.mark.untraced
 @settings(max_examples=300, deadline=None)
 @example(IN_ORDER)
 @given(SCENES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -233,4 +234,4 @@ class ImageMachine(RuleBasedStateMachine):
 
 
 ImageMachine.TestCase.settings = settings(max_examples=120, stateful_step_count=60, deadline=None)
-TestImage = ImageMachine.TestCase
+TestImage = pytest.mark.untraced(ImageMachine.TestCase)

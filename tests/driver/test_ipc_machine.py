@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -160,4 +161,4 @@ class IpcMachine(RuleBasedStateMachine):
 
 
 IpcMachine.TestCase.settings = settings(max_examples=120, stateful_step_count=60, deadline=None)
-TestIpcPublication = IpcMachine.TestCase
+TestIpcPublication = pytest.mark.untraced(IpcMachine.TestCase)

@@ -453,6 +453,7 @@ def drive(fast: str, steps: list[tuple[Any, ...]], options: dict[str, Any]) -> i
 UNICAST: Final = {"flow_control": "unicast"}
 
 
+@pytest.mark.untraced
 @settings(max_examples=150)
 @given(steps=STEPS, options=OPTIONS)
 @example(steps=[("offer", [1_376, 100])], options=UNICAST).via("more than one datagram")
@@ -465,6 +466,7 @@ def test_send_data_fast_ends_where_a_poll_does(
     drive(SEND_DATA, steps, options)
 
 
+@pytest.mark.untraced
 @settings(max_examples=150)
 @given(steps=STEPS, options=OPTIONS)
 @example(steps=[("close", "release"), ("advance", SECOND)], options=UNICAST).via("the end")
@@ -474,6 +476,7 @@ def test_heartbeat_fast_ends_where_a_poll_does(
     drive(HEARTBEAT, steps, options)
 
 
+@pytest.mark.untraced
 @settings(max_examples=150)
 @given(steps=STEPS, options=OPTIONS)
 @example(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -272,4 +273,4 @@ class PublicationMachine(RuleBasedStateMachine):
 PublicationMachine.TestCase.settings = settings(
     max_examples=120, stateful_step_count=60, deadline=None
 )
-TestPublication = PublicationMachine.TestCase
+TestPublication = pytest.mark.untraced(PublicationMachine.TestCase)

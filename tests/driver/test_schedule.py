@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -69,7 +70,7 @@ class ScheduleMachine(RuleBasedStateMachine):
         assert len(self.schedule) == len(self.ready | self.deadlines.keys())
 
 
-TestSchedule = ScheduleMachine.TestCase
+TestSchedule = pytest.mark.untraced(ScheduleMachine.TestCase)
 
 
 def test_items_are_due_in_the_order_they_became_so() -> None:

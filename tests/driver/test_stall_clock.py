@@ -160,7 +160,7 @@ class ClockMachine(RuleBasedStateMachine):
         self.last_ns = now_ns
 
 
-TestClockMachine = ClockMachine.TestCase
+TestClockMachine = pytest.mark.untraced(ClockMachine.TestCase)
 
 
 def test_there_is_one_line_a_second_with_the_longest_pause_since_the_last(

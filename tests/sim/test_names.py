@@ -180,6 +180,7 @@ def test_a_name_is_not_looked_up_while_its_receiver_is_heard() -> None:
     simulate(story)
 
 
+@pytest.mark.untraced
 def test_whatever_a_resolver_does_nobody_is_harmed_and_it_is_said_once() -> None:
     answers: list[Any] = [("10.0.0.2", 20121)]
     under_way: list[int] = [0, 0]

@@ -188,6 +188,7 @@ def test_a_seed_has_the_same_digest_whenever_and_wherever_it_is_run() -> None:
     assert outcomes[0].message_count > 0
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("feature", FEATURES)
 def test_each_feature_is_survived(feature: str) -> None:
     having = [each for each in scenarios() if feature in each.features]

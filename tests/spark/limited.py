@@ -51,6 +51,7 @@ def main(archive: str, memory: str, warehouse: str, *more: str) -> None:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "700m",
         "spark.executor.memory": "600m",
+        "spark.executor.extraJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", ""),
         "spark.executor.pyspark.memory": memory,
         "spark.executor.cores": "1",
         "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],

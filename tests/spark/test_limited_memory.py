@@ -14,6 +14,7 @@ from aeron_async.errors import ConfigurationError
 from aeron_async.spark.java import ensure_java
 from tests.by_hand import runs_java
 from tests.spark.recordings import RecordingMaker
+from tests.tracing import untraced_environment
 
 ROOT: Final = Path(__file__).parents[2]
 LIMIT_MIB: Final = 512
@@ -42,6 +43,7 @@ def test_workers_of_little_memory_read_a_long_recording(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.spark.limited", *arguments],
         cwd=ROOT,
+        env=untraced_environment(),
         capture_output=True,
         text=True,
         check=False,

@@ -9,7 +9,6 @@ reads what is left, and the files, or that recording, hold each number once.
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import subprocess
 import sys
@@ -28,6 +27,7 @@ from tests.spark.exactly_once.processes import (
     work_cleaned,
 )
 from tests.spark.exactly_once.targets import Parquet, Sink
+from tests.tracing import untraced_environment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +91,8 @@ class Campaign:
         self._workers = workers
         self._random = random.Random(seed)
         self._commits = folder / "target" / "checkpoint" / "commits"
-        self._environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+        more = {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+        self._environment = untraced_environment() | more
         (folder / "target").mkdir(parents=True)
         self._target: Target = TARGETS[through](folder)
 
@@ -101,12 +102,7 @@ class Campaign:
         with work_cleaned(), self._target.open(), log_file.open("wb") as log:
             feed = self._start_feed()
             try:
-                query = self._start_query(log)
-                try:
-                    query = self._killed(query, kills, log)
-                finally:
-                    kill(tree(query.pid))
-                    query.wait()
+                self._kill_again_and_again(kills, log)
                 (self._folder / "stop").touch()
                 sent = int(feed.communicate(timeout=PATIENCE_S)[0])
             finally:
@@ -158,27 +154,34 @@ class Campaign:
             stderr=log,
         )
 
-    def _killed(
-        self, query: subprocess.Popen[bytes], kills: int, log: IO[bytes]
-    ) -> subprocess.Popen[bytes]:
-        """Kill so often, each time after some commits; return what runs in the end.
+    def _kill_again_and_again(self, kills: int, log: IO[bytes]) -> None:
+        """Kill so often, each time after some commits; leave nothing that runs.
 
         Every other time it is when something of a batch has been written, and not all of it: a
         moment that is hardly ever met by chance.
         """
-        for number in range(kills):
-            self._wait_for_commits(self._random.randint(1, 3), query)
-            if number % 2:
-                self._wait_for_part(query)
-            time.sleep(self._random.uniform(0, 0.15 if number % 2 else 1.5))
-            if self._victim == "driver":
+        query = self._start_query(log)
+        try:
+            for number in range(kills):
+                self._wait_for_commits(self._random.randint(1, 3), query)
+                is_within_a_batch = number % 2 == 0
+                if is_within_a_batch:
+                    self._wait_for_part(query)
+                time.sleep(self._random.uniform(0, 0.15 if is_within_a_batch else 1.5))
+                if self._victim == "executor":
+                    kill([self._random.choice(executors(self._workers or [query.pid]))])
+                    continue
                 kill(tree(query.pid))
                 query.wait()
-                query = self._start_query(log)
-            else:
-                kill([self._random.choice(executors(self._workers or [query.pid]))])
-        self._wait_for_commits(2, query)
-        return query
+                # What reads the rest goes on from the last kill.
+                if number + 1 < kills:
+                    query = self._start_query(log)
+            if self._victim == "executor":
+                self._wait_for_commits(2, query)
+        finally:
+            if query.poll() is None:
+                kill(tree(query.pid))
+                query.wait()
 
     def _wait_for_commits(self, count: int, query: subprocess.Popen[bytes]) -> None:
         wanted = self._last_commit() + count

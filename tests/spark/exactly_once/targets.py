@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections import defaultdict
@@ -21,6 +20,7 @@ from aeron_async.spark.sink import CommittedRows, Identity
 from tests.ports import unused_udp_ports
 from tests.spark.exactly_once.feed import NUMBER, TERM, payload
 from tests.spark.exactly_once.processes import PATIENCE_S, wait_until
+from tests.tracing import untraced_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -166,7 +166,7 @@ class Sink:
     def open(self) -> Iterator[None]:
         """Serve the archive."""
         environment = {
-            **os.environ,
+            **untraced_environment(),
             "PYTHONPATH": str(ROOT),
             "AERON_ARCHIVE_SEGMENT_FILE_LENGTH": str(4 * TERM),
         }
