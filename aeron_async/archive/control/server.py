@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections import Counter, deque
+from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
 import attrs
@@ -104,7 +104,7 @@ class ReplayTokens:
         while len(self._tokens) >= MOST_TOKENS:
             del self._tokens[next(iter(self._tokens))]
         # Never -1, which means no token, and hard to guess.
-        token = secrets.randbits(63)
+        token = SystemRandom().getrandbits(63)
         self._tokens[token] = (session, recording_id, now_ns + self._timeout_ns)
         return token
 
@@ -644,7 +644,7 @@ class ControlServer:
 
         Differs: Aeron numbers its sessions consecutively.
         """
-        while (session_id := secrets.randbits(SESSION_ID_BITS)) in self._sessions:
+        while (session_id := SystemRandom().getrandbits(SESSION_ID_BITS)) in self._sessions:
             pass
         return session_id
 
