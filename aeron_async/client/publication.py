@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
     from aeron_async.client.arguments import OnDisconnected
     from aeron_async.client.client_conductor import ClientConductor
-    from aeron_async.client.waiters import Place
+    from aeron_async.client.waiters import Place, WaitWatch
     from aeron_async.counters import Counter
     from aeron_async.driver.commands import PublicationReady
     from aeron_async.logbuffer.appender import Appender, Claim
@@ -279,11 +279,11 @@ class PublicationBase(Offering, ABC):
         mtu_length: Longest datagram payload, in bytes.
         max_payload_length: Longest message that fits one frame, in bytes.
         max_message_length: Longest message that can be offered, in bytes.
-        local_address: Address the socket is bound to, as `host:port`; empty for IPC.
         last_error: Why a receiver last rejected or refused the stream; None if none did.
         logs_waits: Whether a long wait for a subscriber or for window space is logged.
     """
 
+    # More than 29 attributes of an instance, and CPython 3.11 reads each of them more slowly.
     logs_waits = True
 
     def __init__(
@@ -303,7 +303,6 @@ class PublicationBase(Offering, ABC):
         self._is_closed = False
         self._changed = Notify()
         self._line = FifoWaiters()
-        self._waits = conductor.waits
         self._offer_wait = Wait(self, "offer", self._line.since_ns)
         self._news = (-1, 0)
         self._yield_budget = YieldBudget(conductor.home.loop, conductor.clock)
@@ -327,7 +326,6 @@ class PublicationBase(Offering, ABC):
         self._appender = self._make_appender()
         self._is_started = True
         self._limit: Counter = ready.publisher_limit
-        self._metadata = ready.log.metadata
         self._wake_sender = ready.wake_flag.set
         self._attach(self._appender.writer, self._limit.cell, ready.wake_flag)
         self.session_id: int = ready.session_id
@@ -336,10 +334,18 @@ class PublicationBase(Offering, ABC):
         self.mtu_length: int = ready.log.mtu_length
         self.max_payload_length: int = self._appender.max_payload_length
         self.max_message_length: int = self._appender.max_message_length
-        self.local_address: str = ready.local_address
 
     @abstractmethod
     def _make_appender(self) -> Appender: ...
+
+    @property
+    def local_address(self) -> str:
+        """Return the address the socket is bound to, as `host:port`; empty for IPC."""
+        return self._ready.local_address
+
+    @property
+    def _waits(self) -> WaitWatch:
+        return self._conductor.waits
 
     @property
     def position(self) -> int:
@@ -373,7 +379,7 @@ class PublicationBase(Offering, ABC):
     @property
     def is_connected(self) -> bool:
         """Return whether a subscriber is connected."""
-        return not self._is_closed and self._metadata.is_connected == 1
+        return not self._is_closed and self._ready.log.metadata.is_connected == 1
 
     @property
     def is_closed(self) -> bool:
@@ -498,7 +504,7 @@ class PublicationBase(Offering, ABC):
 
     def _look_around(self) -> tuple[int, int]:
         """Return what decides, apart from other offers, whether an offer finds space."""
-        return self._limit.get(), self._metadata.is_connected
+        return self._limit.get(), self._ready.log.metadata.is_connected
 
     def _on_publication_error(self, error: PublicationErrorFrame) -> None:
         """Store why a receiver refuses the stream; call `on_error` in the loop's next turn."""

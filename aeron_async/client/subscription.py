@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
     from aeron_async.client.client_conductor import ClientConductor
     from aeron_async.client.image import FragmentHandler
+    from aeron_async.client.waiters import WaitWatch
     from aeron_async.driver.commands import ImageEnd, ImageReady, SubscriptionReady
     from aeron_async.protocol.channel_uri import ChannelUri
     from aeron_async.waits import Why
@@ -148,7 +149,6 @@ class SubscriptionBase(Reading, ABC):
     Attributes:
         channel: The channel as requested.
         stream_id: Stream id within the channel.
-        local_address: Address the socket is bound to, as `host:port`; empty without a socket.
         last_error: For a subscription for responses, why no server answers; None while one does.
         logs_waits: Whether a long wait without any image is logged; a server that may have no
             client for hours can switch this off.
@@ -188,7 +188,6 @@ class SubscriptionBase(Reading, ABC):
         )
         self._last_image: Image | None = None
         self.last_error: str | None = None
-        self._waits = conductor.waits
         self._waits_since_ns: int | None = None
         self._image_wait = Wait(self, "anext", self._waits_since)
 
@@ -201,7 +200,6 @@ class SubscriptionBase(Reading, ABC):
         An image handler may close the subscription; it is then closed when this returns.
         """
         self._ready = ready
-        self.local_address: str = ready.local_address
         self._is_started = True
         for image in list(self._unannounced.values()):
             self._announce(image)
@@ -253,6 +251,15 @@ class SubscriptionBase(Reading, ABC):
             self._waits_since_ns = self._waits.now_ns()
         if self.logs_waits and not self._image_wait.is_watched:
             self._waits.begin(self._image_wait)
+
+    @property
+    def local_address(self) -> str:
+        """Return the address the socket is bound to, as `host:port`; empty without a socket."""
+        return self._ready.local_address
+
+    @property
+    def _waits(self) -> WaitWatch:
+        return self._conductor.waits
 
     def _waits_since(self) -> int | None:
         """Return when a task began to wait without any image, in nanoseconds; None if none does."""

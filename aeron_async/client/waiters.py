@@ -355,8 +355,10 @@ def wait_timeout(why: Why, operation: str, waited_ns: int) -> AeronTimeoutError:
 class OpenWaiter(Waiter, Protocol):
     """A publication or subscription that can be closed while its callers wait."""
 
-    _waits: WaitWatch
     logs_waits: bool
+
+    @property
+    def _waits(self) -> WaitWatch: ...
 
     def _check_open(self) -> None:
         """Raise `ClosedError` if it is closed."""
