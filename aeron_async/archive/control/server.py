@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections import Counter, deque
-from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
 import attrs
@@ -84,6 +84,11 @@ MOST_TOKENS: Final = 1_024
 """Most tokens that are valid at once; the oldest is dropped for a new one."""
 
 
+def unguessable_id() -> int:
+    """Return 63 random bits from the system, which fit a signed field of 64."""
+    return int.from_bytes(os.urandom(8)) >> 1
+
+
 class ReplayTokens:
     """The valid replay tokens.
 
@@ -104,7 +109,7 @@ class ReplayTokens:
         while len(self._tokens) >= MOST_TOKENS:
             del self._tokens[next(iter(self._tokens))]
         # Never -1, which means no token, and hard to guess.
-        token = SystemRandom().getrandbits(63)
+        token = unguessable_id()
         self._tokens[token] = (session, recording_id, now_ns + self._timeout_ns)
         return token
 
@@ -406,7 +411,6 @@ class WaitingRoom:
 
 LOG: Final = get_logger(__name__)
 NO_TOKEN: Final = -1
-SESSION_ID_BITS: Final = 63
 SERVED: Final = ("archive_id", "recording_sessions", "signals")
 """Attributes that the archive must have."""
 
@@ -644,7 +648,7 @@ class ControlServer:
 
         Differs: Aeron numbers its sessions consecutively.
         """
-        while (session_id := SystemRandom().getrandbits(SESSION_ID_BITS)) in self._sessions:
+        while (session_id := unguessable_id()) in self._sessions:
             pass
         return session_id
 

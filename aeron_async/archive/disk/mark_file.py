@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from random import SystemRandom
 from struct import Struct
 from typing import TYPE_CHECKING, ClassVar, Final, Self, final
 
@@ -315,7 +314,7 @@ def chosen_archive_id(given: int, previous: MarkFileHeader | None) -> int:
         return given
     kept = NO_ARCHIVE_ID if previous is None else previous.identity.archive_id
     # Files from before archive ids have zeros there.
-    return kept if kept not in {NO_ARCHIVE_ID, 0} else SystemRandom().getrandbits(62) + 1
+    return kept if kept not in {NO_ARCHIVE_ID, 0} else (int.from_bytes(os.urandom(8)) >> 2) + 1
 
 
 # The mark file.
