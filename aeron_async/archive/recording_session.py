@@ -315,7 +315,7 @@ class ThreadWriter:
         """Count the blocks that were written, and return the errno that ended the writing, or 0."""
         count, failure = self._native_writer.collect()
         for _ in range(count):
-            self._writer.position += self._lengths.popleft()
+            self._writer.on_written(self._lengths.popleft())
         return failure
 
     def _on_wake_pipe(self) -> None:

@@ -275,8 +275,9 @@ class Aeron:
             flow_control=flow_control,
             handshake_length=handshake_length,
         )
-        publication._start(ready)  # noqa: SLF001 - the two halves of one construction
+        # Before the start, which touches the log: a driver that was closed has freed it.
         self._check_still_open(publication)
+        publication._start(ready)  # noqa: SLF001 - the two halves of one construction
         self._conductor.hold_publication(ready.registration_id, publication)
         return publication
 

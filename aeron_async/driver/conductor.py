@@ -28,6 +28,8 @@ from aeron_async.driver.core.system_counters import DriverCounterId, SystemCount
 from aeron_async.driver.core.udp_channel import needs_unique_suffix
 from aeron_async.driver.ipc_publications import IpcPublications
 from aeron_async.driver.media.channel_resolver import (
+    numeric_publication,
+    numeric_subscription,
     resolve_publication,
     resolve_receive_destination,
     resolve_send_destination,
@@ -529,7 +531,7 @@ class Conductor(Agent):
         if uri.media is Media.IPC:
             return None
         suffix = str(self._resources.next_id()) if needs_unique_suffix(uri) else ""
-        return await self._queue.look_up(
+        return numeric_publication(uri, unique_suffix=suffix) or await self._queue.look_up(
             resolve_publication(self._resources.network, uri, unique_suffix=suffix)
         )
 
@@ -553,7 +555,7 @@ class Conductor(Agent):
         channel = None
         if uri.media is not Media.IPC:
             suffix = str(self._resources.next_id())
-            channel = await self._queue.look_up(
+            channel = numeric_subscription(uri, unique_suffix=suffix) or await self._queue.look_up(
                 resolve_subscription(self._resources.network, uri, unique_suffix=suffix)
             )
 

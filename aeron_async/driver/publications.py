@@ -40,10 +40,8 @@ if TYPE_CHECKING:
 
     from aeron_async.driver.commands import PublicationListener
     from aeron_async.driver.core.flow_control import FlowControl
-    from aeron_async.driver.core.network_publication import RejectionListener
     from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.stream_params import SessionIds
-    from aeron_async.driver.core.subscriber_position import SubscribableListener
     from aeron_async.driver.core.suppliers import FlowControlSupplier
     from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.driver.media.endpoint import SendChannelEndpoint
@@ -56,129 +54,8 @@ if TYPE_CHECKING:
     from aeron_async.protocol.error import ErrorFrame
 
 __all__ = [
-    "PublicationFactory",
     "Publications",
 ]
-
-
-class PublicationFactory:
-    """Makes the network publications of one driver.
-
-    Args:
-        resources: What the driver's parts share.
-        listener: Called when a publication changes.
-        readers: Notifies the clients of subscriptions that read the logs.
-        session_ids: The source of session ids that no channel gives.
-    """
-
-    def __init__(
-        self,
-        resources: DriverResources,
-        listener: RejectionListener,
-        readers: SubscribableListener,
-        session_ids: SessionIds,
-    ) -> None:
-        self._resources = resources
-        self._listener = listener
-        self._readers = readers
-        self._session_ids = session_ids
-
-    def make(
-        self,
-        endpoint: SendChannelEndpoint,
-        uri: ChannelUri,
-        params: PublicationParams,
-        *,
-        stream_id: int,
-        client_id: int,
-    ) -> NetworkPublication:
-        """Return a new publication, added to the dispatcher of its endpoint.
-
-        Args:
-            endpoint: The endpoint it sends from.
-            uri: The channel as its first client wrote it.
-            params: Its parameters from the channel and the context.
-            stream_id: Within the channel.
-            client_id: Its first client.
-
-        Raises:
-            RegistrationError: The session is taken, or there is no memory or counter left.
-            ConfigurationError: The factory returned something that is no flow control.
-        """
-        resources = self._resources
-        _check_sndbuf(endpoint, params)
-        control = self._flow_control(uri, params)
-        ids = {
-            "registration_id": resources.next_id(),
-            "session_id": self._session_id(endpoint, params, stream_id),
-            "stream_id": stream_id,
-        }
-        spec = publication_log_spec(resources, uri, params, **ids)
-        response_outbox = None
-        if endpoint.channel.is_response:
-            withheld = resources.system_counters[DriverCounterId.HANDSHAKE_SENDS_WITHHELD]
-            response_outbox = ResponseOutbox(endpoint.send_to, endpoint.send_batches_to, withheld)
-        with ExitStack() as undo:
-            log = create_log(with_channel_settings(spec, uri, endpoint, resources.context))
-            undo.callback(log.close)
-            counters = self._counters(endpoint, params, control, client_id=client_id, **ids)
-            undo.callback(counters.close)
-            publication = NetworkPublication(
-                registration_id=ids["registration_id"],
-                channel=str(endpoint.channel.uri),
-                log=log,
-                params=params,
-                context=resources.context,
-                flow_control=control,
-                counters=counters,
-                system_counters=resources.system_counters,
-                outbox=endpoint if response_outbox is None else response_outbox,
-                listener=self._listener,
-                readers=self._readers,
-                now_ns=resources.clock.now_ns(),
-                timestamps=self._timestamps(endpoint),
-            )
-            undo.pop_all()
-        endpoint.dispatcher.add(publication, response_outbox)
-        return publication
-
-    def _counters(
-        self,
-        endpoint: SendChannelEndpoint,
-        params: PublicationParams,
-        control: FlowControl,
-        **ids: int,
-    ) -> PublicationCounters:
-        return PublicationCounters.allocate(
-            self._resources.counters_manager,
-            **ids,
-            channel=str(endpoint.channel.uri),
-            is_exclusive=params.is_exclusive,
-            is_tracking_receivers=control.receiver_count() is not None,
-        )
-
-    def _flow_control(self, uri: ChannelUri, params: PublicationParams) -> FlowControl:
-        return flow_control(
-            uri,
-            self._resources.context,
-            is_group=params.has_group_semantics,
-            supplier=params.flow_control,
-        )
-
-    def _timestamps(self, endpoint: SendChannelEndpoint) -> SendTimestamps | None:
-        """Return the writer of send timestamps, the same for all that send from one endpoint."""
-        offset = endpoint.channel.uri.channel_send_timestamp_offset
-        return None if offset is None else SendTimestamps(offset, self._resources.clock.epoch_ns)
-
-    def _session_id(
-        self, endpoint: SendChannelEndpoint, params: PublicationParams, stream_id: int
-    ) -> int:
-        return chosen_session_id(
-            self._session_ids,
-            params,
-            lambda session_id: endpoint.dispatcher.is_session_in_use(session_id, stream_id),
-            where=f"stream {stream_id} on {endpoint.channel.uri}",
-        )
 
 
 def _check_sndbuf(endpoint: SendChannelEndpoint, params: PublicationParams) -> None:
@@ -226,7 +103,7 @@ class Publications:
         self.endpoints: SendEndpoints = SendEndpoints(
             resources, sender, self._on_response_setup_heard
         )
-        self._factory = PublicationFactory(resources, self, subscriptions.readers, session_ids)
+        self._session_ids = session_ids
 
     async def add(
         self,
@@ -264,7 +141,7 @@ class Publications:
             self._responses.check(params)
             publication = None if is_exclusive else self._find_shared(endpoint, stream_id, params)
             if publication is None:
-                publication = self._factory.make(
+                publication = self._make(
                     endpoint, uri, params, stream_id=stream_id, client_id=client_id
                 )
                 self._table.add(publication, endpoint)
@@ -284,6 +161,100 @@ class Publications:
             raise
         registration_id = self._table.hold(publication, client_id=client_id, listener=listener)
         return self._ready(registration_id, publication, channel, endpoint)
+
+    # Making a publication.
+
+    def _make(
+        self,
+        endpoint: SendChannelEndpoint,
+        uri: ChannelUri,
+        params: PublicationParams,
+        *,
+        stream_id: int,
+        client_id: int,
+    ) -> NetworkPublication:
+        """Return a new publication, added to the dispatcher of its endpoint.
+
+        Raises:
+            RegistrationError: The session is taken, or there is no memory or counter left.
+            ConfigurationError: The supplier returned something that is no flow control.
+        """
+        resources = self._resources
+        _check_sndbuf(endpoint, params)
+        control = self._flow_control(uri, params)
+        ids = {
+            "registration_id": resources.next_id(),
+            "session_id": self._session_id(endpoint, params, stream_id),
+            "stream_id": stream_id,
+        }
+        spec = publication_log_spec(resources, uri, params, **ids)
+        response_outbox = None
+        if endpoint.channel.is_response:
+            withheld = resources.system_counters[DriverCounterId.HANDSHAKE_SENDS_WITHHELD]
+            response_outbox = ResponseOutbox(endpoint.send_to, endpoint.send_batches_to, withheld)
+        with ExitStack() as undo:
+            log = create_log(with_channel_settings(spec, uri, endpoint, resources.context))
+            undo.callback(log.close)
+            counters = self._counters(endpoint, params, control, client_id=client_id, **ids)
+            undo.callback(counters.close)
+            publication = NetworkPublication(
+                registration_id=ids["registration_id"],
+                channel=str(endpoint.channel.uri),
+                log=log,
+                params=params,
+                context=resources.context,
+                flow_control=control,
+                counters=counters,
+                system_counters=resources.system_counters,
+                outbox=endpoint if response_outbox is None else response_outbox,
+                listener=self,
+                readers=self._subscriptions.readers,
+                now_ns=resources.clock.now_ns(),
+                timestamps=self._timestamps(endpoint),
+            )
+            undo.pop_all()
+        endpoint.dispatcher.add(publication, response_outbox)
+        return publication
+
+    def _counters(
+        self,
+        endpoint: SendChannelEndpoint,
+        params: PublicationParams,
+        control: FlowControl,
+        **ids: int,
+    ) -> PublicationCounters:
+        return PublicationCounters.allocate(
+            self._resources.counters_manager,
+            **ids,
+            channel=str(endpoint.channel.uri),
+            is_exclusive=params.is_exclusive,
+            is_tracking_receivers=control.receiver_count() is not None,
+        )
+
+    def _flow_control(self, uri: ChannelUri, params: PublicationParams) -> FlowControl:
+        return flow_control(
+            uri,
+            self._resources.context,
+            is_group=params.has_group_semantics,
+            supplier=params.flow_control,
+        )
+
+    def _timestamps(self, endpoint: SendChannelEndpoint) -> SendTimestamps | None:
+        """Return the writer of send timestamps, the same for all that send from one endpoint."""
+        offset = endpoint.channel.uri.channel_send_timestamp_offset
+        return None if offset is None else SendTimestamps(offset, self._resources.clock.epoch_ns)
+
+    def _session_id(
+        self, endpoint: SendChannelEndpoint, params: PublicationParams, stream_id: int
+    ) -> int:
+        return chosen_session_id(
+            self._session_ids,
+            params,
+            lambda session_id: endpoint.dispatcher.is_session_in_use(session_id, stream_id),
+            where=f"stream {stream_id} on {endpoint.channel.uri}",
+        )
+
+    # Destinations.
 
     def add_destination(
         self, registration_id: int, uri: ChannelUri, address: Address | None

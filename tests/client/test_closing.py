@@ -374,3 +374,30 @@ async def test_closing_the_client_answers_requests_under_way(
     await aeron.aclose()
     results = await asyncio.gather(*adding, return_exceptions=True)
     assert all(isinstance(result, aa.ClosedError) for result in results)
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_driver_that_closes_while_streams_are_added_refuses_or_adds_each(
+    turns: int, unused_udp_port: int
+) -> None:
+    async def waited(opening: Awaitable[object]) -> object:
+        return await opening
+
+    driver = aa.MediaDriver.launch()
+    async with driver, aa.Aeron.connect(driver) as aeron:
+        channel = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}"
+        adding = [
+            asyncio.create_task(waited(each))
+            for each in (
+                aeron.add_publication(channel, 1),
+                aeron.add_exclusive_publication(channel, 1),
+                aeron.add_subscription(channel, 1),
+            )
+        ]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await driver.abort()
+        results = await asyncio.gather(*adding, return_exceptions=True)
+    wanted = (aa.Publication, aa.ExclusivePublication, aa.Subscription)
+    for result, kind in zip(results, wanted, strict=True):
+        assert isinstance(result, (kind, aa.ClosedError))

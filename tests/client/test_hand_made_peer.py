@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
+BY_NAME = "aeron:udp?endpoint=service:40456"
 STREAM_ID = 1001
 CHANNEL = "aeron:udp?endpoint=127.0.0.1:40456"
 SOURCE = ("127.0.0.1", 40457)
@@ -328,9 +329,9 @@ async def test_a_name_that_takes_for_ever_holds_up_neither_closing_nor_the_calle
 ) -> None:
     network.names.clear()
     adding: list[asyncio.Task[object]] = [
-        asyncio.create_task(aeron.add_publication(CHANNEL, STREAM_ID)),
-        asyncio.create_task(aeron.add_subscription(CHANNEL, STREAM_ID)),
-        asyncio.create_task(aeron.add_publication(CHANNEL, STREAM_ID)),
+        asyncio.create_task(aeron.add_publication(BY_NAME, STREAM_ID)),
+        asyncio.create_task(aeron.add_subscription(BY_NAME, STREAM_ID)),
+        asyncio.create_task(aeron.add_publication(BY_NAME, STREAM_ID)),
     ]
     await asyncio.sleep(0)
     await asyncio.sleep(0)

@@ -207,11 +207,13 @@ async def test_in_debug_mode_a_driver_names_the_task_that_blocked_its_loop() -> 
             subscription = await aeron.add_subscription("aeron:udp?endpoint=127.0.0.1:0", 1)
             channel = f"aeron:udp?endpoint={subscription.local_address}"
             await (await aeron.add_publication(channel, 1)).wait_connected(timeout=5)
-            async with asyncio.timeout(10):
-                while not any(line["event"] == "event_loop_lagged" for line in lines):
+            # On a busy machine an agent may stand still for longer than the threshold as well, and
+            # is then named first.
+            async with asyncio.timeout(60):
+                while not any("hog" in line.get("ran", "") for line in lines):
                     await asyncio.create_task(hog())
                     await asyncio.sleep(0)
     loop.set_debug(False)
-    line = next(line for line in lines if line["event"] == "event_loop_lagged")
-    assert "hog" in line["ran"]
+    (named, *_) = (line for line in lines if "hog" in line.get("ran", ""))
+    assert named["event"] == "event_loop_lagged"
     assert logging.getLogger("asyncio").filters == []

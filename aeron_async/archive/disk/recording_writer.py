@@ -52,8 +52,6 @@ class RecordingWriter:
         sync_level: 0, 1 or 2; see `Catalog`.
 
     Attributes:
-        position: Position up to which everything has been written, in bytes; from level 1 on,
-            synced. A caller that writes blocks through `file_number` advances it.
         sync_level: As given.
 
     Raises:
@@ -73,7 +71,7 @@ class RecordingWriter:
         self._descriptor = descriptor
         self._checksum = checksum
         self.sync_level = sync_level
-        self.position: int = position
+        self._position = position
         self._base = descriptor.segment_base(position)
         self._file: File | None = None
         try:
@@ -100,6 +98,11 @@ class RecordingWriter:
         return self.position
 
     @property
+    def position(self) -> int:
+        """Return up to where everything has been written, in bytes; from level 1 on, synced."""
+        return self._position
+
+    @property
     def segment_end(self) -> int:
         """Return the end position of the current segment file."""
         return self._base + self._descriptor.segment_length
@@ -108,6 +111,13 @@ class RecordingWriter:
     def file_number(self) -> int | None:
         """Return the descriptor of the file; None if blocks must be written by `write`."""
         return None if self._checksum is not None or self._file is None else self._file.number()
+
+    def on_written(self, length: int) -> None:
+        """Advance the position: that many bytes behind it are in the file.
+
+        A caller that writes through `file_number` calls it; `write` does so itself.
+        """
+        self._position += length
 
     def offset_of(self, position: int) -> int:
         """Return the offset of a position in the current file, in bytes."""
@@ -133,7 +143,7 @@ class RecordingWriter:
         Raises:
             StorageError: The disk failed; `position` was changed nevertheless.
         """
-        self.position = position
+        self._position = position
         descriptor = self._descriptor
         base = descriptor.segment_base(position)
         try:
@@ -163,7 +173,7 @@ class RecordingWriter:
             file.close()
 
     def _write_block(self, block: memoryview, padding: int) -> None:
-        offset = self.position - self._base
+        offset = self._position - self._base
         file = self._file
         if file is None:
             message = "it was closed"
@@ -175,8 +185,8 @@ class RecordingWriter:
             self._sync(file)
         write_all(file, [block[:LENGTH_SIZE]], offset)
         self._sync(file)
-        self.position += len(block) + padding
-        if self.position >= self.segment_end:
+        self.on_written(len(block) + padding)
+        if self._position >= self.segment_end:
             # Open the next segment now and not with the next block: the official archive also
             # leaves an empty file at the end.
             self._roll()
@@ -212,7 +222,7 @@ class RecordingWriter:
         file = directory.open(name, create=True, exclusive=is_new)
         try:
             # Truncate and extend: everything behind the position becomes zeros that take no space.
-            file.set_length(min(file.length(), self.position - self._base))
+            file.set_length(min(file.length(), self._position - self._base))
             file.set_length(self._descriptor.segment_length)
             if self.sync_level:
                 file.sync(metadata=True)

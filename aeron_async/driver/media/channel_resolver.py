@@ -10,7 +10,7 @@ from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, NoReturn
 
 from aeron_async.driver.core.udp_channel import Interface, UdpChannel, wildcard_like
-from aeron_async.driver.media.sockets import is_group
+from aeron_async.driver.media.sockets import is_group, literal
 from aeron_async.errors import ErrorCode, RegistrationError
 from aeron_async.protocol.address import usual_spelling
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = [
     "find_interface",
     "find_named_interface",
+    "numeric_publication",
+    "numeric_subscription",
     "resolve_address",
     "resolve_publication",
     "resolve_receive_destination",
@@ -99,6 +101,44 @@ def _refuse(reason: str, table: Iterable[InterfaceAddress]) -> NoReturn:
     there = "; ".join(str(each) for each in table) or "none"
     message = f"{reason}: check interface= of the channel; there are: {there}"
     raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
+
+
+def numeric_publication(uri: ChannelUri, *, unique_suffix: str = "") -> UdpChannel | None:
+    """Return the channel of a sender whose addresses are numeric; None if it must be resolved.
+
+    A channel with `interface=`, or with a multicast group, must: it depends on the interfaces there
+    are. The suffix is that of `resolve_publication`.
+    """
+    found = _numeric_addresses(uri)
+    if found is None:
+        return None
+    endpoint, control = found
+    return UdpChannel.for_publication(
+        uri, endpoint=endpoint, control=control, interface=None, unique_suffix=unique_suffix
+    )
+
+
+def numeric_subscription(uri: ChannelUri, *, unique_suffix: str) -> UdpChannel | None:
+    """Return the channel of a receiver whose addresses are numeric; see `numeric_publication`."""
+    found = _numeric_addresses(uri)
+    if found is None:
+        return None
+    endpoint, control = found
+    return UdpChannel.for_subscription(
+        uri, endpoint=endpoint, control=control, interface=None, unique_suffix=unique_suffix
+    )
+
+
+def _numeric_addresses(uri: ChannelUri) -> tuple[Address | None, Address | None] | None:
+    found: list[Address | None] = []
+    for written in (uri.endpoint, uri.control):
+        if written is not None and literal(written.host) is None:
+            return None
+        found.append(None if written is None else _spelled(written.host, written.port, written))
+    endpoint, control = found
+    if uri.interface is not None or (endpoint is not None and is_group(endpoint[0])):
+        return None
+    return endpoint, control
 
 
 async def resolve_publication(
@@ -191,6 +231,11 @@ async def resolve_address(
     host, port = await network.resolve(
         written.host, written.port, is_re_resolution=is_re_resolution
     )
+    return _spelled(host, port, written)
+
+
+def _spelled(host: str, port: int, written: WrittenAddress) -> Address:
+    """Return a numeric address in its usual spelling, with the scope that the channel has given."""
     host = usual_spelling(host)
     # Differs: Aeron removes the scope, and so cannot reach a link-local address.
     if written.scope is not None and ip_address(host).is_link_local:
