@@ -34,6 +34,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "waits": (),
     "protocol": ("protocol",),
     "logbuffer": ("logbuffer", "protocol"),
+    "concurrent": ("concurrent", "protocol"),
     "driver.core": (
         "clock",
         "driver.core",

@@ -1,0 +1,1 @@
+"""Structures in memory that several processes share: rings, broadcasts, logs of errors and losses."""

@@ -1,0 +1,62 @@
+"""Atomic access to memory that other processes share.
+
+It has no twin in Python, which can neither compare and swap nor order its accesses. Everything that
+needs it asks `check_shared_memory` first.
+
+Source: Agrona `AtomicBuffer`, `UnsafeBuffer`; Aeron `aeron_atomic.h`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aeron_async._speedups import WHY_PURE
+from aeron_async.errors import ConfigurationError
+
+__all__ = [
+    "WHY_NOT_SHARED",
+    "AtomicBuffer",
+    "Mapping",
+    "acquire_fence",
+    "check_shared_memory",
+    "full_fence",
+    "release_fence",
+]
+
+WHY_NOT_SHARED: str | None = WHY_PURE
+"""Why this process cannot share memory with others; None if it can."""
+
+if TYPE_CHECKING:
+    from aeron_async._speedups.memory import (
+        AtomicBuffer,
+        Mapping,
+        acquire_fence,
+        full_fence,
+        release_fence,
+    )
+elif WHY_PURE is None:
+    try:
+        from aeron_async._speedups.memory import (
+            AtomicBuffer,
+            Mapping,
+            acquire_fence,
+            full_fence,
+            release_fence,
+        )
+    except ImportError as error:
+        WHY_NOT_SHARED = f"it was not built when the package was installed ({error})"
+
+
+def check_shared_memory() -> None:
+    """Refuse to share memory with other processes where the compiled code is missing.
+
+    Raises:
+        ConfigurationError: It is missing, or not in use; the text says how to get it.
+    """
+    if WHY_NOT_SHARED is not None:
+        message = (
+            f"an Aeron directory in shared memory needs compiled code, and {WHY_NOT_SHARED}: "
+            "install a C compiler, then `pip install --force-reinstall --no-binary aeron-async "
+            "aeron-async`, and leave AERON_ASYNC_PURE unset"
+        )
+        raise ConfigurationError(message)
