@@ -1,1 +1,1 @@
-"""Structures in memory that several processes share: rings, broadcasts, logs of errors and losses."""
+"""Structures in memory that processes share: rings, broadcasts, and logs of errors and losses."""
