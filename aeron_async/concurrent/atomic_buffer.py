@@ -1,7 +1,8 @@
 """Atomic access to memory that other processes share.
 
 It has no twin in Python, which can neither compare and swap nor order its accesses. Everything that
-needs it asks `check_shared_memory` first.
+needs it asks `check_shared_memory` first. Only the fences exist everywhere, so that code which
+writes words in an order works on private memory too.
 
 Source: Agrona `AtomicBuffer`, `UnsafeBuffer`; Aeron `aeron_atomic.h`.
 """
@@ -45,6 +46,13 @@ elif WHY_PURE is None:
         )
     except ImportError as error:
         WHY_NOT_SHARED = f"it was not built when the package was installed ({error})"
+
+if not TYPE_CHECKING and WHY_NOT_SHARED is not None:
+
+    def full_fence() -> None:
+        """Do nothing: without compiled code, no other process shares the memory."""
+
+    acquire_fence = release_fence = full_fence
 
 
 def check_shared_memory() -> None:
