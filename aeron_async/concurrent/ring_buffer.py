@@ -274,18 +274,13 @@ class ManyToOneRingBuffer:
         """
         index = self._head & self._mask
         length = self._buffer.load_acquire_32(index)
-        available = self._available()
-        taken = align_record(abs(length))
-        if (
-            available < 0
-            or 0 < abs(length) < HEADER_LENGTH
-            or (taken > min(available, self.capacity - index))
-        ):
+        # Loaded after the length, as in `read`; -1 if the tail is not possible.
+        room = min(self._available(), self.capacity - index)
+        if 0 < abs(length) < HEADER_LENGTH or align_record(abs(length)) > room:
             self._note_corrupt(self._head)
             return self.resynchronise()
         if length == 0:
-            end = min(index + available, self.capacity)
-            return available > 0 and self._pad_hole(index, end)
+            return room > 0 and self._pad_hole(index, index + room)
         if length < 0:
             self._pad(index, -length)
         return length < 0

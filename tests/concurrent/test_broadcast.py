@@ -274,10 +274,22 @@ def test_a_record_around_the_end_is_an_error() -> None:
         BroadcastReceiver(memory).receive()
 
 
-def test_a_position_that_is_no_multiple_of_eight_is_an_error() -> None:
+@pytest.mark.parametrize("latest", [1, 12, 2**62 + 4])
+def test_a_position_that_is_no_multiple_of_eight_is_an_error(latest: int) -> None:
     memory = broadcast_memory(CAPACITY)
-    set_trailer(memory, intent=64, tail=64, latest=12)
-    with pytest.raises(ProtocolError, match="at 12"):
+    set_trailer(memory, intent=latest + 64, tail=latest + 64, latest=latest)
+    memory.put_bytes(latest % CAPACITY, struct.pack("=ii", 16, 1))
+    with pytest.raises(ProtocolError, match=f"at {latest}, which is no multiple of 8"):
+        BroadcastReceiver(memory).receive()
+
+
+def test_a_body_of_more_than_an_eighth_of_the_capacity_is_an_error() -> None:
+    memory = broadcast_memory(CAPACITY)
+    set_trailer(memory, intent=512, tail=512, latest=0)
+    memory.put_bytes(0, struct.pack("=ii", 136, 1))
+    assert BroadcastReceiver(memory).receive() == (1, bytes(128))
+    memory.put_bytes(0, struct.pack("=ii", 137, 1))
+    with pytest.raises(ProtocolError, match="length 137"):
         BroadcastReceiver(memory).receive()
 
 

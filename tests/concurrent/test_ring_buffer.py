@@ -415,6 +415,15 @@ def test_a_hole_is_told_by_lengths_alone() -> None:
     assert read_batch(ring) == [(5, bytes(4))]
 
 
+def test_what_lies_beyond_the_tail_ends_no_hole() -> None:
+    ring, memory = ring_at(CAPACITY, 0)
+    memory.store_release_64(CAPACITY + TAIL, 16)
+    memory.store_release_32(16, 8)
+    before = everything(memory)
+    assert not ring.unblock()
+    assert everything(memory) == before
+
+
 # What no honest producer writes.
 
 
@@ -460,7 +469,13 @@ def test_a_record_that_was_never_claimed_is_impossible() -> None:
     assert is_working(ring)
 
 
-@pytest.mark.parametrize("tail", [-(2**63), -8, 8, 1017, CAPACITY * 3 + 8, 2**62, LAST, 2**63 - 1])
+@pytest.mark.parametrize(
+    "tail",
+    [
+        *(-(2**63), -8, 8, 1017, 2**62, LAST, 2**63 - 1),
+        *(CAPACITY * 2 + each for each in (-8, 1, 4, 7, 12, CAPACITY - 1, CAPACITY + 8)),
+    ],
+)
 def test_an_impossible_tail_is_replaced(tail: int) -> None:
     ring, memory = ring_at(CAPACITY, CAPACITY * 2)
     memory.store_release_64(CAPACITY + TAIL, tail)
@@ -522,7 +537,8 @@ def test_producers_find_the_ring_full_while_it_is_emptied() -> None:
         results.append(producer.write(1, b""))
 
     ring = ManyToOneRingBuffer(watched(memory, Once("zero", 0, write_now)))
-    memory.store_release_64(CAPACITY + HEAD, 2**40)
+    # A forged head that would make room.
+    memory.store_release_64(CAPACITY + HEAD, CAPACITY)
     assert ring.resynchronise()
     assert results == [False]
     assert producer.write(1, b"")
