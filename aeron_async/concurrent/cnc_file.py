@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import attrs
 
 from aeron_async.concurrent.atomic_buffer import acquire_fence
+from aeron_async.concurrent.broadcast import BROADCAST_TRAILER_LENGTH
+from aeron_async.concurrent.ring_buffer import RING_TRAILER_LENGTH
 from aeron_async.errors import ConfigurationError, ProtocolError
 
 if TYPE_CHECKING:
@@ -49,8 +51,6 @@ VERSION_OFFSET: Final = 0
 META_DATA_LENGTH: Final = 128
 """Length of the header, in bytes."""
 
-RING_BUFFER_TRAILER_LENGTH: Final = 768
-BROADCAST_BUFFER_TRAILER_LENGTH: Final = 128
 CAPACITY_MIN: Final = 1024
 CAPACITY_MAX: Final = 1 << 30
 COUNTER_VALUE_LENGTH: Final = 128
@@ -110,8 +110,8 @@ class CncLayout:
         ConfigurationError: A value is outside its limits; the text names both.
     """
 
-    to_driver_buffer_length: int = (1 << 20) + RING_BUFFER_TRAILER_LENGTH
-    to_clients_buffer_length: int = (1 << 20) + BROADCAST_BUFFER_TRAILER_LENGTH
+    to_driver_buffer_length: int = (1 << 20) + RING_TRAILER_LENGTH
+    to_clients_buffer_length: int = (1 << 20) + BROADCAST_TRAILER_LENGTH
     counters_values_buffer_length: int = 8 << 20
     counters_metadata_buffer_length: int = attrs.field(
         default=attrs.Factory(
@@ -128,12 +128,12 @@ class CncLayout:
     def __attrs_post_init__(self) -> None:
         # Differs: Aeron's clients check only that the file is as long as the sum of the sections.
         _check_capacity(
-            "to_driver_buffer_length", self.to_driver_buffer_length, RING_BUFFER_TRAILER_LENGTH
+            "to_driver_buffer_length", self.to_driver_buffer_length, RING_TRAILER_LENGTH
         )
         _check_capacity(
             "to_clients_buffer_length",
             self.to_clients_buffer_length,
-            BROADCAST_BUFFER_TRAILER_LENGTH,
+            BROADCAST_TRAILER_LENGTH,
         )
         values_length = self.counters_values_buffer_length
         _check_range(
