@@ -4,15 +4,21 @@
 
 A process that truncates such a file kills, with SIGBUS, every process that touches what is gone: no
 code here or elsewhere can help that. Only the permissions of the directory can.
+
+A child process that is forked does not inherit the memory, and the system may give the child other
+memory at the same address. So nothing here touches it in a child, not even to unmap it.
 """
+
+import os
 
 cimport cython
 from cpython.buffer cimport (
-    PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer)
+    PyBUF_FORMAT, PyBUF_ND, PyBUF_SIMPLE, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release,
+    PyObject_GetBuffer)
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_SetFromErrno
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memmove, memset
 
 cdef extern from *:
     """
@@ -22,7 +28,6 @@ cdef extern from *:
     #endif
     #define AERON_LOAD(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
     #define AERON_STORE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
-    #define AERON_STORE_SEQ(p, v) __atomic_store_n((p), (v), __ATOMIC_SEQ_CST)
     #define AERON_ADD(p, v) __atomic_fetch_add((p), (v), __ATOMIC_SEQ_CST)
     #define AERON_EXCHANGE(p, v) __atomic_exchange_n((p), (v), __ATOMIC_SEQ_CST)
     #define AERON_SWAP(p, e, v) \\
@@ -30,7 +35,7 @@ cdef extern from *:
     #define AERON_FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST)
     #define AERON_ACQUIRE_FENCE() __atomic_thread_fence(__ATOMIC_ACQUIRE)
     #define AERON_RELEASE_FENCE() __atomic_thread_fence(__ATOMIC_RELEASE)
-    /* A child of fork has neither our threads nor our promises: it must not write here. */
+    /* A child of fork must not write here: its parent alone keeps the protocol's promises. */
     static int aeron_map(void **place, size_t length, int fd, long long offset,
                          int writable, int populate) {
         int protection = PROT_READ | (writable ? PROT_WRITE : 0);
@@ -51,8 +56,6 @@ cdef extern from *:
     int64_t load_64 "AERON_LOAD"(int64_t *place) noexcept nogil
     void store_32 "AERON_STORE"(int32_t *place, int32_t value) noexcept nogil
     void store_64 "AERON_STORE"(int64_t *place, int64_t value) noexcept nogil
-    void put_32 "AERON_STORE_SEQ"(int32_t *place, int32_t value) noexcept nogil
-    void put_64 "AERON_STORE_SEQ"(int64_t *place, int64_t value) noexcept nogil
     # Unsigned, because only unsigned integers wrap around in C.
     uint32_t add_32 "AERON_ADD"(uint32_t *place, uint32_t value) noexcept nogil
     uint64_t add_64 "AERON_ADD"(uint64_t *place, uint64_t value) noexcept nogil
@@ -70,13 +73,26 @@ cdef extern from "<sys/mman.h>" nogil:
     int munmap(void *place, size_t length)
 
 
+cdef int64_t forks = 0
+cdef char *BYTES = b"B"
+
+
+def note_fork():
+    """Count one fork; called in the child."""
+    global forks
+    forks += 1
+
+
+os.register_at_fork(after_in_child=note_fork)
+
+
 @cython.no_gc
 @cython.final
 cdef class Mapping:
-    """A file, or a part of it, mapped into memory and shared with whoever maps it too.
+    """A file, or a part of it, mapped into memory and shared with all that map it.
 
     The file's descriptor may be closed at once; unlike `mmap.mmap`, this keeps no copy of it. A
-    child process that is forked has no such memory.
+    child process that is forked must not touch a memoryview of it: that cannot be refused.
 
     Args:
         fd: Descriptor of the file, open for what the mapping is to do.
@@ -90,18 +106,25 @@ cdef class Mapping:
 
     Raises:
         OSError: The system refused.
-        ValueError: The length is below 1, or the offset negative.
+        ValueError: The length is below 1, the offset negative, or the file too short.
     """
 
     cdef void *place
     cdef readonly Py_ssize_t length
     cdef readonly bint is_writable
     cdef int64_t export_count
+    cdef int64_t forks
 
     def __cinit__(self, int fd, Py_ssize_t length, *, long long offset=0, bint is_writable=True,
                   bint is_populated=False):
         if length < 1 or offset < 0:
             raise ValueError(f"cannot map {length} bytes from offset {offset}")
+        # To touch a page behind the end of the file would kill the process.
+        file_length = os.fstat(fd).st_size
+        if <object>offset + length > file_length:
+            raise ValueError(
+                f"cannot map {length} bytes from offset {offset} of a file of {file_length}")
+        self.forks = forks
         cdef int failed
         with nogil:
             failed = aeron_map(&self.place, length, fd, offset, is_writable, is_populated)
@@ -121,7 +144,11 @@ cdef class Mapping:
         cdef int64_t count = load_64(&self.export_count)
         if count:
             raise BufferError(f"cannot unmap memory that {count} views hold")
-        munmap(self.place, self.length)
+        self.unmap()
+
+    cdef void unmap(self) noexcept:
+        if self.length and self.forks == forks:
+            munmap(self.place, self.length)
         self.length = 0
 
     def __len__(self):
@@ -130,7 +157,23 @@ cdef class Mapping:
     def __getbuffer__(self, Py_buffer *view, int flags):
         if self.length == 0:
             raise BufferError("the mapping is closed")
-        PyBuffer_FillInfo(view, self, self.place, self.length, not self.is_writable, flags)
+        if self.forks != forks:
+            raise BufferError("the mapping belongs to the parent of this process")
+        if flags & PyBUF_WRITABLE and not self.is_writable:
+            raise BufferError("the mapping is not writable")
+        view.obj = self
+        view.buf = self.place
+        view.len = self.length
+        view.readonly = not self.is_writable
+        view.itemsize = 1
+        view.format = NULL
+        if flags & PyBUF_FORMAT:
+            view.format = BYTES
+        view.ndim = 1
+        view.shape = &view.len if flags & PyBUF_ND else NULL
+        view.strides = &view.itemsize if flags & PyBUF_STRIDES == PyBUF_STRIDES else NULL
+        view.suboffsets = NULL
+        view.internal = NULL
         add_64(<uint64_t *>&self.export_count, 1)
 
     def __releasebuffer__(self, Py_buffer *view):
@@ -138,8 +181,7 @@ cdef class Mapping:
 
     def __dealloc__(self):
         # Nothing holds a view of it now: a view holds the mapping.
-        if self.length:
-            munmap(self.place, self.length)
+        self.unmap()
 
 
 @cython.no_gc
@@ -147,8 +189,9 @@ cdef class Mapping:
 cdef class AtomicBuffer:
     """Words and bytes of a buffer, read and written in the order that other processes rely on.
 
-    Every access is checked: a word lies within the buffer and at a multiple of its size. The
-    buffer is held until `release`.
+    Every access is checked: a word lies within the buffer and at a multiple of its size; otherwise
+    it raises IndexError, and OverflowError for a number that does not fit. The buffer is held until
+    `release`. In a child process that is forked, every access to a `Mapping` raises IndexError.
 
     Args:
         buffer: Writable memory; a `Mapping`, or any other.
@@ -160,7 +203,7 @@ cdef class AtomicBuffer:
 
     Raises:
         IndexError: The part does not lie within the buffer.
-        TypeError: The buffer is not writable, or not contiguous.
+        TypeError: The buffer is not writable, not contiguous, or a closed mapping.
         ValueError: It begins at no multiple of 8.
 
     Source: Agrona `AtomicBuffer`, `UnsafeBuffer`.
@@ -170,16 +213,20 @@ cdef class AtomicBuffer:
     cdef bint is_held
     cdef char *place
     cdef readonly Py_ssize_t length
+    cdef int64_t forks
 
     def __cinit__(self, object buffer, Py_ssize_t offset=0, object length=None):
+        owner = buffer.obj if isinstance(buffer, memoryview) else buffer
+        # Memory of another kind is the child's own.
+        self.forks = forks if isinstance(owner, Mapping) else -1
         try:
             PyObject_GetBuffer(buffer, &self.view, PyBUF_SIMPLE | PyBUF_WRITABLE)
         except BufferError as error:
             raise TypeError(str(error)) from None
         self.is_held = True
-        cdef Py_ssize_t rest = self.view.len - offset
+        cdef Py_ssize_t rest = self.view.len - offset if offset >= 0 else -1
         cdef Py_ssize_t wanted = rest if length is None else length
-        if offset < 0 or wanted < 0 or wanted > rest:
+        if wanted < 0 or wanted > rest:
             raise IndexError(
                 f"no {wanted} bytes from offset {offset} in a buffer of {self.view.len}")
         self.place = <char *>self.view.buf + offset
@@ -201,7 +248,15 @@ cdef class AtomicBuffer:
     def __len__(self):
         return self.length
 
+    cdef int check_usable(self) except -1:
+        if not self.is_held:
+            raise IndexError("the buffer is released: nothing of it can be accessed")
+        if self.forks >= 0 and self.forks != forks:
+            raise IndexError("the memory belongs to the parent of this process")
+        return 0
+
     cdef void *word(self, Py_ssize_t offset, Py_ssize_t size) except NULL:
+        self.check_usable()
         # One comparison of unsigned numbers refuses a negative offset as well.
         if (<size_t>offset > <size_t>self.length or size > self.length - offset
                 or offset & (size - 1)):
@@ -210,6 +265,7 @@ cdef class AtomicBuffer:
         return self.place + offset
 
     cdef char *part(self, Py_ssize_t offset, Py_ssize_t length) except NULL:
+        self.check_usable()
         if (<size_t>offset > <size_t>self.length or <size_t>length > <size_t>self.length
                 or length > self.length - offset):
             raise IndexError(
@@ -233,12 +289,15 @@ cdef class AtomicBuffer:
         store_64(<int64_t *>self.word(offset, 8), value)
 
     def store_volatile_32(self, Py_ssize_t offset, int32_t value):
-        """Store a 32-bit word; no later load is moved before this store."""
-        put_32(<int32_t *>self.word(offset, 4), value)
+        """Store a 32-bit word; no later access is moved before this store."""
+        store_32(<int32_t *>self.word(offset, 4), value)
+        # A sequentially consistent store alone would let a later plain load pass it on arm64.
+        fence()
 
     def store_volatile_64(self, Py_ssize_t offset, int64_t value):
         """Store a 64-bit word; see `store_volatile_32`."""
-        put_64(<int64_t *>self.word(offset, 8), value)
+        store_64(<int64_t *>self.word(offset, 8), value)
+        fence()
 
     def fetch_add_32(self, Py_ssize_t offset, int32_t delta):
         """Add to a 32-bit word, with wrap-around; return its old value."""
@@ -272,7 +331,8 @@ cdef class AtomicBuffer:
         """Store some bytes, in no particular order to other accesses."""
         cdef char *place = self.part(offset, data.shape[0])
         if data.shape[0]:
-            memcpy(place, &data[0], data.shape[0])
+            # The data may be a part of the same memory.
+            memmove(place, &data[0], data.shape[0])
 
     def zero(self, Py_ssize_t offset, Py_ssize_t length):
         """Fill some bytes with zeros, in no particular order to other accesses."""

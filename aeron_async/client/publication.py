@@ -283,7 +283,6 @@ class PublicationBase(Offering, ABC):
         logs_waits: Whether a long wait for a subscriber or for window space is logged.
     """
 
-    # More than 29 attributes of an instance, and CPython 3.11 reads each of them more slowly.
     logs_waits = True
 
     def __init__(
@@ -295,6 +294,7 @@ class PublicationBase(Offering, ABC):
         on_disconnected: OnDisconnected,
         on_error: PublicationErrorHandler | None = None,
     ) -> None:
+        # `tests/client/test_instance_attributes.py` limits how many attributes an instance has.
         self.channel: str = str(uri)
         self.stream_id = stream_id
         self._conductor = conductor

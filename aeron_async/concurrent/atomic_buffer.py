@@ -49,8 +49,17 @@ elif WHY_PURE is None:
 
 if not TYPE_CHECKING and WHY_NOT_SHARED is not None:
 
+    class AtomicBuffer:
+        """Stands where the compiled class is missing; it cannot be made."""
+
+        def __init__(self, *_: object, **__: object) -> None:
+            check_shared_memory()
+
+    class Mapping(AtomicBuffer):
+        """As `AtomicBuffer`."""
+
     def full_fence() -> None:
-        """Do nothing: without compiled code, no other process shares the memory."""
+        """Do nothing. Then only x86 promises the order of what other processes write."""
 
     acquire_fence = release_fence = full_fence
 

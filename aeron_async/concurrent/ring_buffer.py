@@ -55,6 +55,8 @@ HEARTBEAT_OFFSET: Final = 640
 
 CLAIM_ATTEMPT_LIMIT: Final = 10_000
 """How often a producer tries to move the tail while other producers move it."""
+PADDING_LIMIT: Final = 64
+"""Records without a message that one `read` looks at; an honest ring has one at its end."""
 _FULL: Final = -1
 
 
@@ -222,9 +224,10 @@ class ManyToOneRingBuffer:
     def read(self, handler: Callable[[int, bytes], object], limit: int) -> int:
         """Pass messages to `handler`, and return how many.
 
-        One call reads at most to the end of the ring, and the next one continues at its start: 0
-        may mean that only padding was left before the end. What `handler` was given counts as read,
-        also if it raises; it must not call `read`.
+        One call reads at most to the end of the ring, and the next one continues at its start. It
+        also ends after 64 records of padding, which hostile producers may write: so 0 may mean that
+        it saw only padding, and `size` tells whether more is left. What `handler` was given counts
+        as read, also if it raises; it must call neither `read`, `unblock` nor `resynchronise`.
 
         Args:
             handler: Takes the type id and the body. A hostile producer chooses both: the type id
@@ -234,9 +237,9 @@ class ManyToOneRingBuffer:
         buffer, head = self._buffer, self._head
         start = head & self._mask
         block = self.capacity - start
-        consumed = count = available = 0
+        consumed = count = padding_count = available = 0
         try:
-            while consumed < block and count < limit:
+            while consumed < block and count < limit and padding_count < PADDING_LIMIT:
                 index = start + consumed
                 length = buffer.load_acquire_32(index)
                 if length <= 0:
@@ -251,11 +254,17 @@ class ManyToOneRingBuffer:
                     self._note_corrupt(head + consumed)
                     break
                 type_id = buffer.load_acquire_32(index + TYPE_OFFSET)
+                if type_id == PADDING_TYPE_ID:
+                    consumed = end
+                    padding_count += 1
+                    continue
+                if length > HEADER_LENGTH + self.max_message_length:
+                    self._note_corrupt(head + consumed)
+                    break
                 body = buffer.get_bytes(index + HEADER_LENGTH, length - HEADER_LENGTH)
                 consumed = end
-                if type_id != PADDING_TYPE_ID:
-                    count += 1
-                    handler(type_id, body)
+                count += 1
+                handler(type_id, body)
         finally:
             if consumed:
                 self._release(start, consumed)
@@ -264,9 +273,9 @@ class ManyToOneRingBuffer:
     def unblock(self) -> bool:
         """Skip what a dead producer left at the consumer's position, and return whether it could.
 
-        That is a record begun and not finished, or a claim with a later record behind it; both
-        become padding. A claim with nothing behind it stays, as in Aeron. What is no valid record
-        is skipped by `resynchronise`.
+        That is a record begun and not finished, or a claim after which there is a later record
+        before the end of the ring; both become padding. A claim with nothing after it before the
+        end of the ring stays, as in Aeron. What is no valid record is skipped by `resynchronise`.
 
         Call it when the consumer's position has been the same for the client liveness timeout, and
         for all that time `producer_position` was another one or `is_corrupt` was true. A producer

@@ -14,13 +14,15 @@ Source: Aeron `ControlProtocolEvents`, `aeron_control_protocol.h`, the classes o
 
 from __future__ import annotations
 
+import struct
 from enum import IntEnum, IntFlag
-from struct import Struct, error
+from struct import Struct
 from typing import Any, ClassVar, Final, Self
 
 import attrs
 
 from aeron_async.errors import ProtocolError
+from aeron_async.protocol.error import ERROR_MAX_TEXT_LENGTH
 
 __all__ = [
     "AddCounter",
@@ -64,6 +66,7 @@ __all__ = [
 ]
 
 NULL_ID: Final = -1
+INT32_MAX: Final = 2**31 - 1
 LENGTH_SIZE: Final = 4
 KIND: Final = "kind"
 
@@ -89,14 +92,26 @@ def number(code: str, default: int | None) -> Any:
     return attrs.field(default=default, metadata=metadata)
 
 
-def text() -> Any:
-    """Declare a text of any length, with its length in front."""
-    return attrs.field(metadata={KIND: "text"})
+def text(max_length: int = INT32_MAX) -> Any:
+    """Declare a text, with its length in front."""
+    return attrs.field(metadata={KIND: "text"}, validator=length_between(0, max_length))
 
 
 def fixed(length: int) -> Any:
     """Declare bytes of one length."""
-    return attrs.field(metadata={KIND: f"{length}s"})
+    return attrs.field(metadata={KIND: f"{length}s"}, validator=length_between(length, length))
+
+
+def length_between(least: int, most: int) -> Any:
+    """Return a validator of the length of bytes."""
+
+    def check(_: object, attribute: attrs.Attribute[bytes], value: bytes) -> None:
+        if not least <= len(value) <= most:
+            limit = f"{least}" if least == most else f"at most {most}"
+            message = f"{attribute.name} of {len(value)} bytes: it must have {limit}"
+            raise ProtocolError(message)
+
+    return check
 
 
 def text_of(data: bytes) -> str:
@@ -114,7 +129,7 @@ class Part:
 
 
 PARTS: Final[dict[type[Any], tuple[Part, ...]]] = {}
-"""Of each message type that was encoded or decoded."""
+"""The parts of each message type that was encoded or decoded before."""
 
 
 def parts_of(kind: type[Any]) -> tuple[Part, ...]:
@@ -168,7 +183,7 @@ class ControlMessage:
                 if part.text_name is not None:
                     data: bytes = getattr(self, part.text_name)
                     body += len(data).to_bytes(LENGTH_SIZE, "little") + data
-        except error as problem:
+        except struct.error as problem:
             message = f"{type(self).__name__} cannot be encoded: {problem}"
             raise ProtocolError(message) from None
         return bytes(body).ljust(self.LEAST_LENGTH, b"\0")
@@ -219,11 +234,11 @@ class ClientCommand(ControlMessage):
 
     Attributes:
         client_id: The client that sends it.
-        correlation_id: Names the command in its response; -1 where there is none.
+        correlation_id: Names the command in its response; -1 for a command without one.
     """
 
     client_id: int = i64()
-    correlation_id: int = i64(NULL_ID)
+    correlation_id: int = i64()
 
 
 @attrs.frozen(kw_only=True)
@@ -269,9 +284,9 @@ class AddExclusivePublication(AddPublication):
 
 @attrs.frozen(kw_only=True)
 class AddSubscription(ClientCommand):
-    """Add a subscription; answered by `SubscriptionReadyResponse`, then for each image.
+    """Add a subscription; answered by `SubscriptionReadyResponse`.
 
-    `ImageBuffersReady` tells of an image, now or later.
+    Each image, now or later, is announced by an `ImageBuffersReady`.
 
     Attributes:
         registration_correlation_id: Always -1.
@@ -298,6 +313,8 @@ class ClientKeepalive(ClientCommand):
     """Say that the client lives; it has no answer, and clients of today write a counter instead."""
 
     TYPE_ID: ClassVar[int] = 0x06
+
+    correlation_id: int = i64(NULL_ID)
 
 
 @attrs.frozen(kw_only=True)
@@ -347,6 +364,8 @@ class ClientClose(ClientCommand):
 
     TYPE_ID: ClassVar[int] = 0x0B
 
+    correlation_id: int = i64(NULL_ID)
+
 
 @attrs.frozen(kw_only=True)
 class AddReceiveDestination(AddDestination):
@@ -368,6 +387,7 @@ class TerminateDriver(ClientCommand):
 
     TYPE_ID: ClassVar[int] = 0x0E
 
+    correlation_id: int = i64(NULL_ID)
     token: bytes = text()
 
 
@@ -399,7 +419,7 @@ class RejectImage(ClientCommand):
 
     image_id: int = i64()
     position: int = i64()
-    reason: bytes = text()
+    reason: bytes = text(ERROR_MAX_TEXT_LENGTH)
 
 
 @attrs.frozen(kw_only=True)
@@ -490,7 +510,7 @@ class OperationSucceeded(ControlMessage):
 
 @attrs.frozen(kw_only=True)
 class UnavailableImage(ControlMessage):
-    """A subscription has an image no more."""
+    """An image of a subscription has ended."""
 
     TYPE_ID: ClassVar[int] = 0x0F05
 
@@ -579,7 +599,7 @@ class PublicationErrorResponse(ControlMessage):
     """
 
     TYPE_ID: ClassVar[int] = 0x0F0C
-    # A C client takes a shorter one for malformed.
+    # A C client refuses a shorter one as malformed.
     LEAST_LENGTH: ClassVar[int] = 72
 
     registration_id: int = i64()

@@ -324,6 +324,13 @@ async def test_another_session_of_an_address_speaks_for_itself(
     assert heard[:2] == [1, 2]
 
 
+async def test_a_numeric_channel_waits_for_no_name(aeron: aa.Aeron, network: FakeNetwork) -> None:
+    network.names.clear()
+    async with asyncio.timeout(5):
+        await aeron.add_subscription(CHANNEL, STREAM_ID)
+        await aeron.add_publication(CHANNEL, STREAM_ID)
+
+
 async def test_a_name_that_takes_for_ever_holds_up_neither_closing_nor_the_caller(
     aeron: aa.Aeron, driver: aa.MediaDriver, network: FakeNetwork
 ) -> None:

@@ -190,10 +190,19 @@ def test_a_released_buffer_holds_nothing_and_refuses_everything() -> None:
     atomic.release()
     memory.append(0)
     assert len(atomic) == 0
-    with pytest.raises(IndexError, match="in a buffer of 0"):
+    with pytest.raises(IndexError, match="the buffer is released"):
         atomic.load_acquire_64(0)
-    with pytest.raises(IndexError, match="in a buffer of 0"):
-        atomic.put_bytes(0, b"x")
+    with pytest.raises(IndexError, match="the buffer is released"):
+        atomic.put_bytes(0, b"")
+
+
+@needs_shared_memory
+def test_buffers_are_collected() -> None:
+    memory = bytearray(LENGTH)
+    atomic = atomic_buffer.AtomicBuffer(memory)
+    del atomic
+    memory.append(0)
+    assert len(memory) == LENGTH + 1
 
 
 # Mappings.
@@ -271,27 +280,56 @@ def test_what_the_system_cannot_map_is_refused() -> None:
 
 
 @needs_shared_memory
+@pytest.mark.parametrize(("length", "offset"), [(PAGE + 1, 0), (1, PAGE), (2**62, 2**62)])
+def test_no_more_is_mapped_than_a_file_has(tmp_path: Path, length: int, offset: int) -> None:
+    fd = file_of(tmp_path / "shared", PAGE)
+    with pytest.raises(ValueError, match=f"offset {offset} of a file of {PAGE}"):
+        atomic_buffer.Mapping(fd, length, offset=offset)
+    os.close(fd)
+
+
+@needs_shared_memory
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
 @pytest.mark.processes
 def test_a_forked_child_has_no_such_memory_and_ends_in_peace(tmp_path: Path) -> None:
     code = f"""
-import gc, mmap, os, signal, sys
+import gc, mmap, os, sys
 from aeron_async.concurrent.atomic_buffer import AtomicBuffer, Mapping
+LENGTH = 1 << 20
 fd = os.open({str(tmp_path / "shared")!r}, os.O_RDWR | os.O_CREAT)
-os.ftruncate(fd, mmap.PAGESIZE)
-atomic = AtomicBuffer(Mapping(fd, mmap.PAGESIZE))
-def child(work):
-    pid = os.fork()
-    if pid == 0:
-        work()
-        os._exit(0)
-    return os.waitpid(pid, 0)[1]
-def forget():
-    global atomic
-    atomic = None
-    gc.collect()
-assert child(forget) == 0
-assert os.WTERMSIG(child(lambda: atomic.load_acquire_64(0))) == signal.SIGSEGV
+os.ftruncate(fd, LENGTH)
+mapping = Mapping(fd, LENGTH)
+atomic, own = AtomicBuffer(mapping), AtomicBuffer(bytearray(8))
+view = AtomicBuffer(memoryview(mapping))
+
+def refused(error, call, *arguments):
+    try:
+        call(*arguments)
+    except error as problem:
+        return "parent" in str(problem)
+    return False
+
+pid = os.fork()
+if pid == 0:
+    try:
+        # The system may give the child this memory where its parent has the other.
+        memory = [mmap.mmap(-1, LENGTH) for _ in range(8)]
+        assert refused(IndexError, atomic.store_release_64, 0, -1)
+        assert refused(IndexError, view.put_bytes, 0, b"x")
+        assert refused(IndexError, atomic.get_bytes, 0, 0)
+        assert refused(BufferError, memoryview, mapping)
+        own.store_release_64(0, 1)
+        atomic.release()
+        view.release()
+        mapping.close()
+        atomic = view = mapping = None
+        gc.collect()
+        assert all(each[:] == bytes(LENGTH) for each in memory)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        os._exit(1)
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
 assert atomic.fetch_add_64(0, 1) == 0
 """
     subprocess.run([sys.executable, "-c", code], check=True, env=untraced_environment())
@@ -305,18 +343,16 @@ def test_shared_memory_is_there() -> None:
     check_shared_memory()
 
 
+@pytest.mark.skipif(WHY_NOT_SHARED is None, reason="the compiled code is there")
+def test_without_compiled_code_no_buffer_is_made() -> None:
+    for kind in (atomic_buffer.AtomicBuffer, atomic_buffer.Mapping):
+        with pytest.raises(ConfigurationError, match="needs compiled code"):
+            kind(bytearray(LENGTH))  # type: ignore[arg-type, call-arg] # no argument helps
+
+
 def test_without_compiled_code_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(atomic_buffer, "WHY_NOT_SHARED", "AERON_ASYNC_PURE is set")
     with pytest.raises(ConfigurationError) as raised:
         check_shared_memory()
     assert "AERON_ASYNC_PURE is set: install a C compiler, then `pip install" in str(raised.value)
     assert "\n" not in str(raised.value)
-
-
-@needs_shared_memory
-def test_buffers_are_collected() -> None:
-    memory = bytearray(LENGTH)
-    atomic = atomic_buffer.AtomicBuffer(memory)
-    del atomic
-    memory.append(0)
-    assert len(memory) == LENGTH + 1

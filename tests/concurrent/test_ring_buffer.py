@@ -549,3 +549,31 @@ def test_there_is_no_ring_without_compiled_code(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(atomic_buffer, "WHY_NOT_SHARED", "it is not there")
     with pytest.raises(ConfigurationError, match="it is not there"):
         ManyToOneRingBuffer(memory)
+
+
+def test_a_read_ends_after_a_limit_of_padding() -> None:
+    memory = ring_memory(CAPACITY)
+    ring = ManyToOneRingBuffer(memory)
+    for index in range(0, CAPACITY, 8):
+        memory.store_release_32(index, 8)
+        memory.store_release_32(index + 4, -1)
+    memory.store_release_64(CAPACITY + TAIL, CAPACITY)
+    positions = []
+    while ring.size:
+        assert ring.read(lambda *_: None, 1) == 0
+        positions.append(ring.consumer_position)
+    assert positions == [512, 1024]
+    assert is_working(ring)
+
+
+def test_a_message_that_no_producer_may_write_is_corrupt() -> None:
+    memory = ring_memory(CAPACITY)
+    ring = ManyToOneRingBuffer(memory)
+    length = 8 + ring.max_message_length + 1
+    memory.store_release_32(4, 1)
+    memory.store_release_32(0, length)
+    memory.store_release_64(CAPACITY + TAIL, (length + 7) & -8)
+    assert ring.read(lambda *_: None, 1) == 0
+    assert ring.is_corrupt
+    assert ring.resynchronise()
+    assert is_working(ring)

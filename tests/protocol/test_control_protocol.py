@@ -238,7 +238,9 @@ def test_a_short_reason_is_filled_up_for_the_c_driver(length: int) -> None:
     [
         ClientClose(client_id=2**63),
         ErrorResponse(correlation_id=1, code=2**31, message=b""),
-        RemoveDestinationById(client_id=1, registration_id=2, destination_registration_id=-(2**64)),
+        RemoveDestinationById(
+            client_id=1, correlation_id=2, registration_id=3, destination_registration_id=-(2**64)
+        ),
     ],
 )
 def test_a_number_that_does_not_fit_is_refused(message: Any) -> None:
@@ -250,3 +252,11 @@ def test_what_is_no_text_is_escaped() -> None:
     token = TerminateDriver.decode(TerminateDriver(client_id=1, token=b"caf\xc3\xa9 \xff").encode())
     assert text_of(token.token) == "caf\xe9 \\xff"
     assert token.correlation_id == control_protocol.NULL_ID
+
+
+def test_bytes_of_a_wrong_length_are_refused() -> None:
+    with pytest.raises(ProtocolError, match="reason of 1024 bytes: it must have at most 1023"):
+        RejectImage(client_id=1, correlation_id=2, image_id=3, position=4, reason=bytes(1024))
+    (rejected,) = (each for each, _ in GOLDEN if isinstance(each, PublicationErrorResponse))
+    with pytest.raises(ProtocolError, match="source_address of 20 bytes: it must have 16"):
+        attrs.evolve(rejected, source_address=bytes(20))
