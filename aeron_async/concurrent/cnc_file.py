@@ -29,6 +29,7 @@ from aeron_async.concurrent.atomic_buffer import acquire_fence
 from aeron_async.concurrent.broadcast import BROADCAST_TRAILER_LENGTH
 from aeron_async.concurrent.ring_buffer import RING_TRAILER_LENGTH
 from aeron_async.errors import ConfigurationError, ProtocolError
+from aeron_async.protocol.units import INT64_MAX
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -62,7 +63,6 @@ PAGE_SIZE_MIN: Final = 4 * 1024
 PAGE_SIZE_MAX: Final = 1 << 30
 WORD_LENGTH: Final = 8
 INT32_MAX: Final = 2**31 - 1
-INT64_MAX: Final = 2**63 - 1
 
 _HEADER: Final = Struct("<6i3qi76x")
 

@@ -26,6 +26,7 @@ import attrs
 
 from aeron_async.concurrent.atomic_buffer import acquire_fence, release_fence
 from aeron_async.errors import ConfigurationError
+from aeron_async.protocol.units import align
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -151,7 +152,7 @@ class DistinctErrorLog:
         release_fence()
         self._ints[offset // 4] = length
         self._records[text] = _Record(offset, 1)
-        self._next_offset = _aligned(offset + length)
+        self._next_offset = align(offset + length, RECORD_ALIGNMENT)
         return ErrorOutcome.NEW
 
 
@@ -186,9 +187,4 @@ def read_error_log(buffer: ReadableBuffer, *, since_ms: int = 0) -> Iterator[Err
                 last_observation_ms=last_observation_ms,
                 text=text.decode("utf-8", "replace"),
             )
-        offset = _aligned(offset + length)
-
-
-def _aligned(offset: int) -> int:
-    """Return the offset at which the next record begins."""
-    return (offset + RECORD_ALIGNMENT - 1) & -RECORD_ALIGNMENT
+        offset = align(offset + length, RECORD_ALIGNMENT)

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from aeron_async.concurrent.atomic_buffer import acquire_fence, release_fence
+from aeron_async.protocol.units import align
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -158,7 +159,7 @@ class LossReport:
         release_fence()
         word = start // _LONG_LENGTH
         self._longs[word] = 1
-        self._next_offset = _aligned(end, ENTRY_ALIGNMENT)
+        self._next_offset = align(end, ENTRY_ALIGNMENT)
         return ReportEntry(self._longs[word : word + _LAST_OBSERVATION_LONG + 1], bytes_lost)
 
 
@@ -185,7 +186,7 @@ def read_loss_report(buffer: ReadableBuffer) -> Iterator[StreamLoss]:
             return
         # Differs: the C reader leaves the padding of the channel out when it looks for the next
         # entry. Where that makes 64 bytes it shows an entry that nothing has written.
-        source = _read_text(whole, ints, _aligned(channel[1], _INT_LENGTH))
+        source = _read_text(whole, ints, align(channel[1], _INT_LENGTH))
         if source is None:
             return
         yield StreamLoss(
@@ -198,7 +199,7 @@ def read_loss_report(buffer: ReadableBuffer) -> Iterator[StreamLoss]:
             channel=channel[0],
             source=source[0],
         )
-        offset = _aligned(source[1], ENTRY_ALIGNMENT)
+        offset = align(source[1], ENTRY_ALIGNMENT)
 
 
 def _read_text(view: memoryview, ints: memoryview, offset: int) -> tuple[str, int] | None:
@@ -218,8 +219,3 @@ def _with_length(text: str) -> tuple[bytes, bytes, bytes]:
     """Return the length of a text, the text, and zeros up to a multiple of 4."""
     encoded = text.encode("utf-8", "backslashreplace")
     return _INT.pack(len(encoded)), encoded, bytes(-len(encoded) % _INT_LENGTH)
-
-
-def _aligned(offset: int, alignment: int) -> int:
-    """Return the next multiple of an alignment that is a power of two."""
-    return (offset + alignment - 1) & -alignment

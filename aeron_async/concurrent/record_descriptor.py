@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.errors import ConfigurationError
+from aeron_async.protocol.units import align
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -45,7 +46,7 @@ CAPACITY_MAX: Final = 2**30
 
 def align_record(length: int) -> int:
     """Return how many bytes a record of this length takes."""
-    return (length + ALIGNMENT - 1) & -ALIGNMENT
+    return align(length, ALIGNMENT)
 
 
 def capacity_of(length: int, trailer_length: int) -> int:

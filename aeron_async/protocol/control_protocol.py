@@ -23,6 +23,7 @@ import attrs
 
 from aeron_async.errors import ProtocolError
 from aeron_async.protocol.error import ERROR_MAX_TEXT_LENGTH
+from aeron_async.protocol.units import align
 
 __all__ = [
     "AddCounter",
@@ -156,11 +157,6 @@ def make_parts(kind: type[Any]) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def aligned(offset: int) -> int:
-    """Return the offset, rounded up to a multiple of 4."""
-    return (offset + 3) & ~3
-
-
 @attrs.frozen(kw_only=True)
 class ControlMessage:
     """A command or a response."""
@@ -178,7 +174,7 @@ class ControlMessage:
         body = bytearray()
         try:
             for part in parts_of(type(self)):
-                body += bytes(aligned(len(body)) - len(body))
+                body += bytes(align(len(body), LENGTH_SIZE) - len(body))
                 body += part.numbers.pack(*(getattr(self, name) for name in part.names))
                 if part.text_name is not None:
                     data: bytes = getattr(self, part.text_name)
@@ -198,7 +194,7 @@ class ControlMessage:
         values: dict[str, Any] = {}
         offset = 0
         for part in parts_of(cls):
-            offset = aligned(offset)
+            offset = align(offset, LENGTH_SIZE)
             end = offset + part.numbers.size
             cls.check_fits(end, body)
             values.update(zip(part.names, part.numbers.unpack_from(body, offset), strict=True))

@@ -20,6 +20,7 @@ __all__ = [
     "INT64_MAX",
     "IN_BYTES",
     "IN_NANOSECONDS",
+    "align",
     "format_duration",
     "format_size",
     "parse_duration_ns",
@@ -27,6 +28,13 @@ __all__ = [
 ]
 
 INT64_MAX: Final = 2**63 - 1
+
+
+def align(length: int, alignment: int) -> int:
+    """Return a length or an offset, rounded up to a multiple of a power of two."""
+    return (length + alignment - 1) & -alignment
+
+
 # End of the error about a setting: the unit of a number, and that text is accepted too.
 IN_BYTES: Final = "; in bytes, or as text such as '64k'"
 IN_NANOSECONDS: Final = "; in nanoseconds, or as text such as '5s'"
