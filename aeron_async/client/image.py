@@ -186,7 +186,6 @@ class Image(Taking):
         initial_term_id: Id of the first term of the stream.
         term_length: Length of a term, in bytes.
         mtu_length: Longest datagram payload of the publication, in bytes.
-        end: Why and where the image ended; None while it is open.
     """
 
     def __init__(self, subscription: Subscription, ready: ImageReady) -> None:
@@ -212,7 +211,7 @@ class Image(Taking):
         self._trigger = self._told_position = -1
         self._attach(ready.position.cell, ready.wake_flag)
         self._is_closed = self._is_revoked = False
-        self.end: ImageEnd | None = None
+        self._end: ImageEnd | None = None
         self._end_of_stream_position = END_OF_STREAM_UNKNOWN
 
     @property
@@ -238,6 +237,23 @@ class Image(Taking):
         """Return whether the stream has ended and all of it was taken."""
         end = self.end_of_stream_position
         return end is not None and self._position >= end
+
+    @property
+    def end(self) -> ImageEnd | None:
+        """Return why and where the image ended; None while more may arrive.
+
+        An image has ended when the stream has, and all of it was taken, or when the driver has
+        closed the image.
+        """
+        if self._end is None and self.is_end_of_stream:
+            # The driver lingers for late receivers, and closes the image up to a second later.
+            reason = (
+                ImageEndReason.REVOKED
+                if self.is_publication_revoked
+                else ImageEndReason.END_OF_STREAM
+            )
+            return ImageEnd.at(reason, self._position)
+        return self._end
 
     @property
     def is_publication_revoked(self) -> bool:
@@ -420,10 +436,12 @@ class Image(Taking):
             end: Why and where it ended, if the driver knows.
         """
         if not self._is_closed:
+            # Closing the subscription does not change why a stream ended that was taken whole.
+            end = self.end if end is None else end
             self._end_of_stream_position = self._metadata.end_of_stream_position
             self._is_revoked = self._metadata.is_publication_revoked
             self._is_closed = True
-            self.end = ImageEnd.at(self._end_reason(), self._position) if end is None else end
+            self._end = ImageEnd.at(self._end_reason(), self._position) if end is None else end
 
     def _end_reason(self) -> ImageEndReason:
         """Return why the image ended, as far as the image itself can tell."""
