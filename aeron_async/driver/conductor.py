@@ -239,15 +239,20 @@ class Destinations:
         publications: Publications,
         subscriptions: Subscriptions,
     ) -> None:
-        self._network = resources.network
+        self._resources = resources
         self._queue = queue
         self._publications = publications
         self._subscriptions = subscriptions
 
     async def add_to_publication(
-        self, client_id: int, registration_id: int, uri: ChannelUri
+        self,
+        client_id: int,
+        registration_id: int,
+        uri: ChannelUri,
+        *,
+        destination_id: int | None = None,
     ) -> int:
-        """Add a destination to a publication; return the id of the destination.
+        """Add a destination to a publication; return its id, which is `destination_id` if given.
 
         Raises:
             RegistrationError: The destination cannot be added.
@@ -255,14 +260,17 @@ class Destinations:
         """
         self._queue.check_open()
         address = await self._address(uri)
+        added_id = self._resources.next_id() if destination_id is None else destination_id
 
         async def execute() -> int:
-            return self._publications.add_destination(registration_id, uri, address)
+            return self._publications.add_destination(
+                registration_id, uri, address, destination_id=added_id
+            )
 
         return await self._queue.submit(
             client_id,
             execute,
-            lambda added_id: self._publications.undo_destination(registration_id, added_id),
+            lambda _: self._publications.undo_destination(registration_id, added_id),
         )
 
     async def remove_from_publication(
@@ -288,9 +296,14 @@ class Destinations:
         await self._queue.submit(client_id, execute, _undo_nothing)
 
     async def add_to_subscription(
-        self, client_id: int, registration_id: int, uri: ChannelUri
+        self,
+        client_id: int,
+        registration_id: int,
+        uri: ChannelUri,
+        *,
+        destination_id: int | None = None,
     ) -> int:
-        """Add a destination to a subscription; return the id of the destination.
+        """Add a destination to a subscription; return its id, which is `destination_id` if given.
 
         Raises:
             RegistrationError: The destination cannot be added.
@@ -298,14 +311,17 @@ class Destinations:
         """
         self._queue.check_open()
         channel = await self._channel(uri)
+        added_id = self._resources.next_id() if destination_id is None else destination_id
 
         async def execute() -> int:
-            return await self._subscriptions.add_destination(registration_id, uri, channel)
+            return await self._subscriptions.add_destination(
+                registration_id, uri, channel, destination_id=added_id
+            )
 
         return await self._queue.submit(
             client_id,
             execute,
-            lambda added_id: self._subscriptions.undo_destination(registration_id, added_id),
+            lambda _: self._subscriptions.undo_destination(registration_id, added_id),
         )
 
     async def remove_from_subscription(
@@ -345,12 +361,14 @@ class Destinations:
         """Return the resolved channel of a destination; None for IPC."""
         if uri.media is Media.IPC:
             return None
-        return await self._queue.look_up(resolve_receive_destination(self._network, uri))
+        return await self._queue.look_up(resolve_receive_destination(self._resources.network, uri))
 
     async def _address(self, uri: ChannelUri) -> Address | None:
         """Return the address of a receiver; None if its name does not resolve yet."""
         try:
-            channel = await self._queue.look_up(resolve_send_destination(self._network, uri))
+            channel = await self._queue.look_up(
+                resolve_send_destination(self._resources.network, uri)
+            )
         except RegistrationError as error:
             if error.code is not ErrorCode.UNKNOWN_HOST:
                 raise
@@ -455,16 +473,16 @@ class Conductor(Agent):
 
     # Commands of clients.
 
-    def add_client(self, listener: ClientListener) -> int:
-        """Add a client, and return its id.
+    def add_client(self, listener: ClientListener, client_id: int | None = None) -> int:
+        """Add a client, and return its id, which is `client_id` if given.
 
         Raises:
             ClosedError: The driver is closed.
         """
         self._queue.check_open()
-        client_id = self._resources.next_id()
-        self._clients[client_id] = listener
-        return client_id
+        added_id = self._resources.next_id() if client_id is None else client_id
+        self._clients[added_id] = listener
+        return added_id
 
     def remove_client(self, client_id: int) -> None:
         """Remove a client, and release its publications and subscriptions."""
@@ -480,10 +498,21 @@ class Conductor(Agent):
         *,
         is_exclusive: bool,
         listener: PublicationListener,
+        registration_id: int | None = None,
         flow_control: FlowControlSupplier | None = None,
         handshake_length: int | None = None,
     ) -> PublicationReady:
         """Add a publication, or share an existing one; see `Aeron.add_publication`.
+
+        Args:
+            client_id: The client.
+            uri: The channel.
+            stream_id: Within the channel.
+            is_exclusive: Whether no other request may share it.
+            listener: Called when it changes.
+            registration_id: The id of the request, if the client has chosen it.
+            flow_control: Overrides channel and context.
+            handshake_length: Most bytes to send before a receiver has answered.
 
         Raises:
             RegistrationError: The publication cannot be added.
@@ -492,11 +521,13 @@ class Conductor(Agent):
         self._queue.check_open()
         check_is_supported(uri)
         channel = await self._resolve_publication(uri)
+        added_id = self._resources.next_id() if registration_id is None else registration_id
 
         async def execute() -> PublicationReady:
             if channel is None:
                 return self._ipc_publications.add(
                     uri,
+                    registration_id=added_id,
                     stream_id=stream_id,
                     is_exclusive=is_exclusive,
                     client_id=client_id,
@@ -504,6 +535,7 @@ class Conductor(Agent):
                 )
             return await self._publications.add(
                 channel,
+                registration_id=added_id,
                 stream_id=stream_id,
                 is_exclusive=is_exclusive,
                 client_id=client_id,
@@ -542,9 +574,10 @@ class Conductor(Agent):
         stream_id: int,
         *,
         listener: SubscriptionListener,
+        registration_id: int | None = None,
         congestion_control: CongestionControlSupplier | None = None,
     ) -> SubscriptionReady:
-        """Add a subscription; see `Aeron.add_subscription`.
+        """Add a subscription; see `Aeron.add_subscription`, and `add_publication` for the id.
 
         Raises:
             RegistrationError: The subscription cannot be added.
@@ -559,10 +592,13 @@ class Conductor(Agent):
                 resolve_subscription(self._resources.network, uri, unique_suffix=suffix)
             )
 
+        added_id = self._resources.next_id() if registration_id is None else registration_id
+
         async def execute() -> SubscriptionReady:
             return await self._subscriptions.add(
                 uri,
                 channel,
+                registration_id=added_id,
                 stream_id=stream_id,
                 client_id=client_id,
                 listener=listener,

@@ -80,6 +80,7 @@ class IpcPublications:
         self,
         asked: ChannelUri,
         *,
+        registration_id: int,
         stream_id: int,
         is_exclusive: bool,
         client_id: int,
@@ -97,7 +98,13 @@ class IpcPublications:
         params, request = self._as_response(params)
         publication = None if is_exclusive else self._find_shared(stream_id, params)
         if publication is None:
-            publication = self._make(uri, params, stream_id=stream_id, client_id=client_id)
+            publication = self._make(
+                uri,
+                params,
+                registration_id=registration_id,
+                stream_id=stream_id,
+                client_id=client_id,
+            )
             self._table.add(publication, None)
             if request is not None:
                 self._subscriptions.local.on_response_setup(request, publication.session_id)
@@ -107,7 +114,7 @@ class IpcPublications:
             check_can_share(
                 uri, publication.params, session_id=publication.session_id, start=publication.start
             )
-        registration_id = self._table.hold(publication, client_id=client_id, listener=listener)
+        self._table.hold(publication, registration_id, client_id=client_id, listener=listener)
         return self._ready(registration_id, asked, publication)
 
     def reject(self, image_id: int, reason: str) -> bool:
@@ -213,10 +220,15 @@ class IpcPublications:
         raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
 
     def _make(
-        self, uri: ChannelUri, params: PublicationParams, *, stream_id: int, client_id: int
+        self,
+        uri: ChannelUri,
+        params: PublicationParams,
+        *,
+        registration_id: int,
+        stream_id: int,
+        client_id: int,
     ) -> IpcPublication:
         resources = self._resources
-        registration_id = resources.next_id()
         session_id = chosen_session_id(
             self._session_ids,
             params,

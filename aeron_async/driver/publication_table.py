@@ -119,13 +119,14 @@ class PublicationTable:
     def hold(
         self,
         publication: SubscribablePublication,
+        registration_id: int,
         *,
         client_id: int,
         listener: PublicationListener,
-    ) -> int:
-        """Let a client hold a publication; return the registration id of that hold."""
+    ) -> None:
+        """Let a client hold a publication under an id of its own."""
         link = PublicationLink(
-            registration_id=self._resources.next_id(),
+            registration_id=registration_id,
             client_id=client_id,
             publication=publication,
             listener=listener,
@@ -133,7 +134,6 @@ class PublicationTable:
         self._links[link.registration_id] = link
         self._entries[publication].links.append(link)
         publication.window_listeners.append(listener)
-        return link.registration_id
 
     def find(self, registration_id: int) -> SubscribablePublication | None:
         """Return the publication that is held under an id, or None."""

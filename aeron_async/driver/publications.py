@@ -109,6 +109,7 @@ class Publications:
         self,
         channel: UdpChannel,
         *,
+        registration_id: int,
         stream_id: int,
         is_exclusive: bool,
         client_id: int,
@@ -142,7 +143,12 @@ class Publications:
             publication = None if is_exclusive else self._find_shared(endpoint, stream_id, params)
             if publication is None:
                 publication = self._make(
-                    endpoint, uri, params, stream_id=stream_id, client_id=client_id
+                    endpoint,
+                    uri,
+                    params,
+                    registration_id=registration_id,
+                    stream_id=stream_id,
+                    client_id=client_id,
                 )
                 self._table.add(publication, endpoint)
                 self._responses.on_publication_added(publication)
@@ -159,7 +165,7 @@ class Publications:
         except BaseException:
             self.endpoints.close_if_unused(endpoint)
             raise
-        registration_id = self._table.hold(publication, client_id=client_id, listener=listener)
+        self._table.hold(publication, registration_id, client_id=client_id, listener=listener)
         return self._ready(registration_id, publication, channel, endpoint)
 
     # Making a publication.
@@ -170,6 +176,7 @@ class Publications:
         uri: ChannelUri,
         params: PublicationParams,
         *,
+        registration_id: int,
         stream_id: int,
         client_id: int,
     ) -> NetworkPublication:
@@ -183,7 +190,7 @@ class Publications:
         _check_sndbuf(endpoint, params)
         control = self._flow_control(uri, params)
         ids = {
-            "registration_id": resources.next_id(),
+            "registration_id": registration_id,
             "session_id": self._session_id(endpoint, params, stream_id),
             "stream_id": stream_id,
         }
@@ -257,7 +264,12 @@ class Publications:
     # Destinations.
 
     def add_destination(
-        self, registration_id: int, uri: ChannelUri, address: Address | None
+        self,
+        registration_id: int,
+        uri: ChannelUri,
+        address: Address | None,
+        *,
+        destination_id: int,
     ) -> int:
         """Add a destination to a publication; return the id of the destination.
 
@@ -265,7 +277,6 @@ class Publications:
             RegistrationError: UNKNOWN_PUBLICATION, or its channel takes no more destinations.
         """
         endpoint = self._table.endpoint(self._network_publication(registration_id))
-        destination_id = self._resources.next_id()
         self.endpoints.add_destination(endpoint, uri, address, destination_id)
         return destination_id
 

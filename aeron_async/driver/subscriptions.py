@@ -299,6 +299,7 @@ class Subscriptions:
         uri: ChannelUri,
         channel: UdpChannel | None,
         *,
+        registration_id: int,
         stream_id: int,
         client_id: int,
         listener: SubscriptionListener,
@@ -309,6 +310,7 @@ class Subscriptions:
         Args:
             uri: As the client wrote it.
             channel: The same, resolved; None for IPC.
+            registration_id: The id of the subscription.
             stream_id: Within the channel.
             client_id: The client.
             listener: Called when its images change.
@@ -325,11 +327,29 @@ class Subscriptions:
             uri, self._resources.context, congestion_control=congestion_control
         )
         if channel is None or uri.is_spy:
-            link = self._new_link(uri, params, None, stream_id, client_id, listener)
+            link = SubscriptionLink(
+                registration_id=registration_id,
+                client_id=client_id,
+                endpoint=None,
+                uri=uri,
+                stream_id=stream_id,
+                params=params,
+                listener=listener,
+                session_id=params.session_id,
+            )
             return self._add_local(link, channel)
         congestion_control_supplier(params.congestion_control)
         endpoint = await self.endpoints.get(channel, params.group_tag)
-        link = self._new_link(uri, params, endpoint, stream_id, client_id, listener)
+        link = SubscriptionLink(
+            registration_id=registration_id,
+            client_id=client_id,
+            endpoint=endpoint,
+            uri=uri,
+            stream_id=stream_id,
+            params=params,
+            listener=listener,
+            session_id=params.session_id,
+        )
         link.is_response = endpoint.channel.is_response and params.session_id is None
         try:
             self._check_same_stream(endpoint, channel, params, stream_id)
@@ -346,26 +366,6 @@ class Subscriptions:
             self.remove(link.registration_id)
             raise
         return self._ready(link, endpoint)
-
-    def _new_link(
-        self,
-        uri: ChannelUri,
-        params: SubscriptionParams,
-        endpoint: ReceiveChannelEndpoint | None,
-        stream_id: int,
-        client_id: int,
-        listener: SubscriptionListener,
-    ) -> SubscriptionLink:
-        return SubscriptionLink(
-            registration_id=self._resources.next_id(),
-            client_id=client_id,
-            endpoint=endpoint,
-            uri=uri,
-            stream_id=stream_id,
-            params=params,
-            listener=listener,
-            session_id=params.session_id,
-        )
 
     def _add_local(self, link: SubscriptionLink, channel: UdpChannel | None) -> SubscriptionReady:
         """Let a subscription read streams of this driver: IPC publications, or as a spy."""
@@ -417,7 +417,12 @@ class Subscriptions:
         self._close_if_unused(endpoint)
 
     async def add_destination(
-        self, registration_id: int, uri: ChannelUri, channel: UdpChannel | None
+        self,
+        registration_id: int,
+        uri: ChannelUri,
+        channel: UdpChannel | None,
+        *,
+        destination_id: int,
     ) -> int:
         """Add a destination to a subscription; return the id of the destination.
 
@@ -425,6 +430,7 @@ class Subscriptions:
             registration_id: Registration id of the subscription.
             uri: The destination, as the client wrote it.
             channel: The same, resolved; None for IPC.
+            destination_id: The id of the destination.
 
         Raises:
             RegistrationError: UNKNOWN_SUBSCRIPTION, or its channel takes no more destinations.
@@ -433,7 +439,6 @@ class Subscriptions:
         endpoint = _manual_endpoint(link)
         local_count = self.local.destination_count(link)
         self.endpoints.check_destination_count(endpoint, uri, also=local_count)
-        destination_id = self._resources.next_id()
         if channel is not None and not uri.is_spy:
             await self.endpoints.add_destination(endpoint, channel, destination_id)
             if registration_id not in self._links:
