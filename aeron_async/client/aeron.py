@@ -306,9 +306,10 @@ class Aeron:
     def _check_still_open(self, added: Publication | Subscription) -> None:
         conductor = self._conductor
         if conductor.is_closed:
-            added._on_driver_closed(conductor.closed_because)
+            error = None if conductor.closed is None else conductor.closed.error
+            added._on_driver_closed(error)
             message = "the client was closed while the request was under way"
-            raise ClosedError(message) from conductor.closed_because
+            raise ClosedError(message) from error
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.__aenter__().__await__()

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol, Self, final
+
+import attrs
 
 from aeron_async.client.home_loop import HomeLoop
 from aeron_async.client.waiters import WaitWatch
@@ -20,13 +22,47 @@ if TYPE_CHECKING:
     from aeron_async.driver.media_driver import MediaDriver
     from aeron_async.protocol.channel_uri import ChannelUri
 
-__all__ = ["ClientConductor", "ClientResource"]
+__all__ = ["ClientConductor", "ClientResource", "Closing"]
 
 NOT_STARTED: Final = (
     "the client has not been started: write `async with Aeron.connect() as aeron`, or "
     "`aeron = await Aeron.connect()`"
 )
 UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_PUBLICATION, ErrorCode.UNKNOWN_SUBSCRIPTION})
+
+
+@final
+@attrs.frozen
+class Closing:
+    """Who closed a publication, a subscription or a client.
+
+    Attributes:
+        text: Who closed it, as the end of the text of `ClosedError`.
+        error: The error that closed it, if one did.
+    """
+
+    text: str
+    error: Exception | None = None
+
+    @classmethod
+    def by_driver(cls, error: Exception | None) -> Self:
+        """Return the closing by a media driver, which was closed itself, or failed."""
+        if error is None:
+            return cls("its media driver was closed")
+        return cls(f"its media driver failed: {error}", error)
+
+    def raise_error(self, subject: str) -> NoReturn:
+        """Raise `ClosedError` for what was closed.
+
+        Raises:
+            ClosedError: Always.
+        """
+        message = f"{subject} is closed: {self.text}"
+        raise ClosedError(message) from self.error
+
+
+BY_THIS_PROGRAM: Final = Closing("this program closed it")
+BY_CLIENT: Final = Closing("its client was closed")
 
 
 class ClientResource(Protocol):
@@ -62,16 +98,14 @@ class ClientConductor:
     Attributes:
         driver: The media driver that the client uses.
         waits: Logs long waits of the publications and subscriptions.
-        is_closed: Whether the client is closed: by the caller or by its driver.
-        closed_because: The error that closed the driver, if one did.
+        closed: Who closed the client; None while it is open.
     """
 
     waits: WaitWatch
 
     def __init__(self, driver: MediaDriver) -> None:
         self.driver = driver
-        self.is_closed: bool = False
-        self.closed_because: Exception | None = None
+        self.closed: Closing | None = None
         self._client_id: int | None = None
         self._home: HomeLoop | None = None
         # By registration id, in the order of adding, so that the order of closing is deterministic.
@@ -84,6 +118,16 @@ class ClientConductor:
     def clock(self) -> Clock:
         """Return the driver's clock."""
         return self.driver.clock
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether the client is closed: by the caller or by its driver."""
+        return self.closed is not None
+
+    @property
+    def closing(self) -> Closing:
+        """Return who closes a publication or subscription now: the caller, or this client."""
+        return BY_CLIENT if self.is_closed else BY_THIS_PROGRAM
 
     @property
     def is_started(self) -> bool:
@@ -113,9 +157,10 @@ class ClientConductor:
         Raises:
             ClosedError: The client is not started, or closed.
         """
-        if self._client_id is None or self.is_closed:
-            message = "the client is closed: connect another" if self.is_closed else NOT_STARTED
-            raise ClosedError(message) from self.closed_because
+        if self.closed is not None:
+            self.closed.raise_error("the client")
+        if self._client_id is None:
+            raise ClosedError(NOT_STARTED)
         return self._client_id
 
     async def start(self, *, is_driver_owned: bool) -> None:
@@ -146,7 +191,7 @@ class ClientConductor:
         if home is not None and not home.is_here():
             message = "the client was started in another event loop: close it there"
             raise WrongLoopError(message)
-        self.is_closed = True
+        self.closed = BY_THIS_PROGRAM
         for resource in (*self._publications.values(), *self._subscriptions.values()):
             resource.close()
         if home is not None:
@@ -156,8 +201,7 @@ class ClientConductor:
 
     def on_driver_closed(self, error: Exception | None) -> None:
         """Close everything without a request to the driver, which is closed."""
-        self.is_closed = True
-        self.closed_because = error
+        self.closed = Closing.by_driver(error)
         for resource in (*self._publications.values(), *self._subscriptions.values()):
             resource._on_driver_closed(error)
         self._publications.clear()

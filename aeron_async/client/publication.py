@@ -36,6 +36,7 @@ from aeron_async.client.arguments import (
     check_on_error,
     destination_uri,
 )
+from aeron_async.client.client_conductor import Closing
 from aeron_async.client.home_loop import HomeLoop, YieldBudget
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
 from aeron_async.client.waiters import FifoWaiters, Notify, Wait, offer_timeout, watched_wait
@@ -47,7 +48,6 @@ from aeron_async.errors import (
     ErrorCode,
     MaxPositionExceededError,
     NotConnectedError,
-    PublicationError,
     WrongLoopError,
 )
 from aeron_async.logbuffer.appender import AppendResult, SharedAppender
@@ -222,8 +222,10 @@ class BufferClaim:
             message = "the claim has been committed or aborted already"
             raise ClosedError(message)
         if self._publication.is_closed:
-            message = "the publication was closed before its claim was finished"
-            raise ClosedError(message)
+            closed = self._publication._closed  # noqa: SLF001 - a claim is part of its publication
+            assert closed is not None
+            message = f"the publication was closed before its claim was finished: {closed.text}"
+            raise ClosedError(message) from closed.error
 
     def __enter__(self) -> Self:
         return self
@@ -308,7 +310,7 @@ class PublicationBase(Offering, ABC):
         self._yield_budget = YieldBudget(conductor.home.loop, conductor.clock)
         self._calls_until_check = self._yield_budget.stride
         self._home = conductor.home
-        self._closed_because: Exception | None = None
+        self._closed: Closing | None = None
         self._is_started = False
         self.last_error: str | None = None
         self._listener = PublicationEvents(
@@ -467,7 +469,7 @@ class PublicationBase(Offering, ABC):
         """
         if not self._is_closed:
             self._check_loop()
-            self._mark_closed(None)
+            self._mark_closed(self._conductor.closing)
             self._conductor.release_publication(self._ready.registration_id)
 
     async def aclose(self) -> None:
@@ -482,7 +484,7 @@ class PublicationBase(Offering, ABC):
     def _revoke(self) -> None:
         if not self._is_closed:
             self._check_loop()
-            self._mark_closed(None)
+            self._mark_closed(self._conductor.closing)
             self._conductor.revoke_publication(self._ready.registration_id)
 
     def _wake(self) -> None:
@@ -517,13 +519,13 @@ class PublicationBase(Offering, ABC):
 
     def _on_publication_failed(self, error: Exception) -> None:
         """Close without a request to the driver, which has already removed the publication."""
-        self._mark_closed(error)
+        self._mark_closed(Closing(str(error), error))
         if self._is_started:
             self._conductor.forget_publication(self._ready.registration_id)
 
     def _on_driver_closed(self, error: Exception | None) -> None:
         """Close without a request to the driver, which is closed."""
-        self._mark_closed(error)
+        self._mark_closed(Closing.by_driver(error))
 
     def _tell_of_error(self, error: PublicationErrorFrame) -> None:
         if self._on_error is None or self._is_closed:
@@ -589,12 +591,12 @@ class PublicationBase(Offering, ABC):
         stream = stream_named(self.channel, self.stream_id)
         return explain_publication(stream, seen, is_closed=self._is_closed)
 
-    def _mark_closed(self, because: Exception | None) -> None:
+    def _mark_closed(self, closed: Closing) -> None:
         self._is_closed = True
         if self._is_started:
             self._appender.detach()
         self._detach()
-        self._closed_because = because
+        self._closed = closed
         self._line.wake_all()
         self._changed.notify()
 
@@ -604,10 +606,8 @@ class PublicationBase(Offering, ABC):
             self._raise_closed()
 
     def _raise_closed(self) -> NoReturn:
-        message = f"the publication on {self.channel} stream {self.stream_id} is closed"
-        if isinstance(self._closed_because, PublicationError):
-            message = f"{message}: {self._closed_because}"
-        raise ClosedError(message) from self._closed_because
+        assert self._closed is not None
+        self._closed.raise_error(f"the publication on {self.channel} stream {self.stream_id}")
 
     def _check_loop(self) -> None:
         if not self._home.is_here():

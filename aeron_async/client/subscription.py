@@ -35,12 +35,13 @@ from aeron_async.client.arguments import (
     check_session_id,
     destination_uri,
 )
+from aeron_async.client.client_conductor import Closing
 from aeron_async.client.home_loop import YieldBudget
 from aeron_async.client.image import Image, ImageEvent, ImageEventKind, ImageEvents, Message
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
 from aeron_async.client.waiters import Notify, Wait, watched_wait
 from aeron_async.client.why import explain_subscription, stream_named
-from aeron_async.errors import BusyError, ClosedError, WrongLoopError
+from aeron_async.errors import BusyError, WrongLoopError
 from aeron_async.logbuffer.message import Batch
 from aeron_async.protocol.arguments import check_function
 from aeron_async.protocol.channel_uri import ControlMode
@@ -178,7 +179,7 @@ class SubscriptionBase(Reading, ABC):
         self._turn: list[Image] = []
         self._is_started = False
         self._is_closed = False
-        self._closed_because: Exception | None = None
+        self._closed: Closing | None = None
         # Rings when there may be more to read, or an image was added or removed.
         self._progress = Notify()
         self._events: WeakSet[ImageEvents] = WeakSet()
@@ -339,7 +340,7 @@ class SubscriptionBase(Reading, ABC):
         """
         if not self._is_closed:
             self._check_loop()
-            self._mark_closed(None)
+            self._mark_closed(self._conductor.closing)
             self._conductor.release_subscription(self._ready.registration_id)
 
     async def aclose(self) -> None:
@@ -381,7 +382,7 @@ class SubscriptionBase(Reading, ABC):
 
     def _on_driver_closed(self, error: Exception | None) -> None:
         """Close without a request to the driver, which is closed."""
-        self._mark_closed(error)
+        self._mark_closed(Closing.by_driver(error))
 
     def _announce(self, image: Image) -> None:
         """Announce an image, and only then allow it to be read."""
@@ -420,9 +421,9 @@ class SubscriptionBase(Reading, ABC):
                 {"message": f"image handler of {self!r} failed", "exception": error}
             )
 
-    def _mark_closed(self, because: Exception | None) -> None:
+    def _mark_closed(self, closed: Closing) -> None:
         self._is_closed = True
-        self._closed_because = because
+        self._closed = closed
         # A message refers to its image, and the image to its subscription: break that cycle.
         self._batch = NOTHING
         self._taken = self._last_image = None
@@ -439,9 +440,8 @@ class SubscriptionBase(Reading, ABC):
 
     def _check_open(self) -> None:
         """Raise `ClosedError` if the subscription is closed."""
-        if self._is_closed:
-            message = f"the subscription on {self.channel} stream {self.stream_id} is closed"
-            raise ClosedError(message) from self._closed_because
+        if self._closed is not None:
+            self._closed.raise_error(f"the subscription on {self.channel} stream {self.stream_id}")
 
     def _check_loop(self) -> None:
         if not self._home.is_here():
@@ -750,9 +750,9 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         finally:
             self._is_waiting = False
             self._waits_since_ns = None
-        if self._closed_because is not None:
+        if self._closed is not None and self._closed.error is not None:
             self._check_open()
-        raise StopAsyncIteration
+        raise StopAsyncIteration(self._why_over(only))
 
     def _make_image(self, ready: ImageReady) -> Image:
         return Image(self, ready)
@@ -762,6 +762,14 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         if only is not None and (only.is_closed or only.is_end_of_stream):
             return True
         return self._is_closed
+
+    def _why_over(self, only: Image | None) -> str:
+        """Return why no more messages will come, for whoever calls `anext` without a loop."""
+        of = f"stream {self.stream_id} on {self.channel}"
+        if self._closed is not None:
+            return f"no more messages of {of}: the subscription is closed; {self._closed.text}"
+        assert only is not None
+        return f"no more messages of session {only.session_id}, {of}: its image has ended"
 
     def _rotate(self) -> None:
         """Begin with another image, so that none starves the others."""

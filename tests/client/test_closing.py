@@ -401,3 +401,77 @@ async def test_a_driver_that_closes_while_streams_are_added_refuses_or_adds_each
     wanted = (aa.Publication, aa.ExclusivePublication, aa.Subscription)
     for result, kind in zip(results, wanted, strict=True):
         assert isinstance(result, (kind, aa.ClosedError))
+
+
+PUBLICATION_CLOSED = "the publication on .* stream 1001 is closed: "
+SUBSCRIPTION_CLOSED = "the subscription on .* stream 1001 is closed: "
+
+
+async def test_the_error_says_that_this_program_closed_it(
+    publication: aa.Publication, subscription: aa.Subscription
+) -> None:
+    claim = publication.try_claim(10)
+    assert isinstance(claim, aa.BufferClaim)
+    publication.close()
+    subscription.close()
+    with pytest.raises(aa.ClosedError, match=PUBLICATION_CLOSED + "this program closed it"):
+        await publication.offer(b"x")
+    with pytest.raises(aa.ClosedError, match=SUBSCRIPTION_CLOSED + "this program closed it"):
+        subscription.poll(print)
+    with pytest.raises(aa.ClosedError, match="claim was finished: this program closed it"):
+        claim.commit()
+
+
+async def test_the_error_says_that_the_client_was_closed(
+    aeron: aa.Aeron, publication: aa.Publication, subscription: aa.Subscription
+) -> None:
+    await aeron.aclose()
+    with pytest.raises(aa.ClosedError, match=PUBLICATION_CLOSED + "its client was closed"):
+        publication.try_offer(b"x")
+    with pytest.raises(aa.ClosedError, match=SUBSCRIPTION_CLOSED + "its client was closed"):
+        await subscription.wait_connected()
+    with pytest.raises(aa.ClosedError, match="the client is closed: this program closed it"):
+        _ = aeron.client_id
+
+
+async def test_the_error_says_that_the_driver_was_closed(
+    context: aa.DriverContext, channel: str
+) -> None:
+    driver = await aa.MediaDriver.launch(context)
+    aeron = await aa.Aeron.connect(driver)
+    publication = await aeron.add_publication(channel, STREAM_ID)
+    subscription = await aeron.add_subscription(channel, STREAM_ID)
+    await driver.aclose()
+    with pytest.raises(aa.ClosedError, match=PUBLICATION_CLOSED + "its media driver was closed"):
+        publication.try_offer(b"x")
+    with pytest.raises(aa.ClosedError, match=SUBSCRIPTION_CLOSED + "its media driver was closed"):
+        subscription.poll(print)
+    with pytest.raises(aa.ClosedError, match="the client is closed: its media driver was closed"):
+        _ = aeron.client_id
+
+
+async def test_an_iteration_ends_if_its_subscription_is_closed_and_says_by_whom(
+    aeron: aa.Aeron, publication: aa.Publication, subscription: aa.Subscription
+) -> None:
+    await publication.offer(b"last words")
+    assert (await anext(subscription)).data == b"last words"
+    (image,) = subscription.images
+    await aeron.aclose()
+    assert [message async for message in subscription] == []
+    assert [messages async for messages in subscription.batches()] == []
+    assert await anext(subscription, None) is None
+    with pytest.raises(StopAsyncIteration, match=r"stream 1001 .* its client was closed"):
+        await anext(subscription)
+    with pytest.raises(StopAsyncIteration, match="the subscription is closed; its client was"):
+        await anext(image)
+
+
+async def test_an_iteration_of_an_image_ends_with_the_stream_and_says_so(
+    publication: aa.Publication, subscription: aa.Subscription
+) -> None:
+    await publication.offer(b"last words")
+    assert (await anext(subscription)).data == b"last words"
+    (image,) = subscription.images
+    publication.close()
+    with pytest.raises(StopAsyncIteration, match=f"session {image.session_id}, .* has ended"):
+        await anext(image)
