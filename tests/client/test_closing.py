@@ -475,3 +475,24 @@ async def test_an_iteration_of_an_image_ends_with_the_stream_and_says_so(
     publication.close()
     with pytest.raises(StopAsyncIteration, match=f"session {image.session_id}, .* has ended"):
         await anext(image)
+
+
+async def test_what_is_offered_before_the_goodbye_arrives_reaches_nobody(
+    aeron: aa.Aeron, channel: str, publication: aa.Publication, subscription: aa.Subscription
+) -> None:
+    subscription.close()
+    assert await publication.offer(b"to nobody", timeout=5) > 0
+    await publication.drain(timeout=5)
+    while publication.is_connected:
+        await asyncio.sleep(0)
+    assert publication.try_offer(b"refused") is aa.OfferOutcome.NOT_CONNECTED
+    later = await aeron.add_subscription(channel, STREAM_ID)
+    await publication.offer(b"to the next", timeout=5)
+    assert (await anext(later)).data == b"to the next"
+
+
+async def test_over_ipc_the_publication_notices_at_once(aeron: aa.Aeron) -> None:
+    subscription = await aeron.add_subscription("aeron:ipc", STREAM_ID)
+    publication = await aeron.add_publication("aeron:ipc", STREAM_ID)
+    subscription.close()
+    assert publication.try_offer(b"refused") is aa.OfferOutcome.NOT_CONNECTED
