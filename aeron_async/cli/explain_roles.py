@@ -30,7 +30,13 @@ from aeron_async.driver.core.stream_params import (
 from aeron_async.driver.core.udp_channel import Interface, UdpChannel
 from aeron_async.errors import AeronError, ConfigurationError, RegistrationError
 from aeron_async.protocol.address import Address, multicast_control_address
-from aeron_async.protocol.channel_uri import PROTOTYPE_CORRELATION_ID, ControlMode, Media
+from aeron_async.protocol.channel_uri import (
+    PROTOTYPE_CORRELATION_ID,
+    ControlMode,
+    Media,
+    check_publication,
+    check_subscription,
+)
 from aeron_async.protocol.units import format_duration
 
 if TYPE_CHECKING:
@@ -149,7 +155,7 @@ class RoleExplanation:
 def explain_publication(uri: ChannelUri, context: DriverContext) -> RoleExplanation:
     """Explain the channel as a publication."""
     try:
-        uri.check_publication()
+        check_publication(uri, None)
         if uri.media is Media.UDP:
             PublicationParams.of(uri, context, is_exclusive=True)
     except ConfigurationError as error:
@@ -166,7 +172,7 @@ def explain_publication(uri: ChannelUri, context: DriverContext) -> RoleExplanat
 def explain_subscription(uri: ChannelUri, context: DriverContext) -> RoleExplanation:
     """Explain the channel as a subscription."""
     try:
-        uri.check_subscription()
+        check_subscription(uri, None)
     except ConfigurationError as error:
         return RoleExplanation(refusal=str(error))
     params = SubscriptionParams.of(uri, context)

@@ -14,6 +14,8 @@ Source: Aeron `ChannelUri`, `ChannelUriStringBuilder`, `aeron_uri.c`.
 
 from __future__ import annotations
 
+import re
+from contextlib import contextmanager
 from difflib import get_close_matches
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -38,7 +40,7 @@ from aeron_async.protocol.parameters import PARAMETERS, find_parameter, paramete
 from aeron_async.protocol.units import format_size
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from aeron_async.protocol.address import Address, InterfaceSpec
     from aeron_async.protocol.parameters import Parameter
@@ -69,6 +71,14 @@ MAX_LENGTH: Final = 4095
 SPY_PREFIX: Final = "aeron-spy:"
 SCHEME_PREFIX: Final = "aeron:"
 _SHOWN_LENGTH: Final = 200
+
+_WRITTEN: Final = re.compile(
+    r"(?P<head>(?:aeron-spy:)?aeron:(?:udp|ipc))(?:\s*(?P<first>[?|&;])(?P<query>.*))?",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A channel, also in capital letters, or with a wrong sign before its parameters."""
+_SEPARATOR: Final = re.compile(rf"([|&;?])(?=\s*(?:{'|'.join(map(re.escape, PARAMETERS))})=)")
+"""A sign before the key of a parameter."""
 
 
 @attrs.frozen(kw_only=True)
@@ -144,14 +154,16 @@ class ChannelUri:
         Raises:
             ChannelUriError: says which part is not valid, and suggests a likely correction.
         """
-        try:
+        with _naming(text):
             _check_length(text)
-            is_spy, media, query = _split(text)
-            return cls(media=media, is_spy=is_spy, **_read_query(query))
-        except ChannelUriError as error:
-            shown = text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}..."
-            message = f"{error} (channel {shown!r})"
-            raise ChannelUriError(message) from None
+            try:
+                is_spy, media, query = _split(text)
+                return cls(media=media, is_spy=is_spy, **_read_query(query))
+            except ChannelUriError as error:
+                message = _how_to_write(text)
+                if message is None:
+                    raise
+                raise ChannelUriError(message) from error
 
     @classmethod
     def from_parameters(
@@ -216,7 +228,8 @@ class ChannelUri:
         Raises:
             ChannelUriError: says what does not fit, and what would.
         """
-        check_publication(self, stream_id)
+        with _naming(str(self)):
+            check_publication(self, stream_id)
 
     def check_subscription(self, stream_id: int | None = None) -> None:
         """Refuse a channel that no subscription, spies included, can use.
@@ -227,7 +240,8 @@ class ChannelUri:
         Raises:
             ChannelUriError: says what does not fit, and what would.
         """
-        check_subscription(self, stream_id)
+        with _naming(str(self)):
+            check_subscription(self, stream_id)
 
     def check_send_destination(self) -> None:
         """Refuse a channel that cannot be added to a publication as a destination.
@@ -235,7 +249,8 @@ class ChannelUri:
         Raises:
             ChannelUriError: says what does not fit, and what would.
         """
-        check_send_destination(self)
+        with _naming(str(self)):
+            check_send_destination(self)
 
     def check_receive_destination(self) -> None:
         """Refuse a channel that cannot be added to a subscription as a destination.
@@ -243,7 +258,8 @@ class ChannelUri:
         Raises:
             ChannelUriError: says what does not fit, and what would.
         """
-        check_receive_destination(self)
+        with _naming(str(self)):
+            check_receive_destination(self)
 
     def __str__(self) -> str:
         spy = SPY_PREFIX if self.is_spy else ""
@@ -252,6 +268,48 @@ class ChannelUri:
 
     def __repr__(self) -> str:
         return f"ChannelUri.parse({str(self)!r})"
+
+
+@contextmanager
+def _naming(channel: str) -> Iterator[None]:
+    """Name the channel at the end of an error.
+
+    Raises:
+        ChannelUriError: One was raised within.
+    """
+    try:
+        yield
+    except ChannelUriError as error:
+        message = f"{error} (channel {_cut(channel)!r})"
+        raise ChannelUriError(message) from None
+
+
+def _cut(channel: str) -> str:
+    return channel if len(channel) <= _SHOWN_LENGTH else f"{channel[:_SHOWN_LENGTH]}..."
+
+
+def _how_to_write(text: str) -> str | None:
+    """Return what to write instead of an invalid channel; None if its signs and letters are right.
+
+    Other faults may remain; the next error tells of them.
+    """
+    found = _WRITTEN.fullmatch(text.strip())
+    if found is None:
+        return None
+    head, first, query = (found[group] or "" for group in ("head", "first", "query"))
+    # Each second part is a sign.
+    parts = _SEPARATOR.split(query)
+    corrected = head.lower() + (first and "?") + "|".join(each.strip() for each in parts[::2])
+    if corrected == text:
+        return None
+    rules = (
+        (head.lower() != head, "the scheme and the media are in lower case"),
+        (first not in {"", "?"}, "'?' stands before the first parameter"),
+        (set(parts[1::2]) - {"|"}, "'|' stands between two parameters"),
+        (len(corrected) != len(text), "no blanks stand around a channel or a parameter"),
+    )
+    broken = [rule for is_broken, rule in rules if is_broken]
+    return f"{', and '.join(broken)}: write {_cut(corrected)!r}"
 
 
 def _split(text: str) -> tuple[bool, Media, str]:

@@ -97,13 +97,13 @@ def test_a_value_may_hold_the_separators_of_keys_and_ports() -> None:
     [
         ("", "a channel begins with aeron:udp"),
         ("udp?endpoint=localhost:1", "a channel begins with aeron:udp"),
-        ("Aeron:udp?endpoint=localhost:1", "a channel begins with aeron:udp"),
-        (" aeron:ipc", "a channel begins with aeron:udp"),
+        ("Aeron:udp?endpoint=localhost:1", "the scheme and the media are in lower case"),
+        (" aeron:ipc", "write 'aeron:ipc'"),
         ("aeron-spy:aeron-spy:aeron:udp?endpoint=localhost:1", "a channel begins with aeron:udp"),
         ("aeron:", "unknown media ''"),
         ("aeron:tcp?endpoint=localhost:1", "unknown media 'tcp'"),
         ("aeron:upd?endpoint=localhost:1", "did you mean 'udp'"),
-        ("aeron:UDP?endpoint=localhost:1", "did you mean 'udp'"),
+        ("aeron:UDP?endpoint=localhost:1", "the scheme and the media are in lower case"),
         ("aeron:udp", "aeron:udp needs an address"),
         ("aeron:udp?", "aeron:udp needs an address"),
         ("aeron:ipc?alias", "'alias' is not of the form key=value"),
@@ -114,7 +114,7 @@ def test_a_value_may_hold_the_separators_of_keys_and_ports() -> None:
         ("aeron:ipc?alias=x|alias=x", "parameter 'alias' is given twice"),
         ("aeron:udp?endpont=localhost:1", "unknown parameter 'endpont': did you mean 'endpoint'"),
         (f"{LOCAL}|x-own=1", "unknown parameter 'x-own'"),
-        (f"{LOCAL} |ttl=1", "port between 0 and 65535"),
+        (f"{LOCAL} 2|ttl=1", "port between 0 and 65535"),
         (f"{LOCAL}|mtu=1400", "mtu=1400 must be a multiple of 32 from 64 to 65504"),
     ],
 )
@@ -122,6 +122,52 @@ def test_what_cannot_be_meant_is_refused_with_its_reason(text: str, reason: str)
     with pytest.raises(ChannelUriError, match=reason) as caught:
         ChannelUri.parse(text)
     assert f"(channel {text!r})" in str(caught.value)
+
+
+TWO = "aeron:udp?endpoint=localhost:1|mtu=1408"
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "corrected"),
+    [
+        ("aeron:udp?endpoint=localhost:1&mtu=1408", "'|' stands between two parameters", TWO),
+        ("aeron:udp?endpoint=localhost:1;mtu=1408", "'|' stands between two parameters", TWO),
+        ("aeron:udp?endpoint=localhost:1?mtu=1408", "'|' stands between two parameters", TWO),
+        ("aeron:udp|endpoint=localhost:1|mtu=1408", "'?' stands before the first parameter", TWO),
+        ("aeron:ipc&mtu=1408", "'?' stands before the first parameter", "aeron:ipc?mtu=1408"),
+        (f"\t{TWO}\n", "no blanks stand around a channel or a parameter", TWO),
+        (TWO.replace("|", " | "), "no blanks stand around a channel or a parameter", TWO),
+        (TWO.replace("?", " ? "), "no blanks stand around a channel or a parameter", TWO),
+        (TWO.replace("aeron:udp", "AERON:UDP"), "scheme and the media are in lower case", TWO),
+        (TWO.replace("udp", "Udp"), "scheme and the media are in lower case", TWO),
+        (f"Aeron-Spy:{TWO}", "scheme and the media are in lower case", f"aeron-spy:{TWO}"),
+        (
+            "AERON:udp|endpoint=localhost:1&mtu=1408",
+            "lower case, and '?' stands before the first parameter, and '|' stands between",
+            TWO,
+        ),
+    ],
+)
+def test_what_is_written_otherwise_is_refused_with_what_to_write(
+    text: str, rule: str, corrected: str
+) -> None:
+    with pytest.raises(ChannelUriError) as caught:
+        ChannelUri.parse(text)
+    assert rule in str(caught.value)
+    assert f"write {corrected!r}" in str(caught.value)
+    ChannelUri.parse(corrected)
+
+
+def test_blanks_and_signs_within_a_value_are_no_fault() -> None:
+    with pytest.raises(ChannelUriError, match=r"^mtu=1400 must be a multiple of 32"):
+        ChannelUri.parse("aeron:ipc?alias=a & b;c|mtu=1400")
+
+
+def test_a_channel_that_a_role_refuses_is_named() -> None:
+    uri = ChannelUri.parse("aeron:udp?endpoint=127.0.0.1:1|fc=min")
+    with pytest.raises(ChannelUriError, match="fc=min needs a group") as caught:
+        uri.check_publication()
+    assert str(caught.value).endswith(f"(channel {str(uri)!r})")
 
 
 def test_a_channel_has_a_longest_length() -> None:
