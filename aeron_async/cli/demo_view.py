@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 from rich.box import SIMPLE_HEAD
@@ -243,9 +246,28 @@ def print_summary(state: DemoState, console: Console) -> None:
         )
     )
     # A terminal may wrap these lines, but rich must not, because users copy them.
+    activate = activation()
+    first = f"in each first\n{activate}and then one of these" if activate else ""
     console.print(
-        "\nNow by hand, in two terminals:\n"
+        f"\nNow by hand, in two terminals{first and '; '}{first}:\n"
         f"  aeron-async sub '{BY_HAND}' -s 1001\n"
         f"  aeron-async pub '{BY_HAND}' -s 1001 --message hello",
         soft_wrap=True,
     )
+
+
+def activation() -> str:
+    """Return the line that makes the shell find the command; empty if the shell finds it.
+
+    `make demo` starts the command by its path, in an environment that no shell has activated.
+    """
+    scripts = Path(sys.prefix) / "bin"
+    found = which("aeron-async")
+    if found is not None and Path(found).parent == scripts:
+        return ""
+    activate = scripts / "activate"
+    if not activate.exists():
+        return ""
+    here = Path.cwd()
+    shown = activate.relative_to(here) if activate.is_relative_to(here) else activate
+    return f"  . {shlex.quote(str(shown))}\n"

@@ -16,12 +16,13 @@ from rich.console import Console
 from aeron_async.cli import demo as demo_module
 from aeron_async.cli.demo import DemoError, DemoProcess, DemoState
 from aeron_async.cli.demo_child import PHASES
-from aeron_async.cli.demo_view import LineView, picture, print_summary
+from aeron_async.cli.demo_view import LineView, activation, picture, print_summary
 from aeron_async.cli.main import main
 from tests.tracing import untraced_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.cli.conftest import Running
 
@@ -274,7 +275,11 @@ def test_a_summary_tells_what_became_of_each_phase() -> None:
     assert state.summaries()[0].to_json()["bytes_per_second"] == 500
 
 
-def test_a_summary_fits_eighty_columns_and_leaves_commands_whole() -> None:
+def test_a_summary_fits_eighty_columns_and_leaves_commands_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    activate = "  . .venv/bin/activate\n"
+    monkeypatch.setattr("aeron_async.cli.demo_view.activation", lambda: activate)
     state = state_with_samples()
     latency = {"percentiles_us": {"50": 187_654.0, "99": 187_654.0}}
     sent: dict[str, Any] = {"sent": 12_345_678, "seconds": 10.0, "waits": 1, "waited_seconds": 10.0}
@@ -292,5 +297,44 @@ def test_a_summary_fits_eighty_columns_and_leaves_commands_whole() -> None:
     assert "12,345,678" in text
     assert "1,234,568" in text
     assert "…" not in text
+    assert lines[-5:-2] == [
+        "Now by hand, in two terminals; in each first",
+        "  . .venv/bin/activate",
+        "and then one of these:",
+    ]
     assert lines[-2].startswith("  aeron-async sub 'aeron:udp?")
     assert lines[-1].endswith(" --message hello")
+
+
+def environment_at(
+    place: Path, monkeypatch: pytest.MonkeyPatch, *, is_active: bool, has_activate: bool = True
+) -> None:
+    """Pretend that the command runs in an environment at this place."""
+    scripts = place / "bin"
+    scripts.mkdir(parents=True)
+    command = scripts / "aeron-async"
+    command.touch(mode=0o755)
+    if has_activate:
+        (scripts / "activate").touch()
+    monkeypatch.setattr("sys.prefix", str(place))
+    monkeypatch.setenv("PATH", str(scripts) if is_active else "/nowhere")
+
+
+def test_the_last_lines_activate_the_environment_unless_it_is_active(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    environment_at(tmp_path / ".venv", monkeypatch, is_active=False)
+    assert activation() == "  . .venv/bin/activate\n"
+    monkeypatch.chdir(tmp_path / ".venv")
+    environment_at(tmp_path / "an env", monkeypatch, is_active=False)
+    assert activation() == f"  . '{tmp_path}/an env/bin/activate'\n"
+
+
+def test_an_active_environment_or_one_without_a_script_needs_no_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment_at(tmp_path / "active", monkeypatch, is_active=True)
+    assert activation() == ""
+    environment_at(tmp_path / "bare", monkeypatch, is_active=False, has_activate=False)
+    assert activation() == ""
