@@ -123,12 +123,15 @@ class StreamSeen:
             from the network.
         source: Source address of its datagrams; empty for one of the same driver.
         session_id: Session that it has or accepts; None for any.
+        differs_in: In what it differs from the stream that waits: "session id", "stream id" or
+            "channel"; empty for a stream from the network.
     """
 
     stream_id: int
     session_id: int | None = None
     channel: str = ""
     source: str = ""
+    differs_in: str = ""
 
 
 @attrs.frozen(kw_only=True)
@@ -194,7 +197,7 @@ class PublicationSeen:
         reader_count: Spies of a UDP publication, subscriptions of an IPC publication.
         reader_lag: Bytes that the slowest of these has not read; None without one.
         do_spies_connect: Whether `ssc=true` is set.
-        nearly: Subscriptions of this driver that almost match this stream.
+        nearly: Subscriptions of this driver that almost match this stream, the likeliest first.
         refusal: Why the same driver refuses the stream, if it does.
     """
 
@@ -249,7 +252,7 @@ class SubscriptionSeen:
         other_streams: Streams that arrive there and match no subscription.
         refusals: Streams that this driver has refused, newest last.
         resting_count: Streams that continued without this subscriber.
-        nearly: Publications of this driver that almost match.
+        nearly: Publications of this driver that almost match, the likeliest first.
         last_error: For a response subscription, why nothing answers.
     """
 

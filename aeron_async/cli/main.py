@@ -131,7 +131,7 @@ def _fail(error: CycloptsError | AeronError | OSError) -> ExitCode:
         text = f"{error.argument.name} is missing"
     if isinstance(error, CycloptsError):
         text += f" (see {' '.join((PROGRAM, *(error.command_chain or ())))} --help)"
-    complain(text)
+    complain(error if text == str(error) else text)
     is_usage = isinstance(error, CycloptsError | ConfigurationError)
     return ExitCode.BAD_USAGE if is_usage else ExitCode.FAILURE
 

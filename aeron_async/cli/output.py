@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MESSAGE_TIMEOUT",
+    "TOLD",
     "as_json",
     "complain",
     "has_colour",
@@ -138,9 +139,24 @@ def question(text: str) -> None:
     sys.stderr.flush()
 
 
+TOLD: Final[set[tuple[str, str]]] = set()
+"""Causes and texts of the waits of this run that were remarked on."""
+
+
 def complain(error: BaseException | str) -> None:
-    """Write an error in one line, with the names of the command line."""
-    remark(f"error: {rename_settings_for_cli(' '.join(str(error).split()))}")
+    """Write an error in one line, with the names of the command line.
+
+    If the wait that has timed out was remarked on, its explanation is not repeated.
+    """
+    text, why = str(error), getattr(error, "why", None)
+    if why is not None and any(
+        cause == why.reason.name.lower()
+        and told.startswith(f"{why.subject}: ")
+        and told.endswith(why.remedy)
+        for cause, told in TOLD
+    ):
+        text = text.replace(str(why), f"{why.subject}, as said above")
+    remark(f"error: {rename_settings_for_cli(' '.join(text.split()))}")
 
 
 def has_colour(stream: TextIO) -> bool:

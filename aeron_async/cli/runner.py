@@ -101,8 +101,11 @@ def configure_logs(*, is_verbose: bool) -> None:
 
     import structlog  # noqa: PLC0415 - as above
 
+    from aeron_async.cli.output import TOLD  # noqa: PLC0415 - as above
+
     HUSHED.clear()
     ADVICE.clear()
+    TOLD.clear()
     has_colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     structlog.configure(
         processors=[
@@ -129,9 +132,10 @@ def _say_waits_plainly(
     """
     import structlog  # noqa: PLC0415 - most commands log nothing
 
-    from aeron_async.cli.output import remark, rename_settings_for_cli  # noqa: PLC0415 - as above
+    from aeron_async.cli.output import TOLD, remark, rename_settings_for_cli  # noqa: PLC0415 - as above
 
     if event["event"] == "wait_lasted_long":
+        TOLD.add((event.get("cause", ""), event["why"]))
         what, why = "still waiting", event["why"]
     elif event["event"] == "recording_waits":
         is_local = "SourceLocation" in event["remedy"]

@@ -571,7 +571,11 @@ class PublicationBase(Offering, ABC):
     async def _attempt_in_line(self, attempt: Callable[[], int], result: int, place: Place) -> int:
         while result < 0:
             if result == AppendResult.NOT_CONNECTED and self._on_disconnected == "raise":
-                message = f"no subscriber of {self.channel} stream {self.stream_id}"
+                message = (
+                    f"no subscriber of {self.channel} stream {self.stream_id}: call wait_connected "
+                    "first, or leave out on_disconnected to let an offer wait; "
+                    "aeron_async.why(publication) says what the driver has seen"
+                )
                 raise NotConnectedError(message)
             await self._line.wait(place)
             result = attempt()

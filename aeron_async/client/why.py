@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.clock import NS_PER_SECOND
+from aeron_async.protocol.channel_uri import SPY_PREFIX
 from aeron_async.text import SHORT, printable
 from aeron_async.waits import (
     ClaimSeen,
@@ -118,10 +119,9 @@ def _without_local_subscription(seen: PublicationSeen) -> tuple[WaitReason, str,
     return (
         WaitReason.NO_SUBSCRIPTION_HERE,
         f"no subscription of this driver reads it{_nearby_subscriptions(seen)}",
-        (
-            "subscribe with a client of the same MediaDriver: IPC stays within one; other drivers "
-            "need UDP"
-        ),
+        _meant_subscription(seen)
+        + "subscribe with a client of the same MediaDriver: IPC stays within one; other drivers "
+        "need UDP",
     )
 
 
@@ -160,11 +160,13 @@ def _without_destination(seen: PublicationSeen) -> tuple[WaitReason, str, str]:
         return WaitReason.NO_DESTINATION, "control-mode=manual, and no destination", remedy
     return (
         WaitReason.NO_DESTINATION,
-        "control-mode=dynamic, and no receiver has reported to the control address",
         (
-            "subscribe with the same control address and control-mode=dynamic, and let datagrams "
-            "through to it"
+            "control-mode=dynamic, and no receiver has reported to the control address"
+            f"{_nearby_subscriptions(seen)}"
         ),
+        _meant_subscription(seen)
+        + "subscribe with the same control address and control-mode=dynamic, and let datagrams "
+        "through to it",
     )
 
 
@@ -179,7 +181,8 @@ def _unanswered(seen: PublicationSeen) -> tuple[WaitReason, str, str]:
         return (
             WaitReason.RECEIVERS_GONE,
             f"{who}; {_sent(seen)}{_nearby_subscriptions(seen)}",
-            "start the subscriber again, or let its status messages through",
+            _meant_subscription(seen)
+            + "start the subscriber again, or let its status messages through",
         )
     remedy = (
         "start a subscription with this endpoint and stream id, or let datagrams through, also on "
@@ -191,7 +194,7 @@ def _unanswered(seen: PublicationSeen) -> tuple[WaitReason, str, str]:
     return (
         WaitReason.NO_ANSWER,
         f"{_sent(seen)}, none answered{_nearby_subscriptions(seen)}",
-        remedy,
+        f"{_meant_subscription(seen)}{remedy}",
     )
 
 
@@ -273,6 +276,38 @@ def _nearby_subscriptions(seen: PublicationSeen) -> str:
     if not seen.nearly:
         return ""
     return f"; this driver has subscriptions of {streams(seen.nearly)}"
+
+
+def _meant_subscription(seen: PublicationSeen) -> str:
+    """Return the remedy that comes first if a subscription of this driver is probably meant."""
+    meant = _meant(seen.nearly)
+    if meant is None:
+        return ""
+    if meant.differs_in == "stream id":
+        return (
+            f"publish on stream {meant.stream_id} if that subscription is meant, or subscribe to "
+            "this stream id; otherwise "
+        )
+    return "give that subscription the session-id of this publication, or none; otherwise "
+
+
+def _meant_publication(seen: SubscriptionSeen) -> str:
+    """Return the remedy that comes first if a publication of this driver is probably meant."""
+    meant = _meant(seen.nearly)
+    if meant is None:
+        return ""
+    if meant.differs_in == "stream id":
+        return (
+            f"subscribe to stream {meant.stream_id} if that publication is meant, or publish on "
+            "this stream id; otherwise "
+        )
+    return "subscribe with the session-id of that publication, or with none; otherwise "
+
+
+def _meant(nearly: tuple[StreamSeen, ...]) -> StreamSeen | None:
+    """Return the stream of the same channel that differs in nothing but a number."""
+    same_channel = (each for each in nearly if each.differs_in in {"session id", "stream id"})
+    return next((each for each in same_channel if not each.channel.startswith(SPY_PREFIX)), None)
 
 
 def streams(found: tuple[StreamSeen, ...]) -> str:
@@ -380,10 +415,9 @@ def _without_image(seen: SubscriptionSeen) -> tuple[WaitReason, str, str]:
                 "no publication of this driver has this channel and stream"
                 f"{_nearby_publications(seen)}"
             ),
-            (
-                "publish with a client of the same MediaDriver: IPC and spies stay within one; to "
-                "receive from others leave aeron-spy: out, or use UDP"
-            ),
+            _meant_publication(seen)
+            + "publish with a client of the same MediaDriver: IPC and spies stay within one; to "
+            "receive from others leave aeron-spy: out, or use UDP",
         )
     return _heard(seen)
 
@@ -458,7 +492,7 @@ def _heard(seen: SubscriptionSeen) -> tuple[WaitReason, str, str]:
     return (
         WaitReason.NOTHING_HEARD,
         f"{at} {heard}{_nearby_publications(seen)}",
-        _where_to_look(seen),
+        f"{_meant_publication(seen)}{_where_to_look(seen)}",
     )
 
 

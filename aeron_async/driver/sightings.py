@@ -121,7 +121,7 @@ class Sightings:
             reader_count=len(spies),
             reader_lag=lag(publication),
             do_spies_connect=publication.params.spies_simulate_connection,
-            nearly=first(self._nearly_subscribed(publication, endpoint.channel.uri)),
+            nearly=likeliest(self._nearly_subscribed(publication, endpoint.channel.uri)),
             refusal=refusals[-1] if refusals else None,
         )
 
@@ -134,7 +134,7 @@ class Sightings:
             sender_limit=publication.publisher_limit,
             reader_count=len(publication.subscribers),
             reader_lag=lag(publication),
-            nearly=first(self._nearly_subscribed(publication, uri)),
+            nearly=likeliest(self._nearly_subscribed(publication, uri)),
         )
 
     def _claim(self, publication: SubscribablePublication, position: int) -> ClaimSeen | None:
@@ -164,20 +164,25 @@ class Sightings:
         for link in self._subscriptions.links:
             if publication.subscribers.has(link.registration_id):
                 continue
-            found = StreamSeen(
-                stream_id=link.stream_id, session_id=link.session_id, channel=str(link.uri)
+            difference = only_difference(
+                is_same_address=are_alike(uri, link.uri),
+                is_same_stream=link.stream_id == publication.stream_id,
+                is_same_session=link.session_id in {None, publication.session_id},
             )
-            is_near = link.stream_id == publication.stream_id or are_alike(uri, link.uri)
-            session_id = publication.session_id
-            if is_near and not is_exact(uri, publication.stream_id, session_id, found):
-                yield found
+            if difference is not None:
+                yield StreamSeen(
+                    stream_id=link.stream_id,
+                    session_id=link.session_id,
+                    channel=str(link.uri),
+                    differs_in=difference,
+                )
 
     # Subscriptions.
 
     def of_subscription(self, link: SubscriptionLink) -> SubscriptionSeen:
         """Return the state of a subscription."""
         now_ns, endpoint = self._clock.now_ns(), link.endpoint
-        nearly = first(self._nearly_published(link))
+        nearly = likeliest(self._nearly_published(link))
         images, resting_count = self._images_of(link)
         if endpoint is None:
             return SubscriptionSeen(
@@ -249,21 +254,43 @@ class Sightings:
         for publication in self._publications:
             if publication.subscribers.has(link.registration_id):
                 continue
-            found = StreamSeen(
-                stream_id=publication.stream_id,
-                session_id=publication.session_id,
-                channel=publication.channel,
+            difference = only_difference(
+                is_same_address=are_alike(ChannelUri.parse(publication.channel), link.uri),
+                is_same_stream=publication.stream_id == link.stream_id,
+                is_same_session=link.session_id in {None, publication.session_id},
             )
-            is_near = publication.stream_id == link.stream_id or are_alike(
-                ChannelUri.parse(publication.channel), link.uri
-            )
-            if is_near and not is_exact(link.uri, link.stream_id, link.session_id, found):
-                yield found
+            if difference is not None:
+                yield StreamSeen(
+                    stream_id=publication.stream_id,
+                    session_id=publication.session_id,
+                    channel=publication.channel,
+                    differs_in=difference,
+                )
 
 
 def first(found: Iterable[Entry]) -> tuple[Entry, ...]:
     """Return the first entries, as many as are shown."""
     return tuple(islice(found, MAX_SEEN))
+
+
+DIFFERENCES: Final = ("session id", "stream id", "channel")
+"""In what two streams differ that were meant to be one, the likeliest first."""
+
+
+def likeliest(found: Iterable[StreamSeen]) -> tuple[StreamSeen, ...]:
+    """Return the streams that are most likely meant, as many as are shown."""
+    return first(sorted(found, key=lambda each: DIFFERENCES.index(each.differs_in)))
+
+
+def only_difference(
+    *, is_same_address: bool, is_same_stream: bool, is_same_session: bool
+) -> str | None:
+    """Return in what two streams differ; None if in nothing, or in channel and stream id."""
+    if is_same_address and is_same_stream:
+        return None if is_same_session else "session id"
+    if is_same_address:
+        return "stream id"
+    return "channel" if is_same_stream else None
 
 
 def last(states: Iterable[tuple[int, SessionState]], wanted: SessionState) -> tuple[int, ...]:
@@ -314,16 +341,6 @@ def control_addresses(endpoint: ReceiveChannelEndpoint, *, is_response: bool) ->
             continue
         if channel.remote_control is not None:
             yield format_address(channel.remote_control)
-
-
-def is_exact(uri: ChannelUri, stream_id: int, session_id: int | None, other: StreamSeen) -> bool:
-    """Return whether a stream is exactly the one wanted, not only similar."""
-    is_same_session = session_id is None or other.session_id in {None, session_id}
-    return (
-        other.stream_id == stream_id
-        and is_same_session
-        and are_alike(uri, ChannelUri.parse(other.channel))
-    )
 
 
 def are_alike(one: ChannelUri, other: ChannelUri) -> bool:

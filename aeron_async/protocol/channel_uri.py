@@ -49,6 +49,7 @@ __all__ = [
     "MAX_LENGTH",
     "PROTOTYPE_CORRELATION_ID",
     "RESERVED_TIMESTAMP_OFFSET",
+    "SPY_PREFIX",
     "ChannelUri",
     "CongestionControlStrategy",
     "ControlMode",

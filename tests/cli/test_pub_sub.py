@@ -262,7 +262,7 @@ def test_what_is_no_text_is_hexadecimal_in_json() -> None:
 def test_commands_that_wait_for_long_say_why_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], unused_udp_port: int
 ) -> None:
-    """Row A2 and its like: what is waited for stands on standard error, and in the error too."""
+    """Row A2 and its like: what is waited for is said once, and the error points to it."""
     monkeypatch.setenv("AERON_ASYNC_WAITING_HINT", "50ms")
     channel = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}"
     arguments = [channel, "--stream", "7", "--timeout", "0.3"]
@@ -272,6 +272,16 @@ def test_commands_that_wait_for_long_say_why_once(
     waiting = [line for line in err.splitlines() if line.startswith("still waiting after 0.0")]
     errors = [line for line in err.splitlines() if line.startswith("error: ")]
     assert len(waiting) == len(errors) == 2
-    for lines in waiting, errors:
-        assert "none answered; start a subscription" in lines[0]
-        assert "has heard nothing; start a publication" in lines[1]
+    assert "none answered; start a subscription" in waiting[0]
+    assert "has heard nothing; start a publication" in waiting[1]
+    assert errors[0].endswith(f": no subscriber connected on {channel} stream 7, as said above")
+    assert errors[1].endswith(f": no publication on {channel} stream 7, as said above")
+
+
+def test_an_error_says_why_if_nothing_has_said_it_before(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], unused_udp_port: int
+) -> None:
+    monkeypatch.setenv("AERON_ASYNC_WAITING_HINT", "10s")
+    arguments = [f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}", "--stream", "7"]
+    assert main(["pub", *arguments, "--timeout", "0.3", "--message", "x"]) == 1
+    assert "none answered; start a subscription" in capsys.readouterr().err

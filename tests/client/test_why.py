@@ -57,15 +57,47 @@ def test_a_group_to_which_another_interface_leads() -> None:
 
 def test_a_subscription_of_the_driver_that_nearly_fits_is_named() -> None:
     async def story(_world: World, aeron: aa.Aeron) -> None:
-        await aeron.add_subscription(HERE, STREAM_ID + 1)
         await aeron.add_subscription("aeron:udp?endpoint=127.0.0.1:20122", STREAM_ID)
+        await aeron.add_subscription(HERE, STREAM_ID + 1)
         await aeron.add_subscription("aeron:udp?endpoint=127.0.0.1:20123", STREAM_ID + 1)
         publication = await aeron.add_publication(HERE, STREAM_ID)
         _, seen = await seen_by(publication)
-        assert [(each.stream_id, each.channel[-5:]) for each in seen.nearly] == [
-            (STREAM_ID + 1, "20121"),
-            (STREAM_ID, "20122"),
+        assert [(each.stream_id, each.channel[-5:], each.differs_in) for each in seen.nearly] == [
+            (STREAM_ID + 1, "20121", "stream id"),
+            (STREAM_ID, "20122", "channel"),
         ]
+        assert aa.why(publication).remedy.startswith(
+            f"publish on stream {STREAM_ID + 1} if that subscription is meant, or subscribe to "
+            "this stream id; otherwise start a subscription"
+        )
+
+    told(story)
+
+
+def test_a_subscription_of_another_session_is_the_likeliest() -> None:
+    async def story(_world: World, aeron: aa.Aeron) -> None:
+        await aeron.add_subscription(HERE, STREAM_ID + 1)
+        await aeron.add_subscription(f"{HERE}|session-id=8", STREAM_ID)
+        publication = await aeron.add_publication(f"{HERE}|session-id=7", STREAM_ID)
+        _, seen = await seen_by(publication)
+        assert [(each.session_id, each.differs_in) for each in seen.nearly] == [
+            (8, "session id"),
+            (None, "stream id"),
+        ]
+        assert aa.why(publication).remedy.startswith(
+            "give that subscription the session-id of this publication, or none; otherwise"
+        )
+
+    told(story)
+
+
+def test_a_spy_of_another_stream_is_not_taken_for_the_subscriber() -> None:
+    async def story(_world: World, aeron: aa.Aeron) -> None:
+        await aeron.add_subscription(f"aeron-spy:{HERE}", STREAM_ID + 1)
+        publication = await aeron.add_publication(HERE, STREAM_ID)
+        _, seen = await seen_by(publication)
+        assert [each.differs_in for each in seen.nearly] == ["stream id"]
+        assert aa.why(publication).remedy.startswith("start a subscription with this endpoint")
 
     told(story)
 
@@ -248,6 +280,7 @@ def test_no_subscription_in_the_driver_of_an_ipc_publication() -> None:
         assert reason is aa.WaitReason.NO_SUBSCRIPTION_HERE
         assert seen.is_ipc
         assert [each.stream_id for each in seen.nearly] == [STREAM_ID + 1]
+        assert aa.why(publication).remedy.startswith(f"publish on stream {STREAM_ID + 1} if")
 
     told(story)
 

@@ -97,6 +97,7 @@ def test_a_publication_nearly_of_the_same_control_address_is_named() -> None:
         assert [each.session_id for each in seen.nearly] == [publication.session_id]
         near = aa.why(publication).seen.nearly
         assert [each.stream_id for each in near] == [STREAM_ID]
+        assert aa.why(publication).remedy.startswith(f"publish on stream {STREAM_ID} if")
 
     told(story)
 
@@ -151,6 +152,7 @@ def test_a_subscription_without_a_publication_in_its_driver(channel: str) -> Non
         assert reason is aa.WaitReason.NO_PUBLICATION_HERE
         assert seen.is_local
         assert [each.stream_id for each in seen.nearly] == [STREAM_ID + 1]
+        assert aa.why(subscription).remedy.startswith(f"subscribe to stream {STREAM_ID + 1} if")
 
     told(story)
 
