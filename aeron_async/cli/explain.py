@@ -8,6 +8,7 @@ import attrs
 
 from aeron_async.cli.explain_roles import RoleExplanation, explain_publication, explain_subscription
 from aeron_async.cli.explain_settings import (
+    DEFAULT,
     AppliedSetting,
     applied_settings,
     is_for_group,
@@ -153,20 +154,21 @@ COLUMN_GAP: Final = 3
 MEANING_WIDTH_MIN: Final = 24
 
 
-def explain(channel: str, /, *more: str, json: Flag = False) -> int:
+def explain(channel: str, /, *more: str, settings: Flag = False, json: Flag = False) -> int:
     """Say what a channel URI would bind, connect, join and send, and by which settings.
 
     Args:
         channel: Such as "aeron:udp?endpoint=127.0.0.1:20121"; mind the quotes.
         more: Further channels, explained one after the other.
-        json: Explain as JSON, a line for each channel.
+        settings: Show all settings that apply, not only those that differ from their defaults.
+        json: Explain as JSON, a line for each channel, with all settings.
     """
     explanations = [Explanation.of(text) for text in (channel, *more)]
     for number, explanation in enumerate(explanations):
         if json:
             print_json(explanation.to_json())
         else:
-            explanation.print(is_first=number == 0)
+            explanation.print(is_first=number == 0, has_defaults=settings)
     is_possible = all(explanation.is_possible for explanation in explanations)
     return ExitCode.SUCCESS if is_possible else ExitCode.BAD_USAGE
 
@@ -226,8 +228,8 @@ class Explanation:
             "advice": list(self.advice),
         }
 
-    def print(self, *, is_first: bool) -> None:
-        """Print the explanation as text and tables."""
+    def print(self, *, is_first: bool, has_defaults: bool) -> None:
+        """Print the explanation as text and tables: first what needs a second look."""
         from rich.table import Table  # noqa: PLC0415 - only this draws
         from rich.text import Text  # noqa: PLC0415 - as above
 
@@ -235,6 +237,9 @@ class Explanation:
         if not is_first:
             console.print()
         console.print(safe_text(self.channel, style="bold"))
+        if self.advice:
+            console.print(Text("\nWorth a second look", style="bold cyan"))
+            console.print(advice_table(self.advice))
         for title, role in (
             ("As a publication", self.publication),
             ("As a subscription", self.subscription),
@@ -251,13 +256,22 @@ class Explanation:
                 table.add_row("  but not yet", safe_text(role.unsupported, style="yellow"))
             console.print(table)
         console.print(Text("\nSettings", style="bold cyan"))
-        console.print(settings_table(self.settings, width=console.width))
-        if self.advice:
-            console.print(Text("\nWorth a second look", style="bold cyan"))
-            table = Table.grid(padding=(0, 1))
-            for text in self.advice:
-                table.add_row("  -", safe_text(text, style="yellow"))
-            console.print(table)
+        shown = [each for each in self.settings if has_defaults or each.origin != DEFAULT]
+        if shown:
+            console.print(settings_table(shown, width=console.width))
+        if len(shown) < len(self.settings):
+            default_count = len(self.settings) - len(shown)
+            console.print(f"  at their defaults: {default_count}; --settings shows them")
+
+
+def advice_table(advice: Sequence[str]) -> Table:
+    """Return the remarks as a list."""
+    from rich.table import Table  # noqa: PLC0415 - only this draws
+
+    table = Table.grid(padding=(0, 1))
+    for text in advice:
+        table.add_row("  -", safe_text(text, style="yellow"))
+    return table
 
 
 def settings_table(settings: Sequence[AppliedSetting], *, width: int) -> Table:
@@ -276,7 +290,7 @@ def settings_table(settings: Sequence[AppliedSetting], *, width: int) -> Table:
     if has_meaning:
         table.add_column("meaning", style="dim")
     for one, (name, roles, value, origin) in zip(settings, rows, strict=True):
-        style = "" if origin == "default" else "bold"
+        style = "" if origin == DEFAULT else "bold"
         cells = (safe_text(name), roles, safe_text(value, style), safe_text(origin, style))
         table.add_row(*cells, *([one.meaning] if has_meaning else []))
     return table

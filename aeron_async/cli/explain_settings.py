@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from aeron_async.protocol.parameters import Parameter
     from aeron_async.settings import Setting
 
-__all__ = ["AppliedSetting", "applied_settings", "is_for_group", "keys_without_effect"]
+__all__ = ["DEFAULT", "AppliedSetting", "applied_settings", "is_for_group", "keys_without_effect"]
 
+DEFAULT: Final = "default"
+"""Origin of a value that nobody has set."""
 # Parameters of addresses; the facts of each role show them in words.
 ADDRESS_KEYS: Final = frozenset(
     {"endpoint", "interface", "control", "control-mode", "tags", "alias"}
@@ -167,7 +169,7 @@ def _applied(
     if given is not None:
         value, origin = parameter.write(given), "channel"
     elif found is None:
-        value, origin = parameter.default, "default"
+        value, origin = parameter.default, DEFAULT
     else:
         field_name, setting = found
         value, origin = setting.format(getattr(context, field_name)), _origin(setting)
@@ -194,7 +196,7 @@ def _setting_for(uri: ChannelUri, key: str) -> tuple[str, Setting] | None:
 
 
 def _origin(setting: Setting) -> str:
-    return setting.env_name if os.environ.get(setting.env_name) else "default"
+    return setting.env_name if os.environ.get(setting.env_name) else DEFAULT
 
 
 def _in_effect(uri: ChannelUri, context: DriverContext, key: str, value: str) -> str:

@@ -230,7 +230,7 @@ def test_people_read_the_same(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    assert main(["explain", "aeron:udp?endpoint=localhost:0|mtu=8k"]) == 0
+    assert main(["explain", "aeron:udp?endpoint=localhost:0|mtu=8k", "--settings"]) == 0
     out = capsys.readouterr().out
     for part in (
         "As a publication",
@@ -249,6 +249,33 @@ def test_people_read_the_same(
     assert "Worth a second look" not in out
 
 
+def test_what_needs_a_second_look_comes_first_and_defaults_are_counted(
+    capsys: pytest.CaptureFixture[str], explained: Explainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
+    monkeypatch.setenv("AERON_RCV_STATUS_MESSAGE_TIMEOUT", "150ms")
+    channel = "aeron:udp?endpoint=localhost:20121|mtu=8k"
+    count = len(explained.settings(channel))
+    assert main(["explain", channel]) == 0
+    out = capsys.readouterr().out
+    titles = ("\nWorth a second look\n", "\nAs a publication\n", "\nAs a sub", "\nSettings\n")
+    places = [out.index(title) for title in titles]
+    assert places == sorted(places)
+    rows = out[places[-1] :].splitlines()
+    names = [row.split()[0] for row in rows[4:-1] if row[1].strip()]
+    assert names == ["mtu", "aeron.rcv.status.message.timeout"]
+    assert rows[-1] == f"  at their defaults: {count - 2}; --settings shows them"
+
+
+def test_a_channel_with_nothing_but_defaults_has_no_table(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["explain", "aeron:ipc"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2] == "Settings"
+    assert lines[-1].startswith("  at their defaults: ")
+
+
 @pytest.mark.parametrize(("columns", "width"), [("80", 80), ("", 100), ("140", 140)])
 def test_a_narrow_place_costs_meanings_and_never_values(
     columns: str,
@@ -261,7 +288,7 @@ def test_a_narrow_place_costs_meanings_and_never_values(
     monkeypatch.setenv("AERON_RCV_STATUS_MESSAGE_TIMEOUT", "150ms")
     channel = "aeron:udp?endpoint=127.0.0.1:20121"
     settings = explained.settings(channel)
-    assert main(["explain", channel]) == 0
+    assert main(["explain", channel, "--settings"]) == 0
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= width
     rows = [line.split() for line in out.partition("Settings")[2].splitlines()]
