@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 REFERENCE = DOCS / "reference"
 API = REFERENCE / "api.md"
 COUNTERS = REFERENCE / "counters.md"
+SPEEDUPS = "aeron_async._speedups"
 LOG_LEVELS = {"debug", "info", "warning", "error", "critical", "exception"}
 
 
@@ -94,6 +95,31 @@ def test_the_hops_that_a_page_names_are_in_the_code() -> None:
     assert all(tables.line_of(file, name) for file, name in named)
     with pytest.raises(LookupError, match=r"sender.py has no Sender\.guess"):
         tables.line_of("driver/sender.py", "Sender.guess")
+
+
+def test_the_hops_that_have_a_compiled_twin_say_so() -> None:
+    count = 0
+    for line in (DOCS / "explanation" / "layers.md").read_text().splitlines():
+        found = tables.HOP.search(line)
+        if found is None:
+            continue
+        note = line[found.end() :]
+        compiled = names_of_compiled_code(found["file"])
+        is_compiled = found["name"].split(".")[0] in compiled
+        calls_compiled = any(f"the compiled `{name}`" in note for name in compiled)
+        assert ("compiled" in note) == (is_compiled or calls_compiled), line
+        count += is_compiled
+    assert count > 5
+
+
+def names_of_compiled_code(file: str) -> set[str]:
+    """Return what a module imports from the compiled code."""
+    return {
+        alias.name
+        for node in ast.walk(tables.tree(tables.PACKAGE / file))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(SPEEDUPS)
+        for alias in node.names
+    }
 
 
 @pytest.mark.parametrize("owner", tables.CLASSES)
