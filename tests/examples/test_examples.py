@@ -92,6 +92,7 @@ PRINTED = {
         "no reader at the far end: stopped after 1[23]\\d KiB, two windows of 64 KiB",
         r"with a reader: 300 more took \d+\.\d s",
     ],
+    "ipc": [f"{64 * (number + 1)} within {number}" for number in range(3)],
     "in_one_process": ["buy at 101.5", "buy at 101.75", "buy at 99"],
     "request_response": [
         r"from here on nothing is answered to 127\.0\.0\.1:\d+: .* wants no response: .*",
