@@ -157,6 +157,21 @@ def test_a_subscription_without_a_publication_in_its_driver(channel: str) -> Non
     told(story)
 
 
+def test_a_publication_of_another_session_in_the_driver_is_the_likeliest() -> None:
+    async def story(_world: World, aeron: aa.Aeron) -> None:
+        subscription = await aeron.add_subscription("aeron:ipc?session-id=7", STREAM_ID)
+        await aeron.add_publication("aeron:ipc", STREAM_ID + 1)
+        await aeron.add_publication("aeron:ipc?session-id=8", STREAM_ID)
+        reason, seen = await heard_by(subscription)
+        assert reason is aa.WaitReason.NO_PUBLICATION_HERE
+        assert [each.differs_in for each in seen.nearly] == ["session id", "stream id"]
+        assert aa.why(subscription).remedy.startswith(
+            "subscribe with the session-id of that publication, or with none; otherwise publish"
+        )
+
+    told(story)
+
+
 def test_a_response_that_no_server_has_named() -> None:
     """Row A1: a subscription for responses that waits says for what."""
 
