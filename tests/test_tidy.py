@@ -37,12 +37,13 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "concurrent": ("concurrent", "protocol"),
     "driver.core": (
         "clock",
+        "concurrent",
         "driver.core",
         "logbuffer",
         "protocol",
         "counters",
     ),
-    "driver": ("driver", "logbuffer", "protocol", "counters", "clock"),
+    "driver": ("driver", "concurrent", "logbuffer", "protocol", "counters", "clock"),
     "client": (
         "client",
         "driver.commands",

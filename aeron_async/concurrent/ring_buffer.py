@@ -216,6 +216,10 @@ class ManyToOneRingBuffer:
         """Bytes between this consumer's head and the tail, from 0 to the capacity."""
         return min(max(self.producer_position - self._head, 0), self.capacity)
 
+    def length_at(self, index: int) -> int:
+        """Return the length in the header of a record, whatever it is."""
+        return self._buffer.load_acquire_32(index)
+
     @property
     def is_corrupt(self) -> bool:
         """Whether `read` or `unblock` found no valid record at the consumer's position."""

@@ -49,6 +49,7 @@ from aeron_async.tasks import TaskOwner
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Container, Coroutine
 
+    from aeron_async.driver.client_command_adapter import ClientCommandAdapter
     from aeron_async.driver.commands import (
         ClientListener,
         PublicationListener,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     )
     from aeron_async.driver.core.network_publication import NetworkPublication
     from aeron_async.driver.core.outbox import Address
+    from aeron_async.driver.core.publication import SubscribablePublication
     from aeron_async.driver.core.publication_image import PublicationImage
     from aeron_async.driver.core.suppliers import CongestionControlSupplier, FlowControlSupplier
     from aeron_async.driver.core.udp_channel import UdpChannel
@@ -393,6 +395,7 @@ class Conductor(Agent):
         sender: Polls the publications.
         receiver: Polls the images.
         destinations: Adds and removes destinations.
+        adapter: Serves the clients of other processes; None if there can be none.
     """
 
     role_name = "conductor"
@@ -411,6 +414,7 @@ class Conductor(Agent):
         self._log_budget.on_left_out = self.wake
         self._log_lines_left_out = resources.system_counters[DriverCounterId.LOG_LINES_LEFT_OUT]
         self._clients: dict[int, ClientListener] = {}
+        self.adapter: ClientCommandAdapter | None = None
         self._queue = CommandQueue(self.wake, self._clients)
         self._drained: asyncio.Future[None] | None = None
         self.sender: Sender = Sender(
@@ -427,7 +431,7 @@ class Conductor(Agent):
             resources, self.receiver, self.sender, self._table, self.wake
         )
         self._subscriptions.responses.is_asked = self._is_asked
-        session_ids = SessionIds(
+        session_ids = self._session_ids = SessionIds(
             resources.random_int32(),
             reserved_low=context.publication_reserved_session_id_low,
             reserved_high=context.publication_reserved_session_id_high,
@@ -635,6 +639,27 @@ class Conductor(Agent):
         """Remove a subscription."""
         self._subscriptions.remove(registration_id)
 
+    # What clients of other processes ask for by id.
+
+    def has(self, registration_id: int) -> bool:
+        """Return whether a client holds something under an id."""
+        return self._table.find(registration_id) is not None or self._subscriptions.has(
+            registration_id
+        )
+
+    def publication(self, registration_id: int) -> SubscribablePublication:
+        """Return the publication that is held under an id.
+
+        Raises:
+            RegistrationError: UNKNOWN_PUBLICATION; no client holds it any more.
+        """
+        return self._table.get(registration_id)
+
+    def next_session_id(self, stream_id: int) -> int:
+        """Return a session id that no publication of a stream has."""
+        taken = {each.session_id for each in self._table if each.stream_id == stream_id}
+        return self._session_ids.take(taken.__contains__)
+
     @property
     def log_budget(self) -> LogBudget:
         """Return the limit on log lines that peers can cause."""
@@ -660,11 +685,12 @@ class Conductor(Agent):
         """Execute the queued commands, and do the timed work of the parts."""
         # A command may wait for a name: that time must not count as a stall of the loop.
         self._clock.expect(self, NEVER_NS)
+        adapter_at_ns = NEVER_NS if self.adapter is None else self.adapter.poll(now_ns)
         await self._queue.carry_out()
         said_at_ns = self._log_budget.poll(now_ns)
         self._log_lines_left_out.set(self._log_budget.left_out_count)
         answered_at_ns = self._subscriptions.responses.poll(now_ns)
-        return min(self._names.poll(now_ns), answered_at_ns, said_at_ns)
+        return min(self._names.poll(now_ns), answered_at_ns, said_at_ns, adapter_at_ns)
 
     async def drain(self) -> None:
         """Say goodbye to sources, and wait until every publication has sent all its data."""
@@ -687,6 +713,8 @@ class Conductor(Agent):
 
     def close(self) -> None:
         """Free everything at once, sent and consumed or not."""
+        if self.adapter is not None:
+            self.adapter.close()
         if self._clock.stall_log is not None:
             self._clock.stall_log.close()
         self._names.close()
@@ -698,6 +726,8 @@ class Conductor(Agent):
     async def wait_closed(self) -> None:
         """Wait until all tasks have ended; to be called after `close`."""
         await self._queue.wait_closed()
+        if self.adapter is not None:
+            await self.adapter.wait_closed()
         await self._names.wait_closed()
 
     def _on_publication_done(self, publication: Any) -> None:

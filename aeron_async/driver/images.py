@@ -149,7 +149,8 @@ class ImageFactory:
             receiver_window_length=control.max_window_length(),
             is_group=is_group,
         )
-        return create_log(with_channel_settings(spec, link.uri, endpoint, self._resources.context))
+        spec = with_channel_settings(spec, link.uri, endpoint, self._resources.context)
+        return create_log(self._resources.storage, spec)
 
     def _delay(self, params: SubscriptionParams, *, is_group: bool) -> FeedbackDelay:
         return choose_delay(

@@ -243,7 +243,9 @@ class IpcPublications:
             session_id=session_id,
             stream_id=stream_id,
         )
-        log = create_log(with_channel_settings(spec, uri, None, resources.context))
+        log = create_log(
+            resources.storage, with_channel_settings(spec, uri, None, resources.context)
+        )
         channel = str(uri)
         try:
             counters = IpcPublicationCounters.allocate(

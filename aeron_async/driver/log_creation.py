@@ -12,7 +12,7 @@ import attrs
 
 from aeron_async.driver.core.stream_params import StartPosition
 from aeron_async.errors import ErrorCode, RegistrationError
-from aeron_async.logbuffer.log_buffers import LogBuffers, LogSpec, file_length
+from aeron_async.logbuffer.log_buffers import LogSpec, file_length
 from aeron_async.logbuffer.metadata import LogType
 from aeron_async.protocol.channel_uri import TagReference
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.stream_params import PublicationParams
     from aeron_async.driver.media.endpoint import ChannelEndpoint
     from aeron_async.driver.resources import DriverResources
+    from aeron_async.driver.storage import DriverStorage
+    from aeron_async.logbuffer.log_buffers import LogBuffers
     from aeron_async.protocol.channel_uri import ChannelUri
 
 __all__ = [
@@ -148,14 +150,14 @@ def given(value: int | None, default: int) -> int:
     return default if value is None else value
 
 
-def create_log(spec: LogSpec) -> LogBuffers:
-    """Return a new log in anonymous memory.
+def create_log(storage: DriverStorage, spec: LogSpec) -> LogBuffers:
+    """Return a new log in the memory of its driver.
 
     Raises:
-        RegistrationError: STORAGE_SPACE; the system has no memory for it.
+        RegistrationError: STORAGE_SPACE; there is no memory or no room for it.
     """
     try:
-        return LogBuffers.create(spec)
+        return storage.create_log(spec)
     except (OSError, MemoryError) as error:
         length = file_length(term_length=spec.term_length, page_size=spec.page_size)
         message = (

@@ -19,14 +19,17 @@ import anyio
 
 from aeron_async.clock import NS_PER_SECOND, SystemClock
 from aeron_async.counters import CountersManager
+from aeron_async.driver.client_command_adapter import ClientCommandAdapter
 from aeron_async.driver.conductor import Conductor
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.suppliers import name_resolver
 from aeron_async.driver.core.system_counters import SystemCounters
 from aeron_async.driver.media.network import SystemNetwork
 from aeron_async.driver.name_resolution import ResolvingNetwork
+from aeron_async.driver.polled_words import PolledWords
 from aeron_async.driver.resources import DriverResources
 from aeron_async.driver.stall_clock import StallClock, StallLog
+from aeron_async.driver.storage import DirectoryStorage, DriverStorage, MemoryStorage
 from aeron_async.errors import ClosedError, DriverError, WrongLoopError
 from aeron_async.logs import LogBudget, get_logger
 from aeron_async.tasks import TaskOwner
@@ -66,7 +69,9 @@ class MediaDriver:
         self._random = random_source
         self._conductor: Conductor | None = None
         self._counters: CountersManager | None = None
+        self._storage: DriverStorage | None = None
         self._tasks = TaskOwner()
+        self._closing = TaskOwner()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()
         self._is_closing = False
@@ -157,8 +162,10 @@ class MediaDriver:
             raise ClosedError(message)
         self._loop = asyncio.get_running_loop()
         context = self.context
-        self._counters = CountersManager.in_memory(
-            context.counters_buffer_length,
+        self._storage = storage = await self._open_storage()
+        self._counters = CountersManager(
+            storage.counter_values,
+            storage.counter_metadata,
             free_to_reuse_timeout_ms=context.counters_free_to_reuse_timeout_ns // 1_000_000,
             epoch_ms=self._clock.epoch_ms,
         )
@@ -169,6 +176,7 @@ class MediaDriver:
             context=context,
             clock=self._clock,
             random=self._random,
+            storage=storage,
             network=ResolvingNetwork(
                 self._network,
                 name_resolver(context),
@@ -185,9 +193,40 @@ class MediaDriver:
         if self._loop.get_debug():
             stall_log.watch_callbacks()
         conductor = self._conductor = Conductor(resources)
+        if isinstance(storage, DirectoryStorage):
+            conductor.adapter = ClientCommandAdapter(
+                resources, storage, conductor, PolledWords(self._loop), self._terminate
+            )
+            storage.publish(self._clock.epoch_ms())
         for agent in (conductor.sender, conductor.receiver, conductor):
             task = self._tasks.start(agent.run(), f"aeron-{agent.role_name}")
             task.add_done_callback(self._on_agent_done)
+
+    async def _open_storage(self) -> DriverStorage:
+        """Return the memory of the driver's state, or the files."""
+        if self.context.aeron_directory is None:
+            return MemoryStorage(self.context)
+        # Memory is allocated to the files, which takes long on a slow disk.
+        return await anyio.to_thread.run_sync(
+            DirectoryStorage, self.context, self._clock.epoch_ms()
+        )
+
+    def _terminate(self) -> None:
+        """Close because a client asks for it."""
+        if not self._is_closing:
+            self._closing.start(self.aclose(), "aeron-terminate")
+
+    async def wait_closed(self) -> None:
+        """Wait until the driver has closed: by its owner, by a client that may, or by an error.
+
+        Raises:
+            DriverError: The driver failed.
+        """
+        await self._closed.wait()
+        if self._conductor is not None:
+            await self._conductor.wait_closed()
+        if self._error is not None:
+            raise self._error
 
     async def aclose(self) -> None:
         """Close in order: first the clients, then send what is left, then close the sockets.
@@ -246,7 +285,13 @@ class MediaDriver:
             return
         self._is_aborted = self._is_closing = True
         self._tasks.cancel()
-        for step in (partial(self._conductor.release_clients, self._error), self._conductor.close):
+        assert self._storage is not None, "the storage is opened before the conductor is made"
+        steps = (
+            partial(self._conductor.release_clients, self._error),
+            self._conductor.close,
+            self._storage.close,
+        )
+        for step in steps:
             try:
                 step()
             except Exception as error:

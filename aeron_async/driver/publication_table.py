@@ -138,7 +138,13 @@ class PublicationTable:
     def find(self, registration_id: int) -> SubscribablePublication | None:
         """Return the publication that is held under an id, or None."""
         link = self._links.get(registration_id)
-        return None if link is None else link.publication
+        if link is not None:
+            return link.publication
+        # Clients of other processes name a shared publication by its first request.
+        for publication, entry in self._entries.items():
+            if entry.links and publication.registration_id == registration_id:
+                return publication
+        return None
 
     def get(self, registration_id: int) -> SubscribablePublication:
         """Return the publication that is held under an id.

@@ -150,10 +150,6 @@ class Publications:
                     stream_id=stream_id,
                     client_id=client_id,
                 )
-                self._table.add(publication, endpoint)
-                self._responses.on_publication_added(publication)
-                self._subscriptions.local.on_accepting_subscriptions(publication)
-                self._sender.on_activity(publication)
             else:
                 check_can_share(
                     uri,
@@ -180,7 +176,7 @@ class Publications:
         stream_id: int,
         client_id: int,
     ) -> NetworkPublication:
-        """Return a new publication, added to the dispatcher of its endpoint.
+        """Return a new publication, which the sender polls from now on.
 
         Raises:
             RegistrationError: The session is taken, or there is no memory or counter left.
@@ -200,7 +196,9 @@ class Publications:
             withheld = resources.system_counters[DriverCounterId.HANDSHAKE_SENDS_WITHHELD]
             response_outbox = ResponseOutbox(endpoint.send_to, endpoint.send_batches_to, withheld)
         with ExitStack() as undo:
-            log = create_log(with_channel_settings(spec, uri, endpoint, resources.context))
+            log = create_log(
+                resources.storage, with_channel_settings(spec, uri, endpoint, resources.context)
+            )
             undo.callback(log.close)
             counters = self._counters(endpoint, params, control, client_id=client_id, **ids)
             undo.callback(counters.close)
@@ -221,6 +219,10 @@ class Publications:
             )
             undo.pop_all()
         endpoint.dispatcher.add(publication, response_outbox)
+        self._table.add(publication, endpoint)
+        self._responses.on_publication_added(publication)
+        self._subscriptions.local.on_accepting_subscriptions(publication)
+        self._sender.on_activity(publication)
         return publication
 
     def _counters(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from aeron_async.driver.media.sockets import WildcardPorts
+from aeron_async.errors import ErrorCode
 from aeron_async.logs import LogBudget
 from aeron_async.protocol.header import wrap_int32
+from aeron_async.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from random import Random
 
     from aeron_async.counters import CountersManager
@@ -20,8 +20,29 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.driver.media.network import Network
     from aeron_async.driver.stall_clock import StallClock
+    from aeron_async.driver.storage import DriverStorage
 
 __all__ = ["DriverResources"]
+
+ERROR_LENGTH_MAX: Final = 4_000
+"""Most characters of one error in the log of distinct errors."""
+MEANINGS: Final = {
+    ErrorCode.GENERIC: "generic error, see message",
+    ErrorCode.INVALID_CHANNEL: "invalid channel",
+    ErrorCode.UNKNOWN_SUBSCRIPTION: "unknown subscription",
+    ErrorCode.UNKNOWN_PUBLICATION: "unknown publication",
+    ErrorCode.CHANNEL_ENDPOINT_ERROR: "channel endpoint error",
+    ErrorCode.UNKNOWN_COUNTER: "unknown counter",
+    ErrorCode.UNKNOWN_COMMAND: "unknown command type id",
+    ErrorCode.MALFORMED_COMMAND: "malformed command",
+    ErrorCode.NOT_SUPPORTED: "not supported",
+    ErrorCode.UNKNOWN_HOST: "unknown host",
+    ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE: "resource temporarily unavailable",
+    ErrorCode.STORAGE_SPACE: "insufficient storage space",
+    ErrorCode.IMAGE_REJECTED: "image rejected",
+    ErrorCode.PUBLICATION_REVOKED: "publication revoked",
+}
+"""What the codes mean, in the words of Aeron's C driver."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -30,7 +51,7 @@ class DriverResources:
 
     Attributes:
         log_budget: Limits the log lines that peers can cause.
-        registration_ids: One sequence for clients, publications, subscriptions and images.
+        storage: Where the driver keeps its logs; it gives the registration ids.
         sender_ports: The ports for a publication's control port 0; None leaves it to the system.
         receiver_ports: The same for a subscription's endpoint port 0.
     """
@@ -39,10 +60,10 @@ class DriverResources:
     clock: StallClock
     random: Random
     network: Network
+    storage: DriverStorage
     counters_manager: CountersManager
     system_counters: SystemCounters
     log_budget: LogBudget = attrs.field(init=False)
-    registration_ids: Iterator[int] = attrs.field(factory=lambda: count(1))
     sender_ports: WildcardPorts | None = attrs.field(init=False)
     receiver_ports: WildcardPorts | None = attrs.field(init=False)
 
@@ -60,7 +81,15 @@ class DriverResources:
 
     def next_id(self) -> int:
         """Return a registration id that this driver has not used before."""
-        return next(self.registration_ids)
+        return self.storage.next_id()
+
+    def record_error(self, code: ErrorCode, message: str) -> None:
+        """Record an error in the log of distinct errors, if the driver has one."""
+        error_log = self.storage.error_log
+        if error_log is not None:
+            # The C driver's text begins with a code and its meaning, and tests look for it.
+            text = f"({-code}) {MEANINGS[code]}\n{printable(message, ERROR_LENGTH_MAX)}"
+            error_log.record(text, self.clock.epoch_ms())
 
     def random_int32(self) -> int:
         """Return a random signed 32-bit number."""

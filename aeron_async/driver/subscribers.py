@@ -25,6 +25,7 @@ from aeron_async.driver.core.stream_counters import allocate_subscription_positi
 from aeron_async.driver.core.subscriber_position import SubscriberPosition
 from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.driver.core.udp_channel import format_address
+from aeron_async.driver.foreign_streams import SubscriptionProxy
 from aeron_async.errors import RegistrationError
 from aeron_async.logs import get_logger
 
@@ -163,6 +164,7 @@ class Subscribers:
             on_progress=link.listener.on_image_progress,
             is_tether=params.is_tether,
             is_rejoin=params.is_rejoin,
+            is_polling=isinstance(link.listener, SubscriptionProxy),
         )
         source.add_subscriber(subscriber)
         self.on_available_image(source, subscriber)

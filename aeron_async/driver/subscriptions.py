@@ -326,30 +326,20 @@ class Subscriptions:
         params = SubscriptionParams.of(
             uri, self._resources.context, congestion_control=congestion_control
         )
-        if channel is None or uri.is_spy:
-            link = SubscriptionLink(
-                registration_id=registration_id,
-                client_id=client_id,
-                endpoint=None,
-                uri=uri,
-                stream_id=stream_id,
-                params=params,
-                listener=listener,
-                session_id=params.session_id,
-            )
-            return self._add_local(link, channel)
-        congestion_control_supplier(params.congestion_control)
-        endpoint = await self.endpoints.get(channel, params.group_tag)
         link = SubscriptionLink(
             registration_id=registration_id,
             client_id=client_id,
-            endpoint=endpoint,
+            endpoint=None,
             uri=uri,
             stream_id=stream_id,
             params=params,
             listener=listener,
             session_id=params.session_id,
         )
+        if channel is None or uri.is_spy:
+            return self._add_local(link, channel)
+        congestion_control_supplier(params.congestion_control)
+        endpoint = link.endpoint = await self.endpoints.get(channel, params.group_tag)
         link.is_response = endpoint.channel.is_response and params.session_id is None
         try:
             self._check_same_stream(endpoint, channel, params, stream_id)
@@ -357,6 +347,10 @@ class Subscriptions:
         except AeronError:
             self._close_if_unused(endpoint)
             raise
+        return self._begin(link, endpoint)
+
+    def _begin(self, link: SubscriptionLink, endpoint: ReceiveChannelEndpoint) -> SubscriptionReady:
+        """Let a subscription receive at an endpoint, and join the images that are there."""
         self._links[link.registration_id] = link
         if not link.is_response:
             self.endpoints.take_interest(endpoint, link.stream_id, link.session_id)
@@ -396,6 +390,10 @@ class Subscriptions:
             local_address="" if endpoint is None else endpoint.local_address,
             seen=partial(self.sightings.of_subscription, link),
         )
+
+    def has(self, registration_id: int) -> bool:
+        """Return whether there is a subscription with this id."""
+        return registration_id in self._links
 
     @property
     def links(self) -> tuple[SubscriptionLink, ...]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import mmap
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 import attrs
 
@@ -211,6 +211,14 @@ def file_length(*, term_length: int, page_size: int) -> int:
     return -(-(PARTITION_COUNT * term_length + METADATA_LENGTH) // page_size) * page_size
 
 
+class OwnedMemory(Protocol):
+    """What a log closes when it is closed itself."""
+
+    def close(self) -> None:
+        """Free the memory, or raise `BufferError` if a view of it is left."""
+        ...
+
+
 @final
 class LogBuffers:
     """One log: three terms of equal length and the metadata.
@@ -222,12 +230,14 @@ class LogBuffers:
         term_longs: The same as signed 64-bit integers: a frame header is four of them.
         term_length: In bytes; a power of two.
         position_bits: log2 of the term length.
+        file: Path of the file that other processes may map; empty for anonymous memory.
         is_closed: Whether the views have been released.
     """
 
     __slots__ = (
         "_base",
         "_owned",
+        "file",
         "initial_term_id",
         "is_closed",
         "metadata",
@@ -243,9 +253,12 @@ class LogBuffers:
 
     term_length: int
 
-    def __init__(self, base: memoryview, metadata: LogMetadata, owned: mmap.mmap | None) -> None:
+    def __init__(
+        self, base: memoryview, metadata: LogMetadata, owned: OwnedMemory | None, file: str
+    ) -> None:
         self._base = base
         self._owned = owned
+        self.file: str = file
         self.metadata: LogMetadata = metadata
         self.term_length = length = metadata.term_length
         self.position_bits: int = position_bits(length)
@@ -272,18 +285,30 @@ class LogBuffers:
         self.is_closed: bool = False
 
     @classmethod
-    def create(cls, spec: LogSpec, buffer: Buffer | None = None) -> LogBuffers:
+    def create(
+        cls,
+        spec: LogSpec,
+        buffer: Buffer | None = None,
+        *,
+        owned: OwnedMemory | None = None,
+        file: str = "",
+    ) -> LogBuffers:
         """Make a new log, in anonymous memory unless a zeroed buffer is given.
 
         Anonymous memory costs nothing until a page is touched. It is shared instead of private,
         because the kernel may back private memory by huge pages, and then one written byte costs
         2 MiB.
 
+        Args:
+            spec: The settings of the log.
+            buffer: Its memory, whose length is that of the log.
+            owned: What to close with the log.
+            file: Path of the file that the buffer maps.
+
         Raises:
             ConfigurationError: The buffer does not have the length that the spec needs.
         """
         length = file_length(term_length=spec.term_length, page_size=spec.page_size)
-        owned = None
         if buffer is None:
             buffer = owned = mmap.mmap(-1, length)
         base = memoryview(buffer).cast("B")
@@ -296,7 +321,7 @@ class LogBuffers:
             raise ConfigurationError(msg)
         metadata = LogMetadata(base[-METADATA_LENGTH:])
         initialise(metadata, spec)
-        return cls(base, metadata, owned)
+        return cls(base, metadata, owned, file)
 
     @classmethod
     def map(cls, buffer: Buffer) -> LogBuffers:
@@ -316,7 +341,17 @@ class LogBuffers:
         except ConfigurationError:
             _release(metadata.longs, metadata.words, metadata.block, base)
             raise
-        return cls(base, metadata, None)
+        return cls(base, metadata, None, "")
+
+    @property
+    def memory(self) -> memoryview:
+        """The whole log as bytes, for those who look at single words."""
+        return self._base
+
+    def place_of(self, position: int) -> tuple[int, int]:
+        """Return the index of the term with a position, and the offset in it, in bytes."""
+        index = (position >> self.position_bits) % PARTITION_COUNT
+        return index, position & (self.term_length - 1)
 
     def close(self) -> None:
         """Release every view of the buffer, and the buffer itself if this log made it.

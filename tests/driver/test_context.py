@@ -23,6 +23,13 @@ US, MS, SECOND = 1_000, 1_000_000, 1_000_000_000
 
 # Field, property, default and URI key; in Aeron's names as Aeron 1.53 has them.
 FACTS = """
+aeron_directory aeron_async.driver.directory not_set -
+dir_delete_on_start aeron.dir.delete.on.start false -
+dir_delete_on_shutdown aeron.dir.delete.on.shutdown false -
+conductor_buffer_length aeron.conductor.buffer.length 1049344 -
+clients_buffer_length aeron.clients.buffer.length 1048704 -
+perform_storage_checks aeron.perform.storage.checks true -
+termination_validator aeron.driver.termination.validator deny -
 term_buffer_length aeron.term.buffer.length 16m term-length
 ipc_term_buffer_length aeron.ipc.term.buffer.length 64m term-length
 term_buffer_sparse_file aeron.term.buffer.sparse.file true sparse

@@ -12,10 +12,6 @@ PAGE = DOCS / "compatibility.md"
 CONFIGURATION = DOCS / "reference" / "configuration.md"
 # Where settings are declared and checked, which is not where they are used.
 DECLARATIONS = {"context.py", "context_limits.py", "context_settings.py"}
-# Read, and carried to where it is to be used, without anything coming of it yet.
-CARRIED = {
-    "term_buffer_sparse_file",
-}
 
 
 def test_every_difference_is_told() -> None:
@@ -40,7 +36,7 @@ def test_every_setting_without_effect_is_told() -> None:
     assert len(told) == len(set(told))
     marked = re.findall(r"^\| `(\w+)` † \|", CONFIGURATION.read_text(), re.MULTILINE)
     assert set(marked) == set(told)
-    assert set(told) == unused | CARRIED
+    assert set(told) == unused
 
 
 def test_every_feature_is_had_lacked_or_different() -> None:

@@ -69,7 +69,7 @@ def test_a_buffer_of_another_length_than_the_spec_needs_is_refused() -> None:
 def test_closing_gives_everything_back_and_may_be_repeated() -> None:
     log = make_log()
     owned = log._owned
-    assert owned is not None
+    assert isinstance(owned, mmap.mmap)
     log.close()
     log.close()
     assert log.is_closed

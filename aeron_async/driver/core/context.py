@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, final
 
 import attrs
 
+from aeron_async.concurrent.broadcast import BROADCAST_TRAILER_LENGTH
+from aeron_async.concurrent.ring_buffer import RING_TRAILER_LENGTH
 from aeron_async.driver.core.strategies import (
     CONGESTION_CONTROL_GROUP,
     FLOW_CONTROL_GROUP,
@@ -34,6 +36,7 @@ from aeron_async.settings import (
     integer,
     port_range,
     size,
+    text,
 )
 
 if TYPE_CHECKING:
@@ -77,7 +80,54 @@ FRAME_ALIGNMENT: Final = 32
 
 
 @attrs.frozen(kw_only=True)
-class StreamSettings(EnvironmentSettings):
+class DirectorySettings(EnvironmentSettings):
+    """The settings of a driver's Aeron directory; without one they have no effect."""
+
+    aeron_directory: str | None = text(
+        "aeron_async.driver.directory",
+        None,
+        "Aeron directory through which other processes use the driver; without one there are none.",
+    )
+    dir_delete_on_start: bool = flag(
+        "aeron.dir.delete.on.start",
+        False,
+        "Whether the driver deletes an Aeron directory that it finds, in use or not.",
+    )
+    dir_delete_on_shutdown: bool = flag(
+        "aeron.dir.delete.on.shutdown",
+        False,
+        "Whether the driver deletes its Aeron directory when it closes.",
+    )
+    conductor_buffer_length: int = size(
+        "aeron.conductor.buffer.length",
+        MIB + RING_TRAILER_LENGTH,
+        "Length of the ring buffer with the commands of clients: a power of two, plus 768 bytes.",
+        minimum=MIB + RING_TRAILER_LENGTH,
+        maximum=GIB + RING_TRAILER_LENGTH,
+    )
+    clients_buffer_length: int = size(
+        "aeron.clients.buffer.length",
+        MIB + BROADCAST_TRAILER_LENGTH,
+        "Length of the broadcast buffer with the answers to clients: a power of two, plus 128 "
+        "bytes.",
+        minimum=MIB + BROADCAST_TRAILER_LENGTH,
+        maximum=GIB + BROADCAST_TRAILER_LENGTH,
+    )
+    perform_storage_checks: bool = flag(
+        "aeron.perform.storage.checks",
+        True,
+        "Whether the driver refuses a log buffer for which the file system has no room.",
+    )
+    termination_validator: str = choice(
+        "aeron.driver.termination.validator",
+        "deny",
+        "Whether a client may end the driver by a command.",
+        choices=("deny", "allow"),
+    )
+
+
+@attrs.frozen(kw_only=True)
+class StreamSettings(DirectorySettings):
     """The settings of streams: buffer lengths, windows, sessions and timers."""
 
     # Log buffers, windows and datagrams.
@@ -104,7 +154,6 @@ class StreamSettings(EnvironmentSettings):
         True,
         "Whether the system provides memory for a term only as the term is written.",
         uri_key="sparse",
-        has_effect=False,
     )
     file_page_size: int = size(
         "aeron.file.page.size",
@@ -113,7 +162,6 @@ class StreamSettings(EnvironmentSettings):
         minimum=4 * KIB,
         maximum=GIB,
         power_of_two=True,
-        has_effect=False,
     )
     mtu_length: int = size(
         "aeron.mtu.length",
@@ -233,7 +281,6 @@ class StreamSettings(EnvironmentSettings):
         SECOND,
         "How often the conductor checks for timeouts that have passed.",
         minimum=US,
-        has_effect=False,
     )
     status_message_timeout_ns: int = duration(
         "aeron.rcv.status.message.timeout",
@@ -277,7 +324,6 @@ class StreamSettings(EnvironmentSettings):
         10 * SECOND,
         "How long a client may be silent before the driver closes what it owns.",
         minimum=US,
-        has_effect=False,
     )
     untethered_window_limit_timeout_ns: int = duration(
         "aeron.untethered.window.limit.timeout",
@@ -320,7 +366,6 @@ class StreamSettings(EnvironmentSettings):
         10_000,
         "How long a driver may be silent before it counts as dead, in milliseconds.",
         unit_ns=MS,
-        has_effect=False,
     )
     # Ours: Aeron has none like it.
     waiting_hint_ns: int = duration(
@@ -559,14 +604,12 @@ class DriverSettings(StreamSettings):
         4 * MIB,
         "Length of the log of distinct errors.",
         minimum=4 * MIB,
-        has_effect=False,
     )
     loss_report_buffer_length: int = size(
         "aeron.loss.report.buffer.length",
         MIB,
         "Length of the loss report.",
         minimum=KIB,
-        has_effect=False,
     )
 
     # Differs: from here on the settings are ours; Aeron has none like them.

@@ -161,6 +161,11 @@ class IpcPublication(SubscribablePublication):
         return self._window.limit
 
     @property
+    def seen_position(self) -> int:
+        """Return the position up to which the readers were notified, in bytes."""
+        return self._told_position
+
+    @property
     def consumer_position(self) -> int:
         """Return the furthest position that any subscriber has ever reached, in bytes."""
         return max([self._consumer_position, *self.subscribers.consumed()])
@@ -187,7 +192,9 @@ class IpcPublication(SubscribablePublication):
     def add_subscriber(self, subscriber: SubscriberPosition) -> None:
         """Add a subscription as a reader, and wake publishers that wait for one."""
         super().add_subscriber(subscriber)
-        self._update_window()
+        if not self._update_window():
+            # The first reader that waits makes a difference to those who watch the log.
+            self._on_window_changed()
 
     def remove_subscriber(self, subscription_id: int) -> SubscriberPosition | None:
         """Remove a subscription and return its position; the caller then polls the publication."""
@@ -232,12 +239,12 @@ class IpcPublication(SubscribablePublication):
     def _consumed_position(self) -> int:
         return self._consumer_position
 
-    def _update_window(self) -> None:
-        """Update the connection and the limit, and wake publishers that wait."""
+    def _update_window(self) -> bool:
+        """Update the connection and the limit; return whether publishers were woken."""
         consumed = self.subscribers.consumed()
         self._consumer_position = max([self._consumer_position, *consumed])
         if self.state is not PublicationState.ACTIVE:
-            return
+            return False
         is_changed = self._set_connected(is_connected=bool(consumed))
         if consumed:
             is_changed = self._window.advance(min(consumed)) or is_changed
@@ -250,6 +257,7 @@ class IpcPublication(SubscribablePublication):
             is_changed = True
         if is_changed:
             self._on_window_changed()
+        return is_changed
 
     def _set_connected(self, *, is_connected: bool) -> bool:
         if is_connected == self.is_connected:

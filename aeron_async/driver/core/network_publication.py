@@ -207,6 +207,11 @@ class NetworkPublication(SubscribablePublication):
         return len(self._receivers) > 0
 
     @property
+    def seen_position(self) -> int:
+        """Return the position up to which the stream was sent, in bytes."""
+        return self._sender.position
+
+    @property
     def join_position(self) -> int:
         """Return where a spy that joins now starts, in bytes."""
         return self._sender.position

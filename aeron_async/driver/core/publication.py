@@ -192,6 +192,11 @@ class SubscribablePublication(ABC):
 
     @property
     @abstractmethod
+    def seen_position(self) -> int:
+        """Return the position up to which the driver has acted on what was published, in bytes."""
+
+    @property
+    @abstractmethod
     def join_position(self) -> int:
         """Return where a reader that joins now starts, in bytes."""
 
@@ -324,10 +329,10 @@ class SubscribablePublication(ABC):
 
         A reader that passes `trigger` may let the limit rise.
         """
-        if not self.subscribers.have_consumed(producer_position):
-            self.subscribers.on_progress()
         # The publication may also be waiting for a reader that has read everything.
         self.consumption_trigger = min(trigger, producer_position - 1)
+        if not self.subscribers.have_consumed(producer_position):
+            self.subscribers.on_progress()
 
     def _check_readers_and_publishers(self, producer_position: int, now_ns: int) -> int:
         """Check for slow readers and blocked publishers, and return the next deadline."""

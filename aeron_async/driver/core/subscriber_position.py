@@ -112,6 +112,7 @@ class SubscriberPosition:
         on_progress: Wakes the client: more can be read, or the end of the stream is known.
         is_tether: Whether it limits the stream without a timeout.
         is_rejoin: Whether it rejoins after it was left behind.
+        is_polling: Whether its client looks by itself, and waits for no call of `on_progress`.
         state: Its state; changed by `SubscriberPositions` alone.
         since_ns: When it entered its state. While it is ACTIVE: since when it has been in the
             last quarter of the window, or `NEVER_NS` if it is not.
@@ -124,6 +125,7 @@ class SubscriberPosition:
     on_progress: Callable[[], object]
     is_tether: bool = True
     is_rejoin: bool = True
+    is_polling: bool = False
     state: TetherState = TetherState.ACTIVE
     since_ns: int = NEVER_NS
     left_count: int = 0
@@ -164,6 +166,11 @@ class SubscriberPositions:
     def has_working(self) -> bool:
         """Return whether any subscriber limits the stream."""
         return bool(self._working)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Return whether a client waits to be woken when there is more to read."""
+        return any(not each.is_polling for each in self.active)
 
     def consumed(self) -> list[int]:
         """Return the positions of the subscribers that count, in bytes."""

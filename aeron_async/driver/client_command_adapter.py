@@ -1,0 +1,572 @@
+"""Clients of other processes: their commands, their lives, and what a driver keeps for them.
+
+The adapter takes commands from the ring buffer in its conductor's turn. Each client's commands are
+executed one after another; those of other clients do not wait for them, because a name may take
+long to resolve.
+
+Invariant: nothing that a client writes ends the driver, and nothing belongs to two clients. A
+command that makes no sense is refused, or counted and recorded if no client can be told.
+
+Source: Aeron `ClientCommandAdapter`, `AeronClient`, `DriverConductor`,
+`aeron_driver_conductor_on_command`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from aeron_async.clock import NEVER_NS
+from aeron_async.concurrent.ring_buffer import TAIL_OFFSET
+from aeron_async.driver.client_proxy import ClientProxy
+from aeron_async.driver.core.stream_counters import NO_OWNER_ID, allocate_client_heartbeat
+from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.foreign_streams import PublicationProxy, SubscriptionProxy
+from aeron_async.errors import (
+    AeronError,
+    ClosedError,
+    ErrorCode,
+    ProtocolError,
+    RegistrationError,
+)
+from aeron_async.logs import get_logger
+from aeron_async.protocol.channel_uri import ChannelUri
+from aeron_async.protocol.control_protocol import (
+    AddCounter,
+    AddDestination,
+    AddExclusivePublication,
+    AddPublication,
+    AddReceiveDestination,
+    AddStaticCounter,
+    AddSubscription,
+    ClientClose,
+    ClientCommand,
+    ClientKeepalive,
+    GetNextAvailableSessionId,
+    RejectImage,
+    RemoveCounter,
+    RemoveDestination,
+    RemoveDestinationById,
+    RemovePublication,
+    RemovePublicationFlags,
+    RemoveReceiveDestination,
+    RemoveSubscription,
+    TerminateDriver,
+    command_of,
+    text_of,
+)
+from aeron_async.tasks import TaskOwner
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Awaitable, Callable
+
+    from aeron_async.counters import Counter
+    from aeron_async.driver.conductor import Conductor
+    from aeron_async.driver.foreign_streams import WatchedWord, WordWatcher
+    from aeron_async.driver.resources import DriverResources
+    from aeron_async.driver.storage import DirectoryStorage
+
+__all__ = ["ClientCommandAdapter"]
+
+COMMANDS_PER_TURN: Final = 10
+"""Commands taken in one turn of the conductor, as in Aeron."""
+WAITING_COMMANDS_MAX: Final = 1_024
+"""Commands of one client that may wait for those before them."""
+CLIENTS_MAX: Final = 4_096
+CLOSED_HEARTBEAT: Final = 0
+"""What a client stores when it closes."""
+
+log: Final = get_logger(__name__)
+
+
+class AeronClient:
+    """A client in another process, and all that it has added.
+
+    Attributes:
+        client_id: Chosen by the client.
+        heartbeat: The counter in which the client says that it lives.
+        commands: Those that were not executed yet.
+        task: Executes them; None if there are none.
+        is_closed: Whether the client has gone.
+    """
+
+    def __init__(self, client_id: int, heartbeat: Counter, now_ns: int) -> None:
+        self.client_id: Final = client_id
+        self.heartbeat: Final = heartbeat
+        self.commands: Final[deque[ClientCommand]] = deque()
+        self.task: asyncio.Task[None] | None = None
+        self.is_closed = False
+        self.publications: Final[dict[int, PublicationProxy]] = {}
+        self.subscriptions: Final[dict[int, SubscriptionProxy]] = {}
+        self.counters: Final[dict[int, Counter]] = {}
+        self._heartbeat_value = heartbeat.get()
+        self._heard_ns = now_ns
+
+    def on_driver_closed(self, error: Exception | None) -> None:
+        """Do nothing: the driver's heartbeat says it."""
+
+    def on_alive(self, now_ns: int) -> None:
+        """Note a sign of life."""
+        self._heard_ns = now_ns
+
+    def is_silent(self, now_ns: int, timeout_ns: int) -> bool:
+        """Return whether the client has stored no new heartbeat for longer than the timeout.
+
+        Differs: Aeron compares the heartbeat with the time, so that one in the future lives on.
+        """
+        value = self.heartbeat.get()
+        if value == CLOSED_HEARTBEAT:
+            return True
+        if value != self._heartbeat_value:
+            self._heartbeat_value, self._heard_ns = value, now_ns
+        return now_ns - self._heard_ns > timeout_ns
+
+    @property
+    def proxies(self) -> list[PublicationProxy | SubscriptionProxy]:
+        """What looks at what the client writes."""
+        return [*self.publications.values(), *self.subscriptions.values()]
+
+    def end_proxies(self) -> None:
+        """Stop looking at what the client writes."""
+        for proxy in self.proxies:
+            proxy.end()
+
+
+class ClientCommandAdapter:
+    """Serves the clients of other processes.
+
+    Args:
+        resources: What the driver's parts share.
+        storage: The Aeron directory.
+        conductor: Executes the commands, and calls `poll`.
+        watcher: Looks at the words that clients write.
+        on_terminate: Called when a client asks the driver to end, and may.
+    """
+
+    def __init__(
+        self,
+        resources: DriverResources,
+        storage: DirectoryStorage,
+        conductor: Conductor,
+        watcher: WordWatcher,
+        on_terminate: Callable[[], object],
+    ) -> None:
+        self._resources = resources
+        self._context = resources.context
+        self._storage = storage
+        self._conductor = conductor
+        self._watcher = watcher
+        self._on_terminate = on_terminate
+        self._proxy = ClientProxy(storage.answers)
+        self._clients: dict[int, AeronClient] = {}
+        self._tasks = TaskOwner()
+        counters = resources.system_counters
+        self._errors = counters[SystemCounterId.ERRORS]
+        self._client_timeouts = counters[SystemCounterId.CLIENT_TIMEOUTS]
+        self._unblocked_commands = counters[SystemCounterId.UNBLOCKED_COMMANDS]
+        self._timer_ns = 0
+        self._commands = storage.commands
+        self._blocked_position = self._commands.consumer_position
+        self._blocked_since_ns = NEVER_NS
+        section = storage.layout.to_driver_buffer
+        self._ring_offset = section.offset
+        self._tail_word = watcher.add(
+            storage.memory,
+            section.offset + self._commands.capacity + TAIL_OFFSET,
+            64,
+            conductor.wake,
+        )
+        self._record_word: WatchedWord | None = None
+        self._execute: Final[dict[type[ClientCommand], Callable[..., Awaitable[None]]]] = {
+            AddPublication: self._add_publication,
+            AddExclusivePublication: self._add_publication,
+            RemovePublication: self._remove_publication,
+            AddSubscription: self._add_subscription,
+            RemoveSubscription: self._remove_subscription,
+            AddDestination: self._add_destination,
+            RemoveDestination: self._remove_destination,
+            RemoveDestinationById: self._remove_destination_by_id,
+            AddReceiveDestination: self._add_receive_destination,
+            RemoveReceiveDestination: self._remove_receive_destination,
+            AddCounter: self._add_counter,
+            AddStaticCounter: self._add_static_counter,
+            RemoveCounter: self._remove_counter,
+            RejectImage: self._reject_image,
+            GetNextAvailableSessionId: self._next_session_id,
+        }
+
+    # In the conductor's turn.
+
+    def poll(self, now_ns: int) -> int:
+        """Take commands, look after the clients, and return the next deadline."""
+        if now_ns >= self._timer_ns:
+            self._on_timer(now_ns)
+            self._timer_ns = now_ns + self._context.timer_interval_ns
+        count = self._commands.read(self._on_message, COMMANDS_PER_TURN)
+        if count:
+            return now_ns
+        self._watch_ring()
+        return self._timer_ns
+
+    def close(self) -> None:
+        """Stop serving: clients see it from the driver's heartbeat."""
+        self._tasks.cancel()
+        self._tail_word.remove()
+        if self._record_word is not None:
+            self._record_word.remove()
+        for client in self._clients.values():
+            client.end_proxies()
+            client.is_closed = True
+        self._clients.clear()
+
+    async def wait_closed(self) -> None:
+        """Wait until no command is being executed; to be called after `close`."""
+        await self._tasks.wait()
+
+    def _watch_ring(self) -> None:
+        """Wait for the next record: for a producer to claim it, or to complete it."""
+        commands = self._commands
+        if self._record_word is not None:
+            self._record_word.remove()
+            self._record_word = None
+        position = commands.consumer_position
+        self._tail_word.disarm()
+        if commands.size == 0:
+            self._tail_word.arm(position)
+            return
+        index = position & (commands.capacity - 1)
+        length = commands.length_at(index)
+        if length > 0:
+            # Padding, or a record that was completed just now.
+            self._conductor.wake()
+            return
+        self._record_word = self._watcher.add(
+            self._storage.memory, self._ring_offset + index, 32, self._conductor.wake
+        )
+        self._record_word.arm(length)
+
+    def _on_timer(self, now_ns: int) -> None:
+        """Show that the driver lives, look for dead clients, and for dead producers."""
+        clock = self._resources.clock
+        self._commands.consumer_heartbeat_ms = clock.epoch_ms()
+        timeout_ns = self._context.client_liveness_timeout_ns
+        for client in list(self._clients.values()):
+            if client.is_silent(now_ns, timeout_ns):
+                if client.heartbeat.get() != CLOSED_HEARTBEAT:
+                    self._client_timeouts.increment()
+                    log.warning(
+                        "client_timed_out",
+                        client_id=client.client_id,
+                        timeout_ns=timeout_ns,
+                        remedy="the client was stopped, or its loop held up for that long",
+                    )
+                    self._proxy.on_client_timeout(client.client_id)
+                self._remove(client)
+                continue
+            # Nothing should be missed; if it was, it is found here.
+            for proxy in client.proxies:
+                proxy.look()
+        self._check_ring(now_ns, timeout_ns)
+
+    def _check_ring(self, now_ns: int, timeout_ns: int) -> None:
+        """Skip what a dead producer left in the ring."""
+        commands = self._commands
+        position = commands.consumer_position
+        is_empty = commands.producer_position == position and not commands.is_corrupt
+        if position != self._blocked_position or is_empty:
+            self._blocked_position, self._blocked_since_ns = position, now_ns
+        elif now_ns - self._blocked_since_ns > timeout_ns and commands.unblock():
+            self._unblocked_commands.increment()
+            self._conductor.wake()
+
+    # Commands.
+
+    def _on_message(self, type_id: int, body: bytes) -> None:
+        """Take a command from the ring."""
+        try:
+            command = command_of(type_id, body)
+        except ProtocolError as error:
+            self._record(ErrorCode.MALFORMED_COMMAND, f"type={type_id} length={len(body)}: {error}")
+            return
+        now_ns = self._resources.clock.now_ns()
+        match command:
+            case None:
+                self._record(ErrorCode.UNKNOWN_COMMAND, f"command={type_id} unknown")
+            case ClientKeepalive():
+                client = self._clients.get(command.client_id)
+                if client is not None:
+                    client.on_alive(now_ns)
+            case ClientClose():
+                client = self._clients.get(command.client_id)
+                if client is not None:
+                    self._remove(client)
+            case TerminateDriver():
+                if self._context.termination_validator == "allow":
+                    self._on_terminate()
+            case _:
+                self._queue(command, now_ns)
+
+    def _queue(self, command: ClientCommand, now_ns: int) -> None:
+        """Queue a command behind those of its client."""
+        client_id = command.client_id
+        client = self._clients.get(client_id)
+        try:
+            if client is None:
+                client = self._add_client(client_id, now_ns)
+            client.on_alive(now_ns)
+            if len(client.commands) >= WAITING_COMMANDS_MAX:
+                message = f"{WAITING_COMMANDS_MAX} commands of client {client_id} wait already"
+                raise RegistrationError(message, code=ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE)
+        except AeronError as error:
+            self._refuse(command, error)
+            return
+        client.commands.append(command)
+        if client.task is None:
+            client.task = self._tasks.start(self._carry_out(client), f"aeron-client-{client_id}")
+
+    def _add_client(self, client_id: int, now_ns: int) -> AeronClient:
+        """Add a client that has not been heard of, and tell it where its heartbeat is.
+
+        Raises:
+            RegistrationError: There are too many clients, or no counter is left.
+        """
+        if len(self._clients) >= CLIENTS_MAX:
+            message = f"{CLIENTS_MAX} clients use this driver already: no more are served"
+            raise RegistrationError(message, code=ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE)
+        heartbeat = allocate_client_heartbeat(self._resources.counters_manager, client_id=client_id)
+        heartbeat.set(self._resources.clock.epoch_ms())
+        client = self._clients[client_id] = AeronClient(client_id, heartbeat, now_ns)
+        self._conductor.add_client(client, client_id)
+        self._proxy.on_counter_ready(client_id, heartbeat.id)
+        return client
+
+    def _remove(self, client: AeronClient) -> None:
+        """Remove a client and all that it has added."""
+        client.is_closed = True
+        del self._clients[client.client_id]
+        client.commands.clear()
+        client.end_proxies()
+        self._conductor.remove_client(client.client_id)
+        for registration_id, counter in client.counters.items():
+            self._free(registration_id, counter)
+        self._free(client.client_id, client.heartbeat)
+
+    def _free(self, registration_id: int, counter: Counter) -> None:
+        counter_id = counter.id
+        counter.close()
+        self._proxy.on_unavailable_counter(registration_id, counter_id)
+
+    async def _carry_out(self, client: AeronClient) -> None:
+        """Execute the commands of one client, in order."""
+        commands = client.commands
+        while commands:
+            command = commands.popleft()
+            try:
+                await self._execute[type(command)](client, command)
+            except ClosedError:
+                # The client or the driver has gone, and nobody waits for an answer.
+                break
+            except AeronError as error:
+                if not client.is_closed:
+                    self._refuse(command, error)
+            except Exception as error:
+                log.error("command_failed", client_id=client.client_id, exc_info=error)  # noqa: TRY400 - it is given the error
+                self._refuse(command, RegistrationError(f"the driver failed: {error!r}"))
+        client.task = None
+
+    def _refuse(self, command: ClientCommand, error: AeronError) -> None:
+        """Answer a command with an error, and record it."""
+        code = self._proxy.on_error(command.correlation_id, error)
+        if code is not ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE:
+            self._record(code, f"client {command.client_id}: {error}")
+
+    def _record(self, code: ErrorCode, message: str) -> None:
+        """Record an error in the log of distinct errors, with the text of Aeron's C driver."""
+        self._errors.increment()
+        self._resources.record_error(code, message)
+
+    # What commands do.
+
+    async def _add_publication(self, client: AeronClient, command: AddPublication) -> None:
+        registration_id = self._checked_id(command.correlation_id)
+        proxy = PublicationProxy(self._proxy, self._watcher)
+        ready = await self._conductor.add_publication(
+            client.client_id,
+            ChannelUri.parse(text_of(command.channel)),
+            command.stream_id,
+            is_exclusive=isinstance(command, AddExclusivePublication),
+            listener=proxy,
+            registration_id=registration_id,
+        )
+        if client.is_closed:
+            return
+        client.publications[registration_id] = proxy
+        self._proxy.on_publication_ready(ready)
+        proxy.begin(self._conductor.publication(registration_id))
+
+    async def _remove_publication(self, client: AeronClient, command: RemovePublication) -> None:
+        registration_id = command.registration_id
+        proxy = client.publications.pop(registration_id, None)
+        if proxy is None:
+            message = f"unknown publication: {registration_id}"
+            raise RegistrationError(message, code=ErrorCode.UNKNOWN_PUBLICATION)
+        proxy.end()
+        if command.flags & RemovePublicationFlags.REVOKE:
+            self._conductor.revoke_publication(registration_id)
+        else:
+            self._conductor.remove_publication(registration_id)
+        self._proxy.on_operation_succeeded(command.correlation_id)
+
+    async def _add_subscription(self, client: AeronClient, command: AddSubscription) -> None:
+        registration_id = self._checked_id(command.correlation_id)
+        channel = text_of(command.channel)
+        proxy = SubscriptionProxy(
+            registration_id,
+            channel=channel,
+            stream_id=command.stream_id,
+            proxy=self._proxy,
+            values=self._storage.counter_values,
+            watcher=self._watcher,
+        )
+        ready = await self._conductor.add_subscription(
+            client.client_id,
+            ChannelUri.parse(channel),
+            command.stream_id,
+            listener=proxy,
+            registration_id=registration_id,
+        )
+        if client.is_closed:
+            proxy.end()
+            return
+        client.subscriptions[registration_id] = proxy
+        self._proxy.on_subscription_ready(ready)
+        proxy.begin()
+
+    async def _remove_subscription(self, client: AeronClient, command: RemoveSubscription) -> None:
+        registration_id = command.registration_id
+        # Differs: Aeron lets a client remove the subscription of another one.
+        proxy = client.subscriptions.pop(registration_id, None)
+        if proxy is None:
+            message = f"unknown subscription: {registration_id}"
+            raise RegistrationError(message, code=ErrorCode.UNKNOWN_SUBSCRIPTION)
+        proxy.end()
+        self._conductor.remove_subscription(registration_id)
+        self._proxy.on_operation_succeeded(command.correlation_id)
+
+    async def _add_destination(self, client: AeronClient, command: AddDestination) -> None:
+        await self._conductor.destinations.add_to_publication(
+            client.client_id,
+            command.registration_id,
+            ChannelUri.parse(text_of(command.channel)),
+            destination_id=command.correlation_id,
+        )
+        self._proxy.on_operation_succeeded(command.correlation_id)
+
+    async def _remove_destination(self, client: AeronClient, command: RemoveDestination) -> None:
+        await self._conductor.destinations.remove_from_publication(
+            client.client_id,
+            command.registration_id,
+            ChannelUri.parse(text_of(command.channel)),
+        )
+        self._proxy.on_operation_succeeded(command.correlation_id)
+
+    async def _remove_destination_by_id(
+        self, client: AeronClient, command: RemoveDestinationById
+    ) -> None:
+        await self._conductor.destinations.remove_from_publication(
+            client.client_id, command.registration_id, command.destination_registration_id
+        )
+        self._proxy.on_operation_succeeded(command.correlation_id)
+
+    async def _add_receive_destination(
+        self, client: AeronClient, command: AddReceiveDestination
+    ) -> None:
+        await self._conductor.destinations.add_to_subscription(
+            client.client_id,
+            command.registration_id,
+            ChannelUri.parse(text_of(command.channel)),
+            destination_id=command.correlation_id,
+        )
+        self._proxy.on_operation_succeeded(command.correlation_id)
+
+    async def _remove_receive_destination(
+        self, client: AeronClient, command: RemoveReceiveDestination
+    ) -> None:
+        await self._conductor.destinations.remove_from_subscription(
+            client.client_id,
+            command.registration_id,
+            ChannelUri.parse(text_of(command.channel)),
+        )
+        self._proxy.on_operation_succeeded(command.correlation_id)
+
+    async def _add_counter(self, client: AeronClient, command: AddCounter) -> None:
+        registration_id = self._checked_id(command.correlation_id)
+        counter = client.counters[registration_id] = self._resources.counters_manager.allocate(
+            command.counter_type_id,
+            command.key,
+            text_of(command.label),
+            registration_id=registration_id,
+            owner_id=client.client_id,
+        )
+        self._proxy.on_counter_ready(registration_id, counter.id)
+
+    async def _add_static_counter(self, client: AeronClient, command: AddStaticCounter) -> None:
+        del client
+        manager = self._resources.counters_manager
+        type_id, registration_id = command.counter_type_id, command.registration_id
+        found = manager.find(type_id=type_id, registration_id=registration_id)
+        if found is None:
+            counter_id = manager.allocate(
+                type_id,
+                command.key,
+                text_of(command.label),
+                registration_id=registration_id,
+                owner_id=NO_OWNER_ID,
+            ).id
+        elif found.owner_id == NO_OWNER_ID:
+            counter_id = found.counter_id
+        else:
+            message = (
+                "cannot add static counter, because a non-static counter exists "
+                f"(counterId={found.counter_id}) for typeId={type_id} and "
+                f"registrationId={registration_id}"
+            )
+            raise RegistrationError(message)
+        self._proxy.on_counter_ready(command.correlation_id, counter_id, is_static=True)
+
+    async def _remove_counter(self, client: AeronClient, command: RemoveCounter) -> None:
+        counter = client.counters.pop(command.registration_id, None)
+        if counter is None:
+            message = f"unknown counter: {command.registration_id}"
+            raise RegistrationError(message, code=ErrorCode.UNKNOWN_COUNTER)
+        self._proxy.on_operation_succeeded(command.correlation_id)
+        self._free(command.registration_id, counter)
+
+    async def _reject_image(self, client: AeronClient, command: RejectImage) -> None:
+        await self._conductor.reject_image(
+            client.client_id, command.image_id, text_of(command.reason)
+        )
+        self._proxy.on_operation_succeeded(command.correlation_id)
+
+    async def _next_session_id(
+        self, client: AeronClient, command: GetNextAvailableSessionId
+    ) -> None:
+        del client
+        session_id = self._conductor.next_session_id(command.stream_id)
+        self._proxy.on_next_available_session_id(command.correlation_id, session_id)
+
+    def _checked_id(self, registration_id: int) -> int:
+        """Return an id that a client has chosen for something new.
+
+        Raises:
+            RegistrationError: It is in use.
+        """
+        if self._conductor.has(registration_id) or any(
+            registration_id in client.counters for client in self._clients.values()
+        ):
+            message = (
+                f"correlation id {registration_id} is in use: take it from the driver's counter"
+            )
+            raise RegistrationError(message)
+        return registration_id

@@ -1,0 +1,310 @@
+"""Streams that clients of other processes write and read, as their driver watches them.
+
+Such a client wakes nobody: it stores frames, and its position in its counter. The driver therefore
+watches the one word that changes next: the length of the frame that it has not seen, and for a
+reader the position that lets its stream go on. A busy stream has no word to watch.
+
+Source: Aeron `NetworkPublication`, `IpcPublication`, `ReadablePosition`, whose agents poll.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from aeron_async.driver.core.ipc_publication import IpcPublication
+from aeron_async.logbuffer.scanner import scan_for_send
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from typing_extensions import Buffer
+
+    from aeron_async.driver.client_proxy import ClientProxy
+    from aeron_async.driver.commands import (
+        ImageEnd,
+        ImageReady,
+        PublicationErrorFrame,
+    )
+    from aeron_async.driver.core.publication import SubscribablePublication
+
+__all__ = ["PublicationProxy", "SubscriptionProxy", "WatchedWord", "WordWatcher"]
+
+TELLING_SHIFT: Final = 6
+"""A reader whose position lets the stream go on at any time is looked at every 64th of a term."""
+
+
+class WatchedWord(Protocol):
+    """One word of memory that another process writes."""
+
+    def arm(self, expected: int) -> None:
+        """Call back once when the word is not `expected`."""
+        ...
+
+    def arm_at_least(self, value: int) -> None:
+        """Call back once when the word is `value` or more."""
+        ...
+
+    def disarm(self) -> None:
+        """Call back no more."""
+        ...
+
+    def remove(self) -> None:
+        """Stop looking at the memory, which may be unmapped after this."""
+        ...
+
+
+class WordWatcher(Protocol):
+    """Looks at words of memory, and calls back from the event loop."""
+
+    def add(
+        self, buffer: Buffer, offset: int, width: int, callback: Callable[[], object]
+    ) -> WatchedWord:
+        """Return a word of 32 or 64 bits at an offset in bytes, which is not armed."""
+        ...
+
+
+class PublicationProxy:
+    """One publication of a client in another process.
+
+    Args:
+        proxy: Writes to the clients.
+        watcher: Looks at the log.
+    """
+
+    def __init__(self, proxy: ClientProxy, watcher: WordWatcher) -> None:
+        self._proxy = proxy
+        self._watcher = watcher
+        self._publication: SubscribablePublication | None = None
+        self._word: WatchedWord | None = None
+        self._word_at = -1
+        self._position = 0
+
+    def begin(self, publication: SubscribablePublication) -> None:
+        """Watch the log from now on, unless another client's hold of it does."""
+        self._publication = publication
+        self._position = publication.seen_position
+        self.look()
+
+    def end(self) -> None:
+        """Stop looking at the log."""
+        self._publication = None
+        if self._word is not None:
+            self._word.remove()
+            self._word = None
+
+    def look(self) -> None:
+        """Let the driver act on frames that it has not seen, or wait for the next one."""
+        publication = self._publication
+        if publication is None or not self._is_first(publication):
+            return
+        if isinstance(publication, IpcPublication):
+            subscribers = publication.subscribers
+            if not subscribers.has_waiting:
+                return
+            # What was read has been committed; what was read long ago may be overwritten.
+            self._position = max(self._position, min(subscribers.consumed()))
+            if self._has_frame(publication):
+                self._position += committed_length(publication, self._position)
+                publication.wake_flag.set()
+        else:
+            self._position = publication.seen_position
+            if self._has_frame(publication):
+                # The sender has it, and says when it was sent.
+                return
+        self._watch(publication)
+
+    # Events of the publication.
+
+    def on_window_changed(self) -> None:
+        """The sender has sent, or may send: look for what follows."""
+        self.look()
+
+    def on_publication_error(self, error: PublicationErrorFrame) -> None:
+        """Notify the client; one message is for all that hold the publication."""
+        publication = self._publication
+        if publication is not None and self._is_first(publication):
+            self._proxy.on_publication_error(error, publication.registration_id)
+
+    def on_publication_failed(self, error: Exception) -> None:
+        """The driver has logged it; clients find the publication not connected."""
+        del error
+        self.end()
+
+    # The watched word.
+
+    def _on_word(self) -> None:
+        publication = self._publication
+        if publication is None:
+            return
+        if self._has_frame(publication):
+            publication.wake_flag.set()
+        self.look()
+
+    def _watch(self, publication: SubscribablePublication) -> None:
+        """Wait until the length of the frame at the position is another one."""
+        log = publication.log
+        index, offset = log.place_of(self._position)
+        at = index * log.term_length + offset
+        if at != self._word_at or self._word is None:
+            if self._word is not None:
+                self._word.remove()
+            self._word = self._watcher.add(log.memory, at, 32, self._on_word)
+            self._word_at = at
+        self._word.disarm()
+        self._word.arm(log.term_words[index][offset >> 2])
+
+    def _has_frame(self, publication: SubscribablePublication) -> bool:
+        """Return whether a frame is committed at the position.
+
+        Beyond the producers' position there may be a length of long ago.
+        """
+        log = publication.log
+        index, offset = log.place_of(self._position)
+        is_committed = log.term_words[index][offset >> 2] > 0
+        return is_committed and self._position < publication.producer_position
+
+    def _is_first(self, publication: SubscribablePublication) -> bool:
+        """Return whether no client that held the publication earlier watches it."""
+        for listener in publication.window_listeners:
+            if isinstance(listener, PublicationProxy):
+                return listener is self
+        return False
+
+
+def committed_length(publication: SubscribablePublication, position: int) -> int:
+    """Return how many bytes are committed from a position on, within its term."""
+    log = publication.log
+    index, offset = log.place_of(position)
+    rest = min(log.term_length - offset, publication.producer_position - position)
+    available, padding = scan_for_send(log.terms[index], log.term_words[index], offset, limit=rest)
+    return available + padding
+
+
+class ReaderWatch:
+    """The position of one reader in another process, in one stream.
+
+    Args:
+        ready: The image that the reader was given.
+        values: The values of all counters.
+        watcher: Looks at them.
+    """
+
+    def __init__(self, ready: ImageReady, values: Buffer, watcher: WordWatcher) -> None:
+        self._ready = ready
+        self._word = watcher.add(values, ready.position.id * 128, 64, self.look)
+        self._told_position = -1
+        self._armed: int | None = None
+        self.look()
+
+    def look(self) -> None:
+        """Let the stream go on if the reader is far enough, or wait until it is."""
+        if self._is_over():
+            return
+        ready = self._ready
+        position = ready.position.get()
+        if position > ready.port.consumption_trigger and position != self._told_position:
+            self._told_position = position
+            ready.wake_flag.set()
+        if self._is_over():
+            # That was all that the stream had waited for.
+            return
+        trigger = ready.port.consumption_trigger
+        if position > trigger:
+            trigger = position + (ready.log.term_length >> TELLING_SHIFT)
+        self._word.disarm()
+        self._word.arm_at_least(trigger + 1)
+
+    def _is_over(self) -> bool:
+        """Return whether the counter of the position was freed."""
+        return self._ready.position.is_closed
+
+    def end(self) -> None:
+        """Stop looking at the position, whose counter may be freed."""
+        self._word.remove()
+
+
+class SubscriptionProxy:
+    """One subscription of a client in another process.
+
+    Images that come before the subscription is answered are announced after the answer.
+
+    Args:
+        registration_id: The id of the subscription.
+        channel: As the client wrote it.
+        stream_id: Within the channel.
+        proxy: Writes to the clients.
+        values: The values of all counters.
+        watcher: Looks at them.
+    """
+
+    def __init__(
+        self,
+        registration_id: int,
+        *,
+        channel: str,
+        stream_id: int,
+        proxy: ClientProxy,
+        values: Buffer,
+        watcher: WordWatcher,
+    ) -> None:
+        self._registration_id = registration_id
+        self._channel = channel
+        self._stream_id = stream_id
+        self._proxy = proxy
+        self._values = values
+        self._watcher = watcher
+        self._is_answered = False
+        self._held: list[ImageReady] = []
+        self._readers: dict[int, ReaderWatch] = {}
+
+    def begin(self) -> None:
+        """Announce the images that came before the answer, and from now on each at once."""
+        self._is_answered = True
+        for ready in self._held:
+            self._proxy.on_available_image(self._registration_id, ready)
+        self._held.clear()
+
+    def end(self) -> None:
+        """Stop looking at the positions of the images."""
+        for reader in self._readers.values():
+            reader.end()
+        self._readers.clear()
+
+    def look(self) -> None:
+        """Look at the position of every image."""
+        for reader in tuple(self._readers.values()):
+            reader.look()
+
+    # Events of the subscription.
+
+    def on_available_image(self, ready: ImageReady) -> None:
+        """Announce an image, and watch how far it is read."""
+        if self._is_answered:
+            self._proxy.on_available_image(self._registration_id, ready)
+        else:
+            self._held.append(ready)
+        self._end_reader(ready.image_id)
+        self._readers[ready.image_id] = ReaderWatch(ready, self._values, self._watcher)
+
+    def on_image_progress(self) -> None:
+        """Look how far the reader is: it sees by itself what has arrived."""
+        self.look()
+
+    def on_unavailable_image(self, image_id: int, end: ImageEnd | None = None) -> None:
+        """Take an image from the client."""
+        del end
+        self._end_reader(image_id)
+        if not self._is_answered:
+            self._held = [each for each in self._held if each.image_id != image_id]
+            return
+        self._proxy.on_unavailable_image(
+            self._registration_id, image_id, stream_id=self._stream_id, channel=self._channel
+        )
+
+    def on_unanswered(self, reason: str | None) -> None:
+        """Do nothing: clients of other processes have no such event."""
+
+    def _end_reader(self, image_id: int) -> None:
+        reader = self._readers.pop(image_id, None)
+        if reader is not None:
+            reader.end()
