@@ -291,6 +291,11 @@ class CountersReader:
                 return self.record(counter_id)
         return None
 
+    def release(self) -> None:
+        """Release every view of the buffers; after that every access raises `ValueError`."""
+        for view in (self._values, self._metadata_ints, self._metadata_longs, self._metadata):
+            view.release()
+
     def __iter__(self) -> Iterator[CounterRecord]:
         return map(self.record, self._allocated_ids())
 

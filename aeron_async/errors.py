@@ -15,7 +15,7 @@
     │   ├── OfferTimeoutError                       an offer found no room in time
     │   └── DriverTimeoutError                      the driver did not answer in time
     ├── WrongLoopError                (RuntimeError) used from another loop than its own
-    ├── DriverError                                 an agent of the driver failed
+    ├── DriverError                                 an agent of the driver failed, or none is there
     └── ArchiveError                                an archive refused or failed; carries a code
         ├── ArchiveFileError                        a file of an archive is invalid; has offset
         ├── ArchiveBusyError                        another archive holds the directory
@@ -211,7 +211,11 @@ class WrongLoopError(AeronError, RuntimeError):
 
 
 class DriverError(AeronError):
-    """An agent of the media driver failed; the driver and its clients are closed."""
+    """No driver can be used.
+
+    An agent of this process's media driver failed, and the driver and its clients are closed; or an
+    Aeron directory has no driver that is ready.
+    """
 
 
 @final

@@ -338,6 +338,20 @@ def test_a_table_can_lie_in_memory_that_others_map() -> None:
     assert reader.snapshot()[0].value == 2**63 - 1
 
 
+def test_a_released_reader_holds_no_memory() -> None:
+    values, metadata = mmap.mmap(-1, 4096), mmap.mmap(-1, 4 * 4096)
+    reader = CountersReader(values, metadata)
+    with pytest.raises(BufferError):
+        values.close()
+    reader.release()
+    reader.release()
+    values.close()
+    metadata.close()
+    for use in (reader.snapshot, lambda: reader.value(0), lambda: reader.label(0)):
+        with pytest.raises(ValueError, match="released"):
+            use()
+
+
 @given(
     steps=st.lists(
         st.one_of(st.just("allocate"), st.integers(0, 5), st.sampled_from([0.4, 0.6, 1.0])),

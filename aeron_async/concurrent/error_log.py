@@ -29,7 +29,7 @@ from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.units import align
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from _typeshed import ReadableBuffer, WriteableBuffer
 
@@ -156,7 +156,9 @@ class DistinctErrorLog:
         return ErrorOutcome.NEW
 
 
-def read_error_log(buffer: ReadableBuffer, *, since_ms: int = 0) -> Iterator[ErrorObservation]:
+def read_error_log(
+    buffer: ReadableBuffer, *, since_ms: int = 0
+) -> Generator[ErrorObservation, None, None]:
     """Yield the errors of a log of any writer, oldest first, while the writer may be at work.
 
     A record longer than the rest of the buffer is cut there. A length that is shorter than a header

@@ -29,7 +29,7 @@ from aeron_async.concurrent.atomic_buffer import acquire_fence, release_fence
 from aeron_async.protocol.units import align
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from _typeshed import ReadableBuffer, WriteableBuffer
 
@@ -163,7 +163,7 @@ class LossReport:
         return ReportEntry(self._longs[word : word + _LAST_OBSERVATION_LONG + 1], bytes_lost)
 
 
-def read_loss_report(buffer: ReadableBuffer) -> Iterator[StreamLoss]:
+def read_loss_report(buffer: ReadableBuffer) -> Generator[StreamLoss, None, None]:
     """Yield the entries of a report of any writer, oldest first, while the writer may be at work.
 
     An entry whose texts do not fit into the buffer ends the report, as a count of 0 does.

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import struct
 
+import attrs
 import pytest
 
 from aeron_async.counters import CounterRecord, CountersManager
@@ -10,6 +11,7 @@ from aeron_async.driver.core.stream_counters import (
     ChannelStatus,
     LocalAddressType,
     StreamCounterType,
+    StreamKey,
     allocate_channel_counter,
     allocate_client_heartbeat,
     allocate_local_address,
@@ -152,6 +154,36 @@ def test_a_channel_of_exactly_92_bytes_is_whole(table: Table) -> None:
 def test_lengths_are_counted_in_bytes(table: Table) -> None:
     record = allocate(table, StreamCounterType.SENDER_POSITION, "aeron:udp?alias=é")
     assert struct.unpack_from("<i", record.key, 16)[0] == 18
+
+
+@pytest.mark.parametrize("counter_type", StreamCounterType)
+def test_a_key_is_decoded_as_it_was_allocated(
+    table: Table, counter_type: StreamCounterType
+) -> None:
+    assert StreamKey.decode(allocate(table, counter_type)) == StreamKey(
+        registration_id=4, session_id=-1_205, stream_id=1_001, channel=CHANNEL
+    )
+
+
+def test_a_counter_of_no_stream_has_no_stream_key(table: Table) -> None:
+    allocate_client_heartbeat(table.manager, client_id=7)
+    assert StreamKey.decode(table.record) is None
+
+
+@pytest.mark.parametrize(
+    ("length", "channel"),
+    [(-1, ""), (0, ""), (5, "aeron"), (92, "ok"), (93, "ok"), (2**31 - 1, "ok")],
+)
+def test_a_key_of_any_length_is_decoded_within_its_bytes(
+    table: Table, length: int, channel: str
+) -> None:
+    record = allocate(table, StreamCounterType.SENDER_POSITION)
+    text = b"aeron\xff".ljust(92, b"z")
+    record = attrs.evolve(record, key=struct.pack("<qiii", 4, 5, 6, length) + text)
+    found = StreamKey.decode(record)
+    assert found is not None
+    expected = "aeron\N{REPLACEMENT CHARACTER}".ljust(92, "z") if channel == "ok" else channel
+    assert found.channel == expected
 
 
 @pytest.mark.parametrize(

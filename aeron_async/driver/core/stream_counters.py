@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, final
 import attrs
 
 if TYPE_CHECKING:
-    from aeron_async.counters import Counter, CountersManager
+    from aeron_async.counters import Counter, CounterRecord, CountersManager
 
 __all__ = [
     "NO_OWNER_ID",
@@ -35,6 +35,7 @@ __all__ = [
     "LocalAddressType",
     "PublicationCounters",
     "StreamCounterType",
+    "StreamKey",
     "allocate_channel_counter",
     "allocate_client_heartbeat",
     "allocate_counter_group",
@@ -119,6 +120,40 @@ class LocalAddressType(_CounterType):
 
     SEND = (LOCAL_ADDRESS_TYPE_ID, "snd-local-sockaddr")
     RECEIVE = (LOCAL_ADDRESS_TYPE_ID, "rcv-local-sockaddr")
+
+
+@attrs.frozen(kw_only=True)
+class StreamKey:
+    """The key of a counter of one stream, as any driver wrote it.
+
+    Attributes:
+        registration_id: That of the publication or image, or of the subscription for `sub-pos`.
+        channel: The first 92 bytes of it; not escaped.
+    """
+
+    registration_id: int
+    session_id: int
+    stream_id: int
+    channel: str
+
+    @classmethod
+    def decode(cls, record: CounterRecord) -> StreamKey | None:
+        """Return the key of a counter; None if its type is not one of a stream."""
+        if record.type_id not in STREAM_TYPE_IDS:
+            return None
+        registration_id, session_id, stream_id, length = _STREAM_KEY.unpack_from(record.key)
+        # Another process wrote the length.
+        used = min(max(length, 0), _STREAM_KEY_CHANNEL_LENGTH)
+        channel = record.key[_STREAM_KEY.size : _STREAM_KEY.size + used]
+        return cls(
+            registration_id=registration_id,
+            session_id=session_id,
+            stream_id=stream_id,
+            channel=channel.decode("utf-8", "replace"),
+        )
+
+
+STREAM_TYPE_IDS: Final = frozenset(each.type_id for each in StreamCounterType)
 
 
 def allocate_stream_counter(
