@@ -35,6 +35,11 @@ COMMANDS: Final = (
     ("explain", "Explain what a channel would bind, connect, join and send."),
     ("decode", "Show the Aeron frames of a capture, with a summary of each stream."),
     ("doctor", "Check whether this machine suits Aeron, and say what to change."),
+    ("stat", "Show the counters of a driver on this machine, ours or an official one."),
+    ("streams", "Show the publications and images of a driver: positions, windows, losses."),
+    ("backlog", "Show what each part of each stream still has to send, repair or read."),
+    ("errors", "Show the errors that a driver has logged."),
+    ("loss", "Show what the streams of a driver have lost."),
 )
 """Name and purpose. `cli/NAME.py` has the function `NAME`."""
 ARCHIVE_COMMANDS: Final = (
@@ -52,6 +57,8 @@ ARCHIVE_COMMANDS: Final = (
     ("prune", "room", "Remove files that are too old, or exceed a total size."),
 )
 """Name, module and purpose. `cli/archive_MODULE.py` has the function `NAME`."""
+DRIVER_COMMANDS: Final = (("ping", "ping", "Say whether a driver is active, by exit code too."),)
+"""Name, module and purpose. `cli/driver_MODULE.py` has the function `NAME`."""
 PIPELINE_COMMANDS: Final = (
     ("run", "run", "Load recordings into a lake: bronze, silver and gold."),
     ("report", "run", "Write a report on a lake: one HTML file, without a server."),
@@ -105,6 +112,7 @@ def make_app() -> App:
     for place, (name, purpose) in enumerate(COMMANDS):
         app.command(f"aeron_async.cli.{name}:{name}", name=name, help=purpose, sort_key=place)
     groups = (
+        ("driver", "Look after a driver in an Aeron directory.", DRIVER_COMMANDS),
         ("archive", "Record streams, and replay recordings.", ARCHIVE_COMMANDS),
         (
             "pipeline",

@@ -31,6 +31,7 @@ __all__ = [
     "MESSAGE_TIMEOUT",
     "TOLD",
     "as_json",
+    "clear_terminal",
     "complain",
     "has_colour",
     "make_console",
@@ -88,6 +89,7 @@ def meanings() -> Mapping[str, str]:
 LINE_LENGTH_MAX: Final = 8_000
 """In characters; a line of output holds several untrusted texts at most."""
 
+CLEAR: Final = "\x1b[H\x1b[J"
 PIPE_WIDTH: Final = 100
 """Width in characters if there is no terminal and `COLUMNS` is not set."""
 
@@ -95,6 +97,11 @@ PIPE_WIDTH: Final = 100
 def print_line(text: str) -> None:
     """Write one line of output."""
     sys.stdout.write(f"{printable(text, LINE_LENGTH_MAX)}\n")
+
+
+def clear_terminal() -> None:
+    """Move to the first line of the terminal, and empty the screen; what scrolled away stays."""
+    sys.stdout.write(CLEAR)
 
 
 def print_painted(*parts: tuple[str, int | None]) -> None:

@@ -16,11 +16,19 @@ import pytest
 import aeron_async.cli
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.files import OsDirectory
-from aeron_async.cli.main import ARCHIVE_COMMANDS, COMMANDS, PIPELINE_COMMANDS
+from aeron_async.cli.main import (
+    ARCHIVE_COMMANDS,
+    COMMANDS,
+    DRIVER_COMMANDS,
+    PIPELINE_COMMANDS,
+)
+from aeron_async.concurrent.atomic_buffer import WHY_NOT_SHARED
 from aeron_async.protocol.error import ErrorFrame
 from tests.archive.golden import copy_of
+from tests.by_hand import NOT_BUILT
 from tests.cli.foreign_output import harmless
 from tests.cli.pcaps import ethernet, ipv4, pcap
+from tests.driver.directories import small_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +54,12 @@ TABLE: Final[dict[str, list[str]]] = {
     "doctor": [],  # Its words are those of this machine's administrator.
     "demo": [],  # What it prints, its own two processes have sent.
     "bench": [],  # Likewise.
+    "stat": ["-d {aeron}", "-d {aeron} --json", "-d {channel}"],
+    "streams": ["-d {aeron}", "-d {aeron} --json", "-d {channel}"],
+    "backlog": ["-d {aeron}", "-d {aeron} --json", "-d {channel}"],
+    "errors": ["-d {aeron}", "-d {aeron} --json", "-d {channel}"],
+    "loss": ["-d {aeron}", "-d {aeron} --json", "-d {channel}"],
+    "driver ping": ["-d {aeron}", "-d {aeron} --json", "-d {channel}"],
     "archive ls": ["{archive}", "{channel}"],
     "archive describe": ["{archive} 1", "{archive} 2", "{archive} 3", "{channel} 0"],
     "archive record": ["{folder} {channel} --stream 1"],
@@ -70,6 +84,7 @@ def test_every_command_is_in_the_table() -> None:
     names = {name for name, _ in COMMANDS}
     names |= {f"archive {name}" for name, *_ in ARCHIVE_COMMANDS}
     names |= {f"pipeline {name}" for name, *_ in PIPELINE_COMMANDS}
+    names |= {f"driver {name}" for name, *_ in DRIVER_COMMANDS}
     assert set(TABLE) == names
 
 
@@ -118,6 +133,12 @@ def capture(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def aeron(tmp_path: Path) -> Path:
+    """A directory whose channels and errors strangers wrote."""
+    return small_directory(tmp_path / "aeron", channel=HOSTILE, error=f"one\n{HOSTILE}\ntwo")
+
+
 @pytest.mark.parametrize("is_terminal", [True, False], ids=["pty", "pipe"])
 @pytest.mark.parametrize(("command", "line"), CASES)
 def test_foreign_words_are_shown_as_text(
@@ -126,12 +147,16 @@ def test_foreign_words_are_shown_as_text(
     is_terminal: bool,  # noqa: FBT001 - pytest gives it by name
     archive: Path,
     capture: Path,
+    aeron: Path,
     tmp_path: Path,
     run: Callable[..., tuple[int, str, str]],
 ) -> None:
+    if "-d" in line.split() and WHY_NOT_SHARED is not None:
+        pytest.skip(NOT_BUILT)
     words = {
         "archive": str(archive),
         "capture": str(capture),
+        "aeron": str(aeron),
         "channel": HOSTILE,
         "long": LONG,
         "folder": str(tmp_path / "none"),

@@ -11,11 +11,18 @@ import attrs
 import pytest
 from cyclopts import Parameter
 
-from aeron_async.cli.main import ARCHIVE_COMMANDS, COMMANDS, PIPELINE_COMMANDS, main
+from aeron_async.cli.main import (
+    ARCHIVE_COMMANDS,
+    COMMANDS,
+    DRIVER_COMMANDS,
+    PIPELINE_COMMANDS,
+    main,
+)
 
 FUNCTIONS = [
     *((f"aeron_async.cli.{name}", name) for name, _ in COMMANDS),
     *((f"aeron_async.cli.archive_{module}", name) for name, module, _ in ARCHIVE_COMMANDS),
+    *((f"aeron_async.cli.driver_{module}", name) for name, module, _ in DRIVER_COMMANDS),
     *((f"aeron_async.cli.pipeline_{module}", name) for name, module, _ in PIPELINE_COMMANDS),
 ]
 
@@ -59,6 +66,11 @@ def test_every_number_has_bounds(module: str, name: str) -> None:
         "demo --duration 1e300",
         "doctor --seconds 1e300",
         "decode /dev/null --port 65536",
+        "stat --type 99999999999",
+        "stat --id 99999999999999999999",
+        "streams --watch --interval 1e300",
+        "backlog --watch --count 0",
+        "driver ping --timeout -1",
         "archive replay nowhere 0 --begin 99999999999999999999",
         "archive truncate nowhere 0 99999999999999999999 --yes",
         "archive purge nowhere 99999999999999999999 --yes",

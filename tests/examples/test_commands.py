@@ -7,7 +7,12 @@ import shlex
 
 import pytest
 
-from aeron_async.cli.main import ARCHIVE_COMMANDS, COMMANDS, PIPELINE_COMMANDS
+from aeron_async.cli.main import (
+    ARCHIVE_COMMANDS,
+    COMMANDS,
+    DRIVER_COMMANDS,
+    PIPELINE_COMMANDS,
+)
 from tests.examples.pages import ROOT, Block, blocks
 
 CONSOLE = [block for block in blocks() if block.language == "console"]
@@ -41,7 +46,11 @@ def check(words: list[str]) -> None:
     elif program == "export":
         assert all(is_setting(each) for each in arguments)
     elif program == "aeron-async":
-        groups = {"archive": ARCHIVE_COMMANDS, "pipeline": PIPELINE_COMMANDS}
+        groups = {
+            "archive": ARCHIVE_COMMANDS,
+            "driver": DRIVER_COMMANDS,
+            "pipeline": PIPELINE_COMMANDS,
+        }
         if arguments[0] in groups:
             assert arguments[1] in {command for command, *_ in groups[arguments[0]]}
         else:

@@ -12,6 +12,12 @@ import pytest
 
 import aeron_async
 from aeron_async import errors
+from aeron_async.cli.main import (
+    ARCHIVE_COMMANDS,
+    COMMANDS,
+    DRIVER_COMMANDS,
+    PIPELINE_COMMANDS,
+)
 from aeron_async.driver.core import image_state, subscriber_position
 from aeron_async.driver.core import publication as publication_state
 from aeron_async.driver.core.stream_counters import (
@@ -44,6 +50,20 @@ LOG_LEVELS = {"debug", "info", "warning", "error", "critical", "exception"}
 def test_the_api_page_names_every_public_name() -> None:
     names = [bare(row[0]) for row in rows(section(API, "Names"))]
     assert sorted(names) == sorted(aeron_async.__all__)
+
+
+def test_the_command_page_names_every_command_with_its_purpose() -> None:
+    page = REFERENCE / "command-line.md"
+    found = {
+        heading: [(bare(row[0]), row[1]) for row in rows(section(page, heading))]
+        for heading in ("Commands", "Of a driver", "Of an archive", "Of a pipeline")
+    }
+    assert found == {
+        "Commands": list(COMMANDS),
+        "Of a driver": [(f"driver {name}", purpose) for name, _, purpose in DRIVER_COMMANDS],
+        "Of an archive": [(f"archive {name}", purpose) for name, _, purpose in ARCHIVE_COMMANDS],
+        "Of a pipeline": [(f"pipeline {name}", purpose) for name, _, purpose in PIPELINE_COMMANDS],
+    }
 
 
 def test_every_member_on_the_api_page_exists() -> None:
