@@ -266,7 +266,7 @@ class ClientCommandAdapter:
                 continue
             # Nothing should be missed; if it was, it is found here.
             for proxy in client.proxies:
-                proxy.look()
+                proxy.act()
         self._check_ring(now_ns, timeout_ns)
 
     def _check_ring(self, now_ns: int, timeout_ns: int) -> None:

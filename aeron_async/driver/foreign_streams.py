@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from aeron_async.counters import VALUE_LENGTH
 from aeron_async.driver.core.ipc_publication import IpcPublication
 from aeron_async.logbuffer.scanner import scan_for_send
 
@@ -83,7 +84,7 @@ class PublicationProxy:
         """Watch the log from now on, unless another client's hold of it does."""
         self._publication = publication
         self._position = publication.seen_position
-        self.look()
+        self.watch()
 
     def end(self) -> None:
         """Stop looking at the log."""
@@ -92,37 +93,52 @@ class PublicationProxy:
             self._word.remove()
             self._word = None
 
-    def look(self) -> None:
-        """Let the driver act on frames that it has not seen, or wait for the next one."""
-        publication = self._publication
-        if publication is None or not self._is_first(publication):
+    def act(self) -> None:
+        """Let the driver act on frames that it has not seen, and wait for more."""
+        publication = self._watched()
+        if publication is not None and self._has_frame(publication):
+            if isinstance(publication, IpcPublication):
+                # Readers in this process are woken once for all that is committed.
+                self._position += committed_length(publication, self._position)
+            publication.wake_flag.set()
+        self.watch()
+
+    def watch(self) -> None:
+        """Wait for the frame after those that the driver has seen.
+
+        It wakes nobody, and so may be called from within the publication.
+        """
+        publication = self._watched()
+        if publication is None:
             return
+        expected = 0
         if isinstance(publication, IpcPublication):
             subscribers = publication.subscribers
             if not subscribers.has_waiting:
                 return
             # What was read has been committed; what was read long ago may be overwritten.
             self._position = max(self._position, min(subscribers.consumed()))
-            if self._has_frame(publication):
-                self._position += committed_length(publication, self._position)
-                publication.wake_flag.set()
         else:
             self._position = publication.seen_position
             if self._has_frame(publication):
                 # The sender has it, and says when it was sent.
                 return
-        self._watch(publication)
+        if not self._has_frame(publication):
+            log = publication.log
+            index, offset = log.place_of(self._position)
+            expected = log.term_words[index][offset >> 2]
+        self._arm(publication, expected)
 
     # Events of the publication.
 
     def on_window_changed(self) -> None:
-        """The sender has sent, or may send: look for what follows."""
-        self.look()
+        """The sender has sent, or may send: watch what follows."""
+        self.watch()
 
     def on_publication_error(self, error: PublicationErrorFrame) -> None:
         """Notify the client; one message is for all that hold the publication."""
-        publication = self._publication
-        if publication is not None and self._is_first(publication):
+        publication = self._watched()
+        if publication is not None:
             self._proxy.on_publication_error(error, publication.registration_id)
 
     def on_publication_failed(self, error: Exception) -> None:
@@ -132,26 +148,18 @@ class PublicationProxy:
 
     # The watched word.
 
-    def _on_word(self) -> None:
-        publication = self._publication
-        if publication is None:
-            return
-        if self._has_frame(publication):
-            publication.wake_flag.set()
-        self.look()
-
-    def _watch(self, publication: SubscribablePublication) -> None:
-        """Wait until the length of the frame at the position is another one."""
+    def _arm(self, publication: SubscribablePublication, expected: int) -> None:
+        """Wait until the length of the frame at the position is not `expected`."""
         log = publication.log
         index, offset = log.place_of(self._position)
         at = index * log.term_length + offset
         if at != self._word_at or self._word is None:
             if self._word is not None:
                 self._word.remove()
-            self._word = self._watcher.add(log.memory, at, 32, self._on_word)
+            self._word = self._watcher.add(log.memory, at, 32, self.act)
             self._word_at = at
         self._word.disarm()
-        self._word.arm(log.term_words[index][offset >> 2])
+        self._word.arm(expected)
 
     def _has_frame(self, publication: SubscribablePublication) -> bool:
         """Return whether a frame is committed at the position.
@@ -163,12 +171,15 @@ class PublicationProxy:
         is_committed = log.term_words[index][offset >> 2] > 0
         return is_committed and self._position < publication.producer_position
 
-    def _is_first(self, publication: SubscribablePublication) -> bool:
-        """Return whether no client that held the publication earlier watches it."""
+    def _watched(self) -> SubscribablePublication | None:
+        """Return the publication, if this is the first of those that hold and watch it."""
+        publication = self._publication
+        if publication is None or publication.log.is_closed:
+            return None
         for listener in publication.window_listeners:
             if isinstance(listener, PublicationProxy):
-                return listener is self
-        return False
+                return publication if listener is self else None
+        return None
 
 
 def committed_length(publication: SubscribablePublication, position: int) -> int:
@@ -191,13 +202,12 @@ class ReaderWatch:
 
     def __init__(self, ready: ImageReady, values: Buffer, watcher: WordWatcher) -> None:
         self._ready = ready
-        self._word = watcher.add(values, ready.position.id * 128, 64, self.look)
+        self._word = watcher.add(values, ready.position.id * VALUE_LENGTH, 64, self.act)
         self._told_position = -1
-        self._armed: int | None = None
-        self.look()
+        self.watch()
 
-    def look(self) -> None:
-        """Let the stream go on if the reader is far enough, or wait until it is."""
+    def act(self) -> None:
+        """Let the stream go on if the reader is far enough, and wait until it is further."""
         if self._is_over():
             return
         ready = self._ready
@@ -205,11 +215,19 @@ class ReaderWatch:
         if position > ready.port.consumption_trigger and position != self._told_position:
             self._told_position = position
             ready.wake_flag.set()
+        self.watch()
+
+    def watch(self) -> None:
+        """Wait until the reader is so far that its stream may go on.
+
+        It wakes nobody, and so may be called from within the stream.
+        """
         if self._is_over():
             # That was all that the stream had waited for.
             return
-        trigger = ready.port.consumption_trigger
-        if position > trigger:
+        ready = self._ready
+        position, trigger = ready.position.get(), ready.port.consumption_trigger
+        if trigger < position == self._told_position:
             trigger = position + (ready.log.term_length >> TELLING_SHIFT)
         self._word.disarm()
         self._word.arm_at_least(trigger + 1)
@@ -270,10 +288,10 @@ class SubscriptionProxy:
             reader.end()
         self._readers.clear()
 
-    def look(self) -> None:
-        """Look at the position of every image."""
+    def act(self) -> None:
+        """Let the streams go on whose readers are far enough."""
         for reader in tuple(self._readers.values()):
-            reader.look()
+            reader.act()
 
     # Events of the subscription.
 
@@ -287,8 +305,9 @@ class SubscriptionProxy:
         self._readers[ready.image_id] = ReaderWatch(ready, self._values, self._watcher)
 
     def on_image_progress(self) -> None:
-        """Look how far the reader is: it sees by itself what has arrived."""
-        self.look()
+        """Wait for what the reader does next: it sees by itself what has arrived."""
+        for reader in self._readers.values():
+            reader.watch()
 
     def on_unavailable_image(self, image_id: int, end: ImageEnd | None = None) -> None:
         """Take an image from the client."""
