@@ -50,7 +50,7 @@ from aeron_async.errors import (
     NotConnectedError,
     WrongLoopError,
 )
-from aeron_async.logbuffer.appender import AppendResult, SharedAppender
+from aeron_async.logbuffer.appender import AppendResult, ConcurrentAppender, SharedAppender
 from aeron_async.protocol.arguments import check_reserved, check_timeout, shown
 from aeron_async.protocol.header import Buffer
 from aeron_async.waits import PublicationSeen
@@ -651,7 +651,9 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
     _appender: Appender
 
     def _make_appender(self) -> Appender:
-        return SharedAppender(self._ready.log)
+        log = self._ready.log
+        # Publishers of other processes may share a log that is a file.
+        return ConcurrentAppender(log) if log.file else SharedAppender(log)
 
     async def _offer_waiting(
         self, data: Offered, reserved_value: int, timeout: float | None

@@ -390,10 +390,12 @@ class ClientCommandAdapter:
 
     async def _add_publication(self, client: AeronClient, command: AddPublication) -> None:
         registration_id = self._checked_id(command.correlation_id)
+        uri = channel_of(command)
+        uri.check_publication(command.stream_id)
         proxy = PublicationProxy(self._proxy, self._watcher)
         ready = await self._conductor.add_publication(
             client.client_id,
-            ChannelUri.parse(text_of(command.channel)),
+            uri,
             command.stream_id,
             is_exclusive=isinstance(command, AddExclusivePublication),
             listener=proxy,
@@ -420,10 +422,11 @@ class ClientCommandAdapter:
 
     async def _add_subscription(self, client: AeronClient, command: AddSubscription) -> None:
         registration_id = self._checked_id(command.correlation_id)
-        channel = text_of(command.channel)
+        uri = channel_of(command)
+        uri.check_subscription(command.stream_id)
         proxy = SubscriptionProxy(
             registration_id,
-            channel=channel,
+            channel=text_of(command.channel),
             stream_id=command.stream_id,
             proxy=self._proxy,
             values=self._storage.counter_values,
@@ -431,7 +434,7 @@ class ClientCommandAdapter:
         )
         ready = await self._conductor.add_subscription(
             client.client_id,
-            ChannelUri.parse(channel),
+            uri,
             command.stream_id,
             listener=proxy,
             registration_id=registration_id,
@@ -455,10 +458,12 @@ class ClientCommandAdapter:
         self._proxy.on_operation_succeeded(command.correlation_id)
 
     async def _add_destination(self, client: AeronClient, command: AddDestination) -> None:
+        uri = channel_of(command)
+        uri.check_send_destination()
         await self._conductor.destinations.add_to_publication(
             client.client_id,
             command.registration_id,
-            ChannelUri.parse(text_of(command.channel)),
+            uri,
             destination_id=command.correlation_id,
         )
         self._proxy.on_operation_succeeded(command.correlation_id)
@@ -467,7 +472,7 @@ class ClientCommandAdapter:
         await self._conductor.destinations.remove_from_publication(
             client.client_id,
             command.registration_id,
-            ChannelUri.parse(text_of(command.channel)),
+            channel_of(command),
         )
         self._proxy.on_operation_succeeded(command.correlation_id)
 
@@ -482,10 +487,12 @@ class ClientCommandAdapter:
     async def _add_receive_destination(
         self, client: AeronClient, command: AddReceiveDestination
     ) -> None:
+        uri = channel_of(command)
+        uri.check_receive_destination()
         await self._conductor.destinations.add_to_subscription(
             client.client_id,
             command.registration_id,
-            ChannelUri.parse(text_of(command.channel)),
+            uri,
             destination_id=command.correlation_id,
         )
         self._proxy.on_operation_succeeded(command.correlation_id)
@@ -496,7 +503,7 @@ class ClientCommandAdapter:
         await self._conductor.destinations.remove_from_subscription(
             client.client_id,
             command.registration_id,
-            ChannelUri.parse(text_of(command.channel)),
+            channel_of(command),
         )
         self._proxy.on_operation_succeeded(command.correlation_id)
 
@@ -570,3 +577,12 @@ class ClientCommandAdapter:
             )
             raise RegistrationError(message)
         return registration_id
+
+
+def channel_of(command: AddPublication | AddSubscription | AddDestination) -> ChannelUri:
+    """Return the channel in a command.
+
+    Raises:
+        ChannelUriError: It is none.
+    """
+    return ChannelUri.parse(text_of(command.channel), ignores_unknown=True)

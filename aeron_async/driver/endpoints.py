@@ -129,8 +129,8 @@ def _check_same_kind(channel: UdpChannel, existing: UdpChannel) -> None:
     )
     if not is_same_mode or not is_same_place:
         message = (
-            f"channel {channel.uri} has the tag of {existing.uri}, and another address or "
-            "control-mode: leave those out, or choose another tag"
+            f"channel {channel.uri} has mismatched endpoint or control: its tag is that of "
+            f"{existing.uri}; leave out address and control-mode, or choose another tag"
         )
         raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
 

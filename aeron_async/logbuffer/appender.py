@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, cast, final
 
 from aeron_async._speedups import FrameWriter
 from aeron_async.errors import ClosedError, ConfigurationError, MessageTooLongError
+from aeron_async.logbuffer.atomics import fetch_add_64, load_acquire_64
 from aeron_async.logbuffer.frame import (
     DATA_WORD,
     HEADER,
@@ -27,8 +28,12 @@ from aeron_async.logbuffer.frame import (
     write_message,
     write_padding,
 )
-from aeron_async.logbuffer.log_buffers import zero
-from aeron_async.logbuffer.metadata import ACTIVE_TERM_COUNT_INDEX, rotate_log
+from aeron_async.logbuffer.log_buffers import producer_position, zero
+from aeron_async.logbuffer.metadata import (
+    ACTIVE_TERM_COUNT_INDEX,
+    rotate_log,
+    rotate_shared_log,
+)
 from aeron_async.logbuffer.position import (
     MAX_MESSAGE_LENGTH,
     MESSAGES_PER_TERM_MIN,
@@ -60,6 +65,7 @@ __all__ = [
     "AppendResult",
     "Appender",
     "Claim",
+    "ConcurrentAppender",
     "ExclusiveAppender",
     "SharedAppender",
     "byte_view",
@@ -484,10 +490,10 @@ def parts_of(buffers: Sequence[Buffer]) -> list[memoryview]:
 
 @final
 class SharedAppender(Appender):
-    """One of any number of writers; all state is in the log.
+    """One of any number of writers in one event loop; all state is in the log.
 
-    The writers of one process share its event loop, so a plain load and store can replace Aeron's
-    fetch-and-add: no other writer runs between the two. Across processes that would not hold.
+    A plain load and store can replace Aeron's fetch-and-add: no other writer runs between the two.
+    Across processes that would not hold; see `ConcurrentAppender`.
     """
 
     __slots__ = ()
@@ -532,6 +538,52 @@ class SharedAppender(Appender):
         if begin + offset + size >= self.max_position:
             return AppendResult.MAX_POSITION_EXCEEDED
         rotate_log(self._metadata, term_count=begin >> self._bits, term_id=term_id)
+        return AppendResult.ADMIN_ACTION
+
+
+@final
+class ConcurrentAppender(Appender):
+    """One of any number of writers, in any process that has mapped the log; all state is in it.
+
+    Like Aeron's, it claims by adding to the tail, and finds out from the old value what it got.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, log: LogBuffers) -> None:
+        super().__init__(log)
+        # The compiled writer moves the tail by a load and a store.
+        self.detach()
+        self.writer = None
+
+    @property
+    def position(self) -> int:
+        """Where the next message would start, in bytes."""
+        return producer_position(self._log)
+
+    def _reserve(self, size: int, length: int, limit: int) -> int:
+        tails, count = self._tails, self._metadata_words[ACTIVE_TERM_COUNT_INDEX]
+        index = count % PARTITION_COUNT
+        tail = load_acquire_64(tails, index)
+        if ((tail >> 32) - self._initial_term_id - count) & UINT32_MASK:
+            # Another writer has rotated the tail, but not yet the active term count.
+            return AppendResult.ADMIN_ACTION
+        position = (count << self._bits) + min(tail & UINT32_MASK, self._term_length)
+        if position >= limit:
+            return self._refuse(position, length)
+        tail = fetch_add_64(tails, index, size)
+        term_id, offset = tail >> 32, tail & UINT32_MASK
+        begin = compute_position(term_id, 0, initial_term_id=self._initial_term_id, bits=self._bits)
+        if offset + size <= self._term_length:
+            return begin + offset
+        if offset < self._term_length:
+            # The writer that crosses the end pads; later ones find the tail beyond the end.
+            self._enter_term(begin)
+            rest = self._term_length - offset
+            write_padding(self._words, self._longs, offset, self._session, self._stream, rest)
+        if begin + offset + size >= self.max_position:
+            return AppendResult.MAX_POSITION_EXCEEDED
+        rotate_shared_log(self._metadata, term_count=begin >> self._bits, term_id=term_id)
         return AppendResult.ADMIN_ACTION
 
 

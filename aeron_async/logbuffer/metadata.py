@@ -13,6 +13,11 @@ from enum import IntEnum
 from typing import Final, final, overload
 
 from aeron_async.errors import ConfigurationError
+from aeron_async.logbuffer.atomics import (
+    compare_and_swap_32,
+    compare_and_swap_64,
+    load_acquire_64,
+)
 from aeron_async.logbuffer.position import PARTITION_COUNT, pack_tail
 from aeron_async.protocol.header import wrap_int32
 
@@ -24,6 +29,7 @@ __all__ = [
     "LogMetadata",
     "LogType",
     "rotate_log",
+    "rotate_shared_log",
 ]
 
 METADATA_LENGTH: Final = 4096
@@ -207,3 +213,18 @@ def rotate_log(metadata: LogMetadata, *, term_count: int, term_id: int) -> None:
         metadata.set_tail(following, pack_tail(term_id + 1, 0))
     if metadata.active_term_count == term_count:
         metadata.active_term_count = term_count + 1
+
+
+def rotate_shared_log(metadata: LogMetadata, *, term_count: int, term_id: int) -> None:
+    """Do what `rotate_log` does, beside publishers in other processes.
+
+    Source: Aeron `LogBufferDescriptor.rotateLog`.
+    """
+    following = (term_count + 1) % PARTITION_COUNT
+    while True:
+        tail = load_acquire_64(metadata.longs, following)
+        if tail >> 32 != wrap_int32(term_id + 1 - PARTITION_COUNT):
+            break
+        if compare_and_swap_64(metadata.longs, following, tail, pack_tail(term_id + 1, 0)):
+            break
+    compare_and_swap_32(metadata.words, ACTIVE_TERM_COUNT_INDEX, term_count, term_count + 1)

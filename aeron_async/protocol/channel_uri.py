@@ -146,11 +146,16 @@ class ChannelUri:
         check_consistency(self)
 
     @classmethod
-    def parse(cls, text: str) -> ChannelUri:
+    def parse(cls, text: str, *, ignores_unknown: bool = False) -> ChannelUri:
         """Parse a channel URI.
 
         Differs: unknown and repeated keys, and keys without a value, are refused; the official
         drivers ignore the first and disagree about the others.
+
+        Args:
+            text: The channel.
+            ignores_unknown: Whether unknown keys are left out, as for clients of other processes,
+                which may know keys of a later Aeron.
 
         Raises:
             ChannelUriError: says which part is not valid, and suggests a likely correction.
@@ -159,7 +164,11 @@ class ChannelUri:
             _check_length(text)
             try:
                 is_spy, media, query = _split(text)
-                return cls(media=media, is_spy=is_spy, **_read_query(query))
+                return cls(
+                    media=media,
+                    is_spy=is_spy,
+                    **_read_query(query, ignores_unknown=ignores_unknown),
+                )
             except ChannelUriError as error:
                 message = _how_to_write(text)
                 if message is None:
@@ -329,13 +338,15 @@ def _split(text: str) -> tuple[bool, Media, str]:
     return is_spy, Media(name), query
 
 
-def _read_query(query: str) -> dict[str, Any]:
+def _read_query(query: str, *, ignores_unknown: bool) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for item in query.split("|") if query else ():
         key, equals, text = item.partition("=")
         if not key or not equals:
             message = f"{item!r} is not of the form key=value; '|' stands between two of them"
             raise ChannelUriError(message)
+        if ignores_unknown and key not in PARAMETERS:
+            continue
         parameter = parameter_for_key(key)
         _refuse_second(parameter, values)
         values[parameter.name] = parameter.read(text)
@@ -448,7 +459,10 @@ def check_send_destination(uri: ChannelUri) -> None:
     Source: Aeron `DriverConductor.validateSendDestinationUri`.
     """
     if uri.is_spy or uri.media is Media.IPC:
-        _refuse("a publication sends to UDP destinations only: aeron:udp?endpoint=host:port")
+        _refuse(
+            "a publication sends to UDP destinations only, IPC and spies are invalid: "
+            "aeron:udp?endpoint=host:port"
+        )
     if uri.endpoint is None:
         _refuse("a destination of a publication needs endpoint=host:port")
     elif uri.endpoint.port == 0:

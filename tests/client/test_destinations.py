@@ -195,7 +195,7 @@ async def test_tags_name_the_endpoint_and_its_kind(
     second = await aeron.add_publication("aeron:udp?tags=77", STREAM_ID + 1)
     assert first.local_address == second.local_address
     for other in (port(), "aeron:udp?control-mode=manual"):
-        with pytest.raises(aa.RegistrationError, match="has the tag of"):
+        with pytest.raises(aa.RegistrationError, match="mismatched endpoint or control"):
             await aeron.add_publication(
                 f"{other}{'|' if '?' in other else '?'}tags=77", STREAM_ID + 2
             )
