@@ -26,6 +26,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "errors": (),
     "clock": (),
     "counters": (),
+    "idle_strategy": ("clock", "protocol.units"),
     "logs": (),
     "settings": ("protocol.units", "unused_variables"),
     "tasks": (),
