@@ -33,6 +33,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "text": (),
     "unused_variables": (),
     "waits": (),
+    "watcher": ("clock", "concurrent", "idle_strategy"),
     "protocol": ("protocol",),
     "logbuffer": ("logbuffer", "protocol"),
     "concurrent": ("concurrent", "protocol"),

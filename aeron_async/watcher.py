@@ -1,0 +1,246 @@
+"""Waiting, on an event loop, for words of memory that other processes write.
+
+Official drivers and clients share memory and signal nothing: who waits for them must look. A
+`Watcher` looks with a native thread that does not use the Python interpreter, and wakes the loop
+when an armed word fires. While no word is armed, the thread sleeps and never wakes.
+
+Invariant: the memory of a word is not unmapped before the word is removed, because the word holds
+it. A file that another process truncates is beyond this: see `aeron_async.concurrent`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Self, final
+
+import attrs
+
+from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
+from aeron_async.concurrent.atomic_buffer import WHY_NOT_SHARED, check_shared_memory
+from aeron_async.errors import ConfigurationError
+from aeron_async.idle_strategy import (
+    BackoffIdleStrategy,
+    BusySpinIdleStrategy,
+    IdleStrategy,
+    NoOpIdleStrategy,
+    SleepingIdleStrategy,
+    YieldingIdleStrategy,
+)
+
+WHY_NO_THREAD: str = ""
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from typing_extensions import Buffer
+
+    from aeron_async._speedups.watching import WatchedWord, WatchThread
+else:
+    # Linux alone has the calls that it needs, and `check_watcher` says what is missing.
+    WatchedWord = WatchThread = None
+    if WHY_NOT_SHARED is None:
+        try:
+            from aeron_async._speedups.watching import WatchedWord, WatchThread
+        except ImportError as error:
+            WHY_NO_THREAD = str(error)
+
+__all__ = ["WatchedWord", "Watcher", "WatcherCounts", "check_watcher"]
+
+SILENT_PARK_PERIOD_NS: Final = 4 * NS_PER_MS
+WORD_LIMIT: Final = 65_536
+FOREVER: Final = 2**64 - 1
+"""A number of spins or yields that takes centuries."""
+
+
+def check_watcher() -> None:
+    """Refuse to watch memory where the compiled code for it is missing.
+
+    Raises:
+        ConfigurationError: It is missing, or not in use; the text says how to get it.
+    """
+    check_shared_memory()
+    if WatchThread is None:
+        message = (
+            "to wait for memory that other processes write needs Linux, and compiled code that "
+            f"was not built when the package was installed ({WHY_NO_THREAD})"
+        )
+        raise ConfigurationError(message)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class WatcherCounts:
+    """What a watcher has done so far.
+
+    Attributes:
+        scans: How often the thread has looked at the words.
+        naps: How often it slept for a limited time, because no armed word fired.
+        parks: How often it slept until a word was armed.
+        fires: How many armed words fired.
+        wake_ups: How often it woke the event loop.
+    """
+
+    scans: int
+    naps: int
+    parks: int
+    fires: int
+    wake_ups: int
+
+
+@final
+class Watcher:
+    """Calls back on an event loop when words of memory change; see the module.
+
+    To wait, read a word, decide from its value, and arm the word with that same value: a store that
+    another process makes in between fires at once.
+
+    A word is watched once for each time it is armed. Words may be armed, disarmed and removed by
+    any Python thread; `add` and `close` belong to the thread of the loop.
+
+    Args:
+        loop: The event loop that runs the callbacks; of asyncio or uvloop.
+        idle_strategy: What the thread does between two looks while a word is armed.
+        silent_park_period_ns: Longest sleep of a `BackoffIdleStrategy` after a second in which no
+            word was armed and none fired; no effect unless it is longer than its own. An armed word
+            ends every sleep at once.
+        word_limit: Most words at once.
+
+    Differs: an agent of an official driver or client idles for 1 ms at most, also when it waits for
+    nothing. Here the thread sleeps while no word is armed, and for up to 4 ms after a silence.
+
+    Raises:
+        ConfigurationError: The compiled code is missing: see `check_watcher`.
+        OSError: The system gives no thread, or no descriptor.
+    """
+
+    __slots__ = ("__weakref__", "_loop", "_thread")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        idle_strategy: IdleStrategy | None = None,
+        *,
+        silent_park_period_ns: int = SILENT_PARK_PERIOD_NS,
+        word_limit: int = WORD_LIMIT,
+    ) -> None:
+        check_watcher()
+        ladder = _ladder(idle_strategy or BackoffIdleStrategy(), silent_park_period_ns)
+        self._loop = loop
+        self._thread = WatchThread(**ladder, word_limit=word_limit)
+        try:
+            loop.add_reader(self._thread.fileno(), self._thread.dispatch, self._on_error)
+        except BaseException:
+            self._thread.close()
+            raise
+
+    def add(
+        self, buffer: Buffer, offset: int, width: int, callback: Callable[[], object]
+    ) -> WatchedWord:
+        """Return a word to wait for; it is not armed yet.
+
+        The word holds the buffer until `WatchedWord.remove`, or until nothing refers to the word.
+        The watcher itself does not keep it.
+
+        Args:
+            buffer: The memory: a `Mapping`, or any other whose bytes lie in one piece.
+            offset: Where in it the word begins, in bytes; a multiple of its size.
+            width: 32 or 64 bits.
+            callback: Called on the loop, without arguments, each time that the word fires. What it
+                raises goes to the exception handler of the loop.
+
+        Raises:
+            ClosedError: The watcher is closed, or belongs to the parent of this process.
+            ConfigurationError: There are `word_limit` words.
+            IndexError: The word does not lie within the buffer.
+            ValueError: The width is another, or the word lies at no multiple of its size.
+        """
+        return self._thread.add(buffer, offset, width, callback)
+
+    @property
+    def word_count(self) -> int:
+        """How many words were added and not removed."""
+        return self._thread.word_count
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether the thread sleeps until a word is armed, and costs nothing."""
+        return self._thread.is_parked
+
+    @property
+    def is_napping(self) -> bool:
+        """Whether the thread sleeps for a limited time."""
+        return self._thread.is_napping
+
+    @property
+    def counts(self) -> WatcherCounts:
+        """What it has done so far."""
+        thread = self._thread
+        return WatcherCounts(
+            scans=thread.scan_count,
+            naps=thread.nap_count,
+            parks=thread.park_count,
+            fires=thread.fire_count,
+            wake_ups=thread.wake_up_count,
+        )
+
+    def close(self) -> None:
+        """Remove all words, and stop the thread; a second call does nothing.
+
+        The loop may have been closed before. In a child process that is forked, the watcher of the
+        parent stays as it is.
+        """
+        thread = self._thread
+        if thread.is_closed:
+            return
+        # A child shares the epoll instance of the loop with its parent: to remove the reader there
+        # would remove it from the parent's loop.
+        if not thread.is_forked and not self._loop.is_closed():
+            self._loop.remove_reader(thread.fileno())
+        thread.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _on_error(self, error: Exception) -> None:
+        message = "a callback of a watched word failed"
+        self._loop.call_exception_handler({"message": message, "exception": error})
+
+
+def _ladder(strategy: IdleStrategy, silent_park_period_ns: int) -> dict[str, Any]:
+    """Return what the thread does while no armed word fires."""
+    found = {
+        "max_spins": 0,
+        "max_yields": 0,
+        "min_nap_ns": 1,
+        "max_nap_ns": 1,
+        "silent_nap_ns": 0,
+        "silence_ns": NS_PER_SECOND,
+        "pauses": True,
+    }
+    match strategy:
+        case BusySpinIdleStrategy():
+            found |= {"max_spins": FOREVER}
+        case NoOpIdleStrategy():
+            found |= {"max_spins": FOREVER, "pauses": False}
+        case YieldingIdleStrategy():
+            found |= {"max_yields": FOREVER}
+        case SleepingIdleStrategy(period_ns):
+            found |= {"min_nap_ns": period_ns, "max_nap_ns": period_ns}
+        case BackoffIdleStrategy():
+            found |= {
+                "max_spins": strategy.max_spins,
+                "max_yields": strategy.max_yields,
+                "min_nap_ns": strategy.min_park_period_ns,
+                "max_nap_ns": strategy.max_park_period_ns,
+                "silent_nap_ns": silent_park_period_ns,
+            }
+    return found
