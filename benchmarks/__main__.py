@@ -41,6 +41,7 @@ PROGRAMS: Final = (
     "same_loop",
     "soak",
     "spark_scan",
+    "watching",
 )
 
 
