@@ -174,6 +174,7 @@ cdef struct State:
     uint32_t sequence
     char before_gate[64]
     uint32_t gate
+    uint32_t slept_at_gate
     uint32_t activity
     uint32_t is_rung
     char before_counts[64]
@@ -239,6 +240,7 @@ cdef int scan(State *state) noexcept nogil:
 
 cdef void sleep_at_gate(State *state, uint32_t gate, uint32_t activity, int64_t ns) noexcept nogil:
     """Sleep until a word is armed, the time is over, or the thread is to stop."""
+    set(&state.slept_at_gate, gate)
     set(&state.activity, activity)
     # Who sets `is_stopping` after this sees the activity, and wakes the thread.
     if not get(&state.is_stopping):
@@ -524,7 +526,9 @@ cdef class WatchThread:
     @property
     def is_parked(self):
         """Whether the thread sleeps until a word is armed, however long that takes."""
-        return get(&self.state.activity) == PARKED
+        # A thread that was woken, and has not run yet, is not parked any more.
+        return (get(&self.state.activity) == PARKED
+                and get(&self.state.slept_at_gate) == get(&self.state.gate))
 
     @property
     def is_napping(self):
