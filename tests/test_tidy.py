@@ -46,7 +46,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "protocol",
         "counters",
     ),
-    "driver": ("driver", "concurrent", "logbuffer", "protocol", "counters", "clock"),
+    "driver": ("driver", "concurrent", "logbuffer", "protocol", "counters", "clock", "watcher"),
     "client": (
         "client",
         "driver.commands",

@@ -26,16 +26,16 @@ from aeron_async.driver.core.suppliers import name_resolver
 from aeron_async.driver.core.system_counters import SystemCounters
 from aeron_async.driver.media.network import SystemNetwork
 from aeron_async.driver.name_resolution import ResolvingNetwork
-from aeron_async.driver.polled_words import PolledWords
 from aeron_async.driver.resources import DriverResources
 from aeron_async.driver.stall_clock import StallClock, StallLog
 from aeron_async.driver.storage import DirectoryStorage, DriverStorage, MemoryStorage
 from aeron_async.errors import ClosedError, DriverError, WrongLoopError
 from aeron_async.logs import LogBudget, get_logger
 from aeron_async.tasks import TaskOwner
+from aeron_async.watcher import Watcher
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
     from types import TracebackType
 
     from aeron_async.clock import Clock
@@ -70,6 +70,7 @@ class MediaDriver:
         self._conductor: Conductor | None = None
         self._counters: CountersManager | None = None
         self._storage: DriverStorage | None = None
+        self._watcher: Watcher | None = None
         self._tasks = TaskOwner()
         self._closing = TaskOwner()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -194,8 +195,9 @@ class MediaDriver:
             stall_log.watch_callbacks()
         conductor = self._conductor = Conductor(resources)
         if isinstance(storage, DirectoryStorage):
+            watcher = self._watcher = Watcher(self._loop)
             conductor.adapter = ClientCommandAdapter(
-                resources, storage, conductor, PolledWords(self._loop), self._terminate
+                resources, storage, conductor, watcher, self._terminate
             )
             storage.publish(self._clock.epoch_ms())
         for agent in (conductor.sender, conductor.receiver, conductor):
@@ -286,11 +288,13 @@ class MediaDriver:
         self._is_aborted = self._is_closing = True
         self._tasks.cancel()
         assert self._storage is not None, "the storage is opened before the conductor is made"
-        steps = (
+        steps: list[Callable[[], object]] = [
             partial(self._conductor.release_clients, self._error),
             self._conductor.close,
             self._storage.close,
-        )
+        ]
+        if self._watcher is not None:
+            steps.append(self._watcher.close)
         for step in steps:
             try:
                 step()
