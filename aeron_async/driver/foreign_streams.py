@@ -45,7 +45,7 @@ class WatchedWord(Protocol):
         """Call back once when the word is `value` or more."""
         ...
 
-    def disarm(self) -> None:
+    def disarm(self) -> object:
         """Call back no more."""
         ...
 
