@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import heapq
 import mmap
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import attrs
 
@@ -152,6 +152,17 @@ class Counter:
         self.cell: Cell = cell
         self._manager = manager
         self._is_closed = False
+
+    @classmethod
+    def mapped(cls, reader: CountersReader, counter_id: int, value: memoryview) -> Counter:
+        """Return a counter that another process has allocated.
+
+        Args:
+            reader: Reads its label.
+            counter_id: Its id.
+            value: Its value, one signed word of 64 bits.
+        """
+        return cls(cast("CountersManager", reader), counter_id, Cell(value))
 
     def get(self) -> int:
         """Return the value."""

@@ -49,9 +49,13 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "driver": ("driver", "concurrent", "logbuffer", "protocol", "counters", "clock", "watcher"),
     "client": (
         "client",
+        "concurrent",
+        "driver.aeron_directory",
         "driver.commands",
         "driver.media_driver",
         "driver.core.context",
+        "driver.core.stream_counters",
+        "watcher",
         "logbuffer",
         "protocol",
         "counters",

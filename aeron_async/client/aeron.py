@@ -8,7 +8,7 @@ Source: Aeron `Aeron`.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Self, TypeVar, final
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, final
 
 from aeron_async.client.arguments import (
     check_driver,
@@ -17,15 +17,17 @@ from aeron_async.client.arguments import (
     publication_uri,
     subscription_uri,
 )
+from aeron_async.client.attached_driver import AttachedDriver
 from aeron_async.client.client_conductor import ClientConductor
 from aeron_async.client.exclusive_publication import ExclusivePublication
 from aeron_async.client.opening import Opening
 from aeron_async.client.publication import Publication
 from aeron_async.client.subscription import Subscription
 from aeron_async.driver.media_driver import MediaDriver
-from aeron_async.errors import ClosedError
+from aeron_async.errors import ClosedError, ConfigurationError
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Generator
     from types import TracebackType
 
@@ -54,14 +56,19 @@ class Aeron:
         driver: The media driver that the client uses.
     """
 
-    def __init__(self, driver: MediaDriver, *, is_driver_owned: bool) -> None:
-        self.driver = driver
+    def __init__(self, driver: MediaDriver | AttachedDriver, *, is_driver_owned: bool) -> None:
+        # Both take the same requests; only the one in this process has tasks of its own.
+        self.driver: MediaDriver = cast("MediaDriver", driver)
         self._is_driver_owned = is_driver_owned
-        self._conductor = ClientConductor(driver)
+        self._conductor = ClientConductor(self.driver)
 
     @classmethod
     def connect(
-        cls, driver: MediaDriver | None = None, *, context: DriverContext | None = None
+        cls,
+        driver: MediaDriver | None = None,
+        *,
+        context: DriverContext | None = None,
+        directory: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Return a client that starts when it is entered with `async with`, or awaited.
 
@@ -69,11 +76,18 @@ class Aeron:
             driver: The driver to use, which keeps running when the client closes. If not given, the
                 client embeds its own driver in the running event loop, and closes it at the end.
             context: Settings of the client's own driver; if not given, read from the environment.
+            directory: The Aeron directory of a driver in another process, official or this
+                package's, to use that one.
 
         Raises:
             ConfigurationError: An argument has the wrong type, or both are given.
         """
         check_driver(driver, context)
+        if directory is not None:
+            if driver is not None:
+                message = "give a driver or the directory of one, not both"
+                raise ConfigurationError(message)
+            return cls(AttachedDriver(directory, context), is_driver_owned=True)
         if driver is None:
             return cls(MediaDriver.launch(context), is_driver_owned=True)
         return cls(driver, is_driver_owned=False)

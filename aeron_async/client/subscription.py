@@ -746,7 +746,10 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
                         self._waits_since_ns = None
                     else:
                         self._watch_for_image()
-                    await self._progress.wait()
+                    # A driver in another process wakes nobody: its words are watched.
+                    arm = self._ready.arm
+                    if arm is None or not arm():
+                        await self._progress.wait()
         finally:
             self._is_waiting = False
             self._waits_since_ns = None

@@ -149,6 +149,16 @@ class BroadcastReceiver:
         self._buffer = buffer
         self._next = self._latest()
 
+    @property
+    def tail_offset(self) -> int:
+        """Where the tail is in the buffer, in bytes, for those who wait for it to change."""
+        return self.capacity + TAIL_OFFSET
+
+    @property
+    def tail(self) -> int:
+        """Position of the tail, in bytes."""
+        return self._buffer.load_acquire_64(self.capacity + TAIL_OFFSET)
+
     def receive(self) -> tuple[int, bytes] | None:
         """Return the type id and the body of the next message.
 

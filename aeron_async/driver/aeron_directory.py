@@ -424,6 +424,15 @@ class AeronDirectory:
 
     # For clients.
 
+    @property
+    def memory(self) -> memoryview:
+        """The file as bytes, for those who look at single words."""
+        return self._view
+
+    def counter_values(self) -> memoryview:
+        """Return the values of the counters; the caller releases them before `close`."""
+        return self.layout.counters_values_buffer.of(self._view)
+
     def atomic_buffer(self, section: Section) -> AtomicBuffer:
         """Return one section of the layout for atomic access; `close` releases it.
 

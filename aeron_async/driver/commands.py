@@ -191,6 +191,8 @@ class SubscriptionReady:
         channel_status: Status of the endpoint: 1 when active; None without one, as for IPC.
         local_address: The bound address of the endpoint, as `host:port`; empty without one.
         seen: Returns the driver's state of it, to explain why it waits.
+        arm: To be called before waiting, if the driver wakes no reader by itself: watches for the
+            next message, and returns whether there is one already.
     """
 
     registration_id: int
@@ -199,6 +201,7 @@ class SubscriptionReady:
     channel_status: Counter | None
     local_address: str
     seen: Callable[[], SubscriptionSeen]
+    arm: Callable[[], bool] | None = None
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -324,8 +324,8 @@ class LogBuffers:
         return cls(base, metadata, owned, file)
 
     @classmethod
-    def map(cls, buffer: Buffer) -> LogBuffers:
-        """Open an existing log in a buffer that the caller keeps.
+    def map(cls, buffer: Buffer, *, file: str = "") -> LogBuffers:
+        """Open an existing log in a buffer that the caller keeps, perhaps the map of a file.
 
         Raises:
             ConfigurationError: The buffer holds no whole log; no view of it stays open.
@@ -341,12 +341,17 @@ class LogBuffers:
         except ConfigurationError:
             _release(metadata.longs, metadata.words, metadata.block, base)
             raise
-        return cls(base, metadata, None, "")
+        return cls(base, metadata, None, file)
 
     @property
     def memory(self) -> memoryview:
         """The whole log as bytes, for those who look at single words."""
         return self._base
+
+    @property
+    def metadata_offset(self) -> int:
+        """Where the metadata begins in the memory of the log, in bytes."""
+        return self._base.nbytes - METADATA_LENGTH
 
     def place_of(self, position: int) -> tuple[int, int]:
         """Return the index of the term with a position, and the offset in it, in bytes."""

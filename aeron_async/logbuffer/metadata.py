@@ -23,7 +23,9 @@ from aeron_async.protocol.header import wrap_int32
 
 __all__ = [
     "ACTIVE_TERM_COUNT_INDEX",
+    "END_OF_STREAM_OFFSET",
     "END_OF_STREAM_UNKNOWN",
+    "IS_CONNECTED_OFFSET",
     "LOG_TYPE_OFFSET",
     "METADATA_LENGTH",
     "LogMetadata",
@@ -35,6 +37,8 @@ __all__ = [
 METADATA_LENGTH: Final = 4096
 # An index of the 32-bit words: publishers read it for every message, faster than by its property.
 ACTIVE_TERM_COUNT_INDEX: Final = 6
+END_OF_STREAM_OFFSET: Final = 128
+IS_CONNECTED_OFFSET: Final = 136
 END_OF_STREAM_UNKNOWN: Final = 2**63 - 1
 LOG_TYPE_OFFSET: Final = 497
 UNTETHERED_LINGER_TIMEOUT: Final = slice(500, 508)
@@ -117,8 +121,8 @@ class LogMetadata:
     __slots__ = ("block", "longs", "words")
 
     active_term_count: _Int32 = _Int32(ACTIVE_TERM_COUNT_INDEX << 2)
-    end_of_stream_position: _Int64 = _Int64(128)
-    is_connected: _Int32 = _Int32(136)
+    end_of_stream_position: _Int64 = _Int64(END_OF_STREAM_OFFSET)
+    is_connected: _Int32 = _Int32(IS_CONNECTED_OFFSET)
     active_transport_count: _Int32 = _Int32(140)
     correlation_id: _Int64 = _Int64(256)
     initial_term_id: _Int32 = _Int32(264)
