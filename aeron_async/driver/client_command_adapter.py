@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from aeron_async.clock import NEVER_NS
 from aeron_async.concurrent.ring_buffer import TAIL_OFFSET
-from aeron_async.driver.client_proxy import ClientProxy
+from aeron_async.driver.client_proxy import ClientProxy, code_of
 from aeron_async.driver.core.stream_counters import NO_OWNER_ID, allocate_client_heartbeat
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.foreign_streams import PublicationProxy, SubscriptionProxy
@@ -377,9 +377,14 @@ class ClientCommandAdapter:
 
     def _refuse(self, command: ClientCommand, error: AeronError) -> None:
         """Answer a command with an error, and record it."""
-        code = self._proxy.on_error(command.correlation_id, error)
+        code, message = code_of(error), str(error)
+        if isinstance(command, AddPublication | AddSubscription | AddDestination):
+            channel = text_of(command.channel)
+            if channel not in message:
+                message = f"{message} (channel {channel})"
+        self._proxy.on_error(command.correlation_id, code, message)
         if code is not ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE:
-            self._record(code, f"client {command.client_id}: {error}")
+            self._record(code, f"client {command.client_id}: {message}")
 
     def _record(self, code: ErrorCode, message: str) -> None:
         """Record an error in the log of distinct errors, with the text of Aeron's C driver."""

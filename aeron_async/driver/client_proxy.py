@@ -59,13 +59,11 @@ class ClientProxy:
     def __init__(self, transmitter: BroadcastTransmitter) -> None:
         self._transmitter = transmitter
 
-    def on_error(self, correlation_id: int, error: AeronError) -> ErrorCode:
-        """Refuse a command; return the code that the client gets."""
-        code = code_of(error)
+    def on_error(self, correlation_id: int, code: ErrorCode, message: str) -> None:
+        """Refuse a command."""
         self._transmit(
-            ErrorResponse(correlation_id=correlation_id, code=code, message=encoded(str(error)))
+            ErrorResponse(correlation_id=correlation_id, code=code, message=encoded(message))
         )
-        return code
 
     def on_publication_ready(self, ready: PublicationReady) -> None:
         """Answer the command that added a publication."""
@@ -175,7 +173,9 @@ class ClientProxy:
 def code_of(error: AeronError) -> ErrorCode:
     """Return Aeron's code for an error."""
     if isinstance(error, RegistrationError):
-        return error.code
+        # Clients take this code for an error of an endpoint, and its id for that of a counter.
+        is_of_endpoint = error.code is ErrorCode.CHANNEL_ENDPOINT_ERROR
+        return ErrorCode.GENERIC if is_of_endpoint else error.code
     is_of_channel = isinstance(error, ConfigurationError)
     return ErrorCode.INVALID_CHANNEL if is_of_channel else ErrorCode.GENERIC
 

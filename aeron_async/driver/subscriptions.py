@@ -567,8 +567,9 @@ def _check_same_role(
     is_same_tag = tag is not None and tag == endpoint.channel.uri.channel_tag
     if not is_same_tag and channel.is_response != endpoint.channel.is_response:
         message = (
-            f"control-mode of {channel.uri} differs from that of {link.uri}, a subscription of the "
-            "same stream: use another endpoint for responses"
+            "option conflicts with existing subscription: "
+            f"isResponse={'true' if channel.is_response else 'false'} "
+            f"existingChannel={link.uri} channel={channel.uri}: use another endpoint for responses"
         )
         raise ConfigurationError(message)
 

@@ -310,7 +310,7 @@ class StreamSettings(DirectorySettings):
         "aeron.publication.linger.timeout",
         5 * SECOND,
         "How long a closed publication still answers NAKs.",
-        minimum=US,
+        minimum=0,
         uri_key="linger",
     )
     publication_unblock_timeout_ns: int = duration(
@@ -412,7 +412,7 @@ class DriverSettings(StreamSettings):
         "aeron.nak.unicast.delay",
         US,
         "Delay of the first NAK for a gap on a unicast channel.",
-        minimum=US,
+        minimum=0,
         uri_key="nak-delay",
     )
     nak_unicast_retry_delay_ratio: int = integer(

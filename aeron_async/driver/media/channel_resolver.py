@@ -90,7 +90,7 @@ def find_named_interface(
     if any(each.name == name and each.is_up for each in table):
         family = "IPv6" if is_ipv6 else "IPv4"
         _refuse(f"interface {name} has no {family} address", table)
-    return _refuse(f"there is no interface {name} that is up", table)
+    return _refuse(f"unknown interface {name}, or it is down", table)
 
 
 def _chosen(found: InterfaceAddress, port: int) -> Interface:
