@@ -13,6 +13,7 @@ from aeron_async.driver.core.publication_image import PublicationImage
 from aeron_async.driver.core.stream_counters import ImageCounters
 from aeron_async.driver.core.stream_params import choose_delay
 from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.driver.image_refusals import (
     ImageBudget,
     Refusal,
@@ -30,6 +31,7 @@ from aeron_async.protocol.header import SetupFlags
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from aeron_async.concurrent.loss_report import LossReport, ReportEntry
     from aeron_async.driver.core.congestion_control import CongestionControl
     from aeron_async.driver.core.feedback_delay import FeedbackDelay
     from aeron_async.driver.core.outbox import Address, ReceiveDestination
@@ -98,6 +100,7 @@ class ImageFactory:
                 group_tag=endpoint.group_tag,
                 listener=self._listener,
                 now_ns=resources.clock.now_ns(),
+                record_loss=self._loss_recorder(setup, endpoint, source),
             )
             undo.pop_all()
         image.is_response_requested = bool(setup.flags & SetupFlags.SEND_RESPONSE)
@@ -152,6 +155,22 @@ class ImageFactory:
         spec = with_channel_settings(spec, link.uri, endpoint, self._resources.context)
         return create_log(self._resources.storage, spec)
 
+    def _loss_recorder(
+        self, setup: Setup, endpoint: ReceiveChannelEndpoint, source: Address
+    ) -> Callable[[int], None] | None:
+        report = self._resources.storage.loss_report
+        if report is None:
+            return None
+        # One entry stands for all subscriptions of the image, so the channel is the endpoint's.
+        return StreamLossRecorder(
+            report,
+            self._resources.clock.epoch_ms,
+            session_id=setup.session_id,
+            stream_id=setup.stream_id,
+            channel=str(endpoint.channel.uri),
+            source=format_address(source),
+        ).on_loss
+
     def _delay(self, params: SubscriptionParams, *, is_group: bool) -> FeedbackDelay:
         return choose_delay(
             self._resources.context,
@@ -160,6 +179,47 @@ class ImageFactory:
             nak_delay_ns=params.nak_delay_ns,
             random=self._resources.random.random,
         )
+
+
+class StreamLossRecorder:
+    """Writes what one image has lost into the loss report; its entry is made at the first loss.
+
+    Source: Aeron `PublicationImage.reportLoss`.
+    """
+
+    def __init__(
+        self,
+        report: LossReport,
+        epoch_ms: Callable[[], int],
+        *,
+        session_id: int,
+        stream_id: int,
+        channel: str,
+        source: str,
+    ) -> None:
+        self._report: LossReport | None = report
+        self._epoch_ms = epoch_ms
+        self._session_id = session_id
+        self._stream_id = stream_id
+        self._channel = channel
+        self._source = source
+        self._entry: ReportEntry | None = None
+
+    def on_loss(self, bytes_lost: int) -> None:
+        """Record a loss, unless the report had no room for the first one."""
+        if self._entry is not None:
+            self._entry.record_observation(bytes_lost, self._epoch_ms())
+        elif self._report is not None:
+            self._entry = self._report.create_entry(
+                bytes_lost=bytes_lost,
+                now_ms=self._epoch_ms(),
+                session_id=self._session_id,
+                stream_id=self._stream_id,
+                channel=self._channel,
+                source=self._source,
+            )
+            # As in Aeron, an image whose entry does not fit does not try again.
+            self._report = None
 
 
 def log_spec(

@@ -33,6 +33,8 @@ from tests.driver.fakes import (
 from tests.logbuffer.logs import SESSION_ID, STREAM_ID, make_log
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aeron_async.counters import Counter
     from aeron_async.driver.core.feedback_delay import FeedbackDelay
     from aeron_async.driver.core.flow_control import FlowControl
@@ -189,6 +191,7 @@ class ImageRig:
         source: Any = SOURCE,
         chosen_control: str | None = None,
         kind: type[PublicationImage] = PublicationImage,
+        record_loss: Callable[[int], None] | None = None,
     ) -> None:
         self.log = make_log(log_type=LogType.IMAGE, **(spec or {}))
         self.counts = Counts(context) if counts is None else counts
@@ -234,6 +237,7 @@ class ImageRig:
             group_tag=group_tag,
             listener=self,
             now_ns=now_ns,
+            record_loss=record_loss,
         )
         self.readers: list[tuple[TermReader, Counter]] = []
         for _ in range(subscribers):

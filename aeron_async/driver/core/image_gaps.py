@@ -3,7 +3,10 @@
 `ImageGaps` sends a NAK for the first gap of a reliable stream, and repeats it until the gap is
 filled; in an unreliable stream it fills the gap with padding.
 
-Source: Aeron `PublicationImage.trackRebuild`, `processPendingLoss`.
+A loss is recorded when the driver acts on a gap: of each gap once, and of one that grows only what
+is new. What merely arrives late is no loss.
+
+Source: Aeron `PublicationImage.trackRebuild`, `processPendingLoss`, `onGapDetected`.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from aeron_async.logbuffer.position import compute_position, partition_index, te
 from aeron_async.logbuffer.rebuilder import fill_gap, scan_for_gap
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aeron_async.driver.core.feedback_delay import FeedbackDelay
     from aeron_async.driver.core.status_message_sender import StatusMessageSender
     from aeron_async.driver.core.system_counters import SystemCounters
@@ -33,7 +38,10 @@ FILL_RETRY_NS: Final = 1_000_000
 
 
 class ImageGaps:
-    """The gaps of one image: NAKs are sent if it is reliable, else gaps become padding."""
+    """The gaps of one image: NAKs are sent if it is reliable, else gaps become padding.
+
+    `record_loss` gets the length of each loss in bytes; None if nobody could read that.
+    """
 
     def __init__(
         self,
@@ -41,6 +49,7 @@ class ImageGaps:
         feedback: StatusMessageSender,
         delay: FeedbackDelay,
         system_counters: SystemCounters,
+        record_loss: Callable[[int], None] | None,
         *,
         is_reliable: bool,
     ) -> None:
@@ -52,8 +61,11 @@ class ImageGaps:
         self._credit = NakCredit()
         self._ahead: LookaheadLossDetector | None = None
         if is_reliable and isinstance(delay, StaticDelay):
-            self._ahead = LookaheadLossDetector(log, feedback, delay, self._credit)
+            self._ahead = LookaheadLossDetector(log, feedback, delay, self._credit, record_loss)
         self._fills = system_counters[SystemCounterId.LOSS_GAP_FILLS]
+        self._record_loss = record_loss
+        # The end of the last first gap that was recorded.
+        self._recorded_position = 0
 
     def scan(self, position: int, hwm_position: int, now_ns: int) -> tuple[int, bool]:
         """Return how far the stream is complete, and whether a new gap was found."""
@@ -127,10 +139,20 @@ class ImageGaps:
             self._ahead.ask(now_ns)
         return is_filled
 
+    def _record_first(self, record_loss: Callable[[int], None]) -> None:
+        """Record the first gap as far as it has not been recorded before."""
+        end = self.end
+        start = max(end - self.detector.length, self._recorded_position)
+        if start < end and not (self._ahead is not None and self._ahead.has_asked(start)):
+            record_loss(end - start)
+            self._recorded_position = end
+
     def _repair_first(self, now_ns: int) -> bool:
         gap = self.detector
         if not gap.try_feedback(now_ns):
             return False
+        if self._record_loss is not None:
+            self._record_first(self._record_loss)
         if self._is_reliable:
             retry_at_ns = self._feedback.try_send_nak(
                 term_id=gap.term_id,

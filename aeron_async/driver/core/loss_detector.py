@@ -24,6 +24,8 @@ from aeron_async.logbuffer.position import partition_index, term_id_at
 from aeron_async.logbuffer.rebuilder import scan_for_gap
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aeron_async.driver.core.budgets import NakCredit
     from aeron_async.driver.core.feedback_delay import FeedbackDelay
     from aeron_async.driver.core.status_message_sender import StatusMessageSender
@@ -91,9 +93,12 @@ class LookaheadLossDetector:
 
     Only for streams with a single receiver: in a group each receiver waits for a random time before
     it sends a NAK. Here it waits for `delay`, since a late datagram may still arrive.
+
+    `record_loss` gets the length of each gap for which a NAK is sent; None if nobody could read it.
     """
 
     __slots__ = (
+        "_asked_from",
         "_asked_ns",
         "_credit",
         "_delay",
@@ -102,6 +107,7 @@ class LookaheadLossDetector:
         "_limit_position",
         "_log",
         "_position",
+        "_record_loss",
         "deadline_ns",
     )
 
@@ -111,6 +117,7 @@ class LookaheadLossDetector:
         feedback: StatusMessageSender,
         delay: FeedbackDelay,
         credit: NakCredit,
+        record_loss: Callable[[int], None] | None,
     ) -> None:
         # When to scan further; never when everything was scanned, or the stream must first advance.
         self.deadline_ns: int = NEVER_NS
@@ -118,6 +125,9 @@ class LookaheadLossDetector:
         self._feedback = feedback
         self._delay = delay
         self._credit = credit
+        self._record_loss = record_loss
+        # From the one to the other, NAKs were sent for all gaps.
+        self._asked_from = 0
         self._position = 0
         self._limit_position = 0
         self._asked_ns = 0
@@ -125,7 +135,8 @@ class LookaheadLossDetector:
 
     def on_first_gap(self, end_position: int, hwm_position: int, now_ns: int) -> None:
         """Record where the first gap ends, and up to where data may have arrived behind it."""
-        self._position = max(self._position, end_position)
+        if end_position > self._position:
+            self._asked_from = self._position = end_position
         if self.deadline_ns != NEVER_NS:
             return
         # No timer: only progress of the first gap allows more NAKs, and that calls this method.
@@ -143,6 +154,10 @@ class LookaheadLossDetector:
         """Record that nothing is missing."""
         self.deadline_ns = NEVER_NS
         self._is_unpaid = False
+
+    def has_asked(self, position: int) -> bool:
+        """Return whether a NAK was sent for the gap at a position while it was not the first."""
+        return self._asked_from <= position < self._position
 
     def answer_ns(self, position: int) -> int:
         """Return when a NAK for a gap at `position` may be repeated; 0 if none was sent."""
@@ -184,5 +199,7 @@ class LookaheadLossDetector:
                     now_ns=now_ns,
                 )
                 self._asked_ns = now_ns
+                if self._record_loss is not None:
+                    self._record_loss(gap_length)
                 position = base + end
         self._position = position

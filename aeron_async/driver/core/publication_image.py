@@ -55,6 +55,8 @@ from aeron_async.protocol.datagram import HEARTBEAT, INVALID, check_data
 from aeron_async.protocol.header import DataFlags, wrap_int32
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aeron_async.driver.core.congestion_control.base import CongestionControl
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.feedback_delay import FeedbackDelay
@@ -83,7 +85,8 @@ class PublicationImage:
 
     `join_position` is where it starts, and `source` is the address its SETUP came from. Feedback
     goes out by `destination`, which received the SETUP. If the image is not reliable, gaps become
-    padding. All positions are in bytes.
+    padding. All positions are in bytes. `record_loss` gets the length of each loss in bytes; None
+    if nobody could read that.
     """
 
     # CPython reads slots fastest: without them an object has quick access to 30 attributes.
@@ -151,6 +154,7 @@ class PublicationImage:
         group_tag: int | None,
         listener: SubscribableListener,
         now_ns: int,
+        record_loss: Callable[[int], None] | None = None,
     ) -> None:
         self.registration_id: int = registration_id
         self.log: LogBuffers = log
@@ -161,8 +165,6 @@ class PublicationImage:
         self._system_counters = system_counters
         self.connections: ImageConnections = ImageConnections(destination, source, now_ns=now_ns)
         self.rtt_replies: ReplyLimiter = ReplyLimiter.of(context)
-        self.subscribers: SubscriberPositions = SubscriberPositions()
-        self.wake_flag: WakeFlag = WakeFlag()
         self._untethered = UntetheredCheck(self, listener)
         self._congestion_control = congestion_control
         self._max_window_length = congestion_control.max_window_length()
@@ -182,7 +184,12 @@ class PublicationImage:
         self._doubts = ImageDoubts(log, self._feedback, source, system_counters, self.on_doubt)
         # The first gap, and those behind it.
         self._gaps = ImageGaps(
-            log, self._feedback, feedback_delay, system_counters, is_reliable=is_reliable
+            log,
+            self._feedback,
+            feedback_delay,
+            system_counters,
+            record_loss,
+            is_reliable=is_reliable,
         )
         parts = self._feedback, self._gaps, self._doubts, self._late_frames
         self._watch = ImageWatch(self, *parts, context, system_counters)
@@ -190,6 +197,8 @@ class PublicationImage:
         self._set_up_state(join_position, now_ns)
 
     def _set_up_state(self, join_position: int, now_ns: int) -> None:
+        self.subscribers: SubscriberPositions = SubscriberPositions()
+        self.wake_flag: WakeFlag = WakeFlag()
         # Whether the source asks for answers on a response stream.
         self.is_response_requested: bool = False
         # Whether this is a response image, whose readers follow the session that answers.
