@@ -1,4 +1,4 @@
-"""Streams that are refused: the reason goes to the log, and in a frame to the publisher.
+"""Streams that are refused: the reason is logged and recorded, and sent to the publisher.
 
 `ImageBudget` and `window_refusal` decide what is refused; `Refusals` remembers the refusals, to
 explain why a subscription waits.
@@ -52,16 +52,16 @@ log: Final = get_logger(__name__)
 
 
 class RefusalFrames:
-    """Counts, logs and reports the streams that one driver refuses.
+    """Counts, logs, records and reports the streams that one driver refuses.
 
     Args:
         resources: What the driver's parts share.
     """
 
     def __init__(self, resources: DriverResources) -> None:
+        self._resources = resources
         self._clock = resources.clock
         self._counters = resources.system_counters
-        self._log_budget = resources.log_budget
         limit = resources.context.max_elicited_setups_per_second
         # Publications that share a socket share their source, and each must get its own reason.
         self._limiter = ReplyLimiter(
@@ -76,7 +76,7 @@ class RefusalFrames:
         destination: ReceiveDestination,
         receiver_id: int,
     ) -> None:
-        """Count a refused stream, log the reason, and send it to the publisher.
+        """Count a refused stream, log and record the reason, and send it to the publisher.
 
         Args:
             refusal: The reason.
@@ -87,7 +87,13 @@ class RefusalFrames:
         """
         self._counters[DriverCounterId.IMAGES_REFUSED].increment()
         now_ns = self._clock.now_ns()
-        if self._log_budget.allows("image_refused", source, now_ns):
+        # The budget limits the records as well: a peer can make any number of them.
+        if self._resources.log_budget.allows("image_refused", source, now_ns):
+            self._resources.system_counters.note_error(
+                refusal.code,
+                f"{refusal.words()}: source={format_address(source)} "
+                f"streamId={setup.stream_id} sessionId={setup.session_id}",
+            )
             log.warning(
                 "image_refused",
                 reason=refusal.reason(),
@@ -124,6 +130,8 @@ NO_ROOM_FOR_DATA: Final = "mtu is {}, and must be more than {}, the length of a 
 WINDOW_TOO_SHORT: Final = (
     "mtu would be {}, and the limit is {}: raise rcv-wnd, or lower mtu at the publisher"
 )
+SESSIONS_OFFICIALLY: Final = "exceeded session limit"
+WINDOW_OFFICIALLY: Final = "mtuLength={} > initialWindowLength={}"
 
 
 class Refusal(NamedTuple):
@@ -134,12 +142,15 @@ class Refusal(NamedTuple):
         values: The values for the format strings.
         brief: For the publisher, a format string for the same values.
         code: Error code for the publisher.
+        official: Aeron's words for it, which tools look for, a format string for the same values;
+            empty where Aeron has no such limit.
     """
 
     sentence: str
     values: tuple[object, ...] = ()
     brief: str = "the stream cannot be joined, and the log of the receiver says why"
     code: ErrorCode = ErrorCode.GENERIC
+    official: str = ""
 
     @classmethod
     def by_limits(cls, *limits: tuple[str, int, int, str]) -> Refusal:
@@ -157,6 +168,12 @@ class Refusal(NamedTuple):
     def reason(self) -> str:
         """Return the whole reason, for the log."""
         return self.sentence.format(*self.values) if self.values else self.sentence
+
+    def words(self) -> str:
+        """Return the reason for the log of distinct errors."""
+        return ": ".join(
+            each.format(*self.values) for each in (self.official, self.sentence) if each
+        )
 
     def brief_reason(self) -> str:
         """Return the reason for the publisher."""
@@ -192,7 +209,8 @@ class ImageBudget:
         context, term_length = self._context, setup.term_length
         if image_count >= self._image_limit:
             limit = self._image_limit
-            return Refusal.by_limits(("sessions", image_count + 1, limit, self._image_setting))
+            refusal = Refusal.by_limits(("sessions", image_count + 1, limit, self._image_setting))
+            return refusal._replace(official=SESSIONS_OFFICIALLY)
         log_length = self.log_length + PARTITION_COUNT * term_length
         asked = (
             ("term-length", term_length, context.max_image_term_length, "max_image_term_length"),
@@ -238,7 +256,8 @@ def window_refusal(setup: Setup, receiver_window_length: int) -> Refusal | None:
     if setup.mtu_length > window_length:
         values = setup.mtu_length, window_length
         brief = "mtu {} exceeds the receiver's window of {}"
-        return Refusal(WINDOW_TOO_SHORT, values, brief, ErrorCode.NOT_SUPPORTED)
+        code = ErrorCode.NOT_SUPPORTED
+        return Refusal(WINDOW_TOO_SHORT, values, brief, code, WINDOW_OFFICIALLY)
     return None
 
 

@@ -135,6 +135,7 @@ class Silence:
 
     Attributes:
         place: Identifies the peer.
+        key: The parameter of the channel that has the name.
         written: The name in the channel.
         address: Its last address; None if the name has not been resolved yet.
         since_ns: When the peer was last heard.
@@ -142,6 +143,7 @@ class Silence:
     """
 
     place: object
+    key: str
     written: WrittenAddress
     address: Address | None
     since_ns: int
@@ -238,6 +240,9 @@ class NameWatch:
                     after=format_address(address),
                 )
         except Exception as error:  # noqa: BLE001 - a foreign resolver may raise anything
+            # A name that has never resolved is no error yet: its receiver may start later.
+            if silence.address is not None:
+                self._note_error(silence, error)
             # The next look-up comes soon; the name or its family may resolve again by then.
             if silence.place not in self._unfollowed:
                 self._unfollowed.add(silence.place)
@@ -245,6 +250,15 @@ class NameWatch:
         finally:
             self._lookups.discard(silence.place)
             self._wake()
+
+    def _note_error(self, silence: Silence, error: Exception) -> None:
+        where = f"{silence.key}={silence.written}"
+        code = error.code if isinstance(error, RegistrationError) else ErrorCode.GENERIC
+        # Tools look for these words of Aeron.
+        what = (
+            "Unable to resolve host" if code is ErrorCode.UNKNOWN_HOST else "could not re-resolve"
+        )
+        self._resources.system_counters.note_error(code, f"{what}: {where}: {error}")
 
     def _silences(self) -> Iterator[Silence]:
         """Yield every peer whose address is a name."""
@@ -256,6 +270,7 @@ class NameWatch:
                 if destination.channel.has_explicit_control and _is_name(written):
                     yield Silence(
                         destination,
+                        "control",
                         written,
                         destination.control_address,
                         destination.last_activity_ns,
@@ -278,6 +293,7 @@ def _of_sender(endpoint: SendChannelEndpoint) -> Iterator[Silence]:
 
                 yield Silence(
                     destination,
+                    "endpoint",
                     destination.uri.endpoint,
                     destination.address,
                     destination.last_activity_ns,
@@ -286,6 +302,7 @@ def _of_sender(endpoint: SendChannelEndpoint) -> Iterator[Silence]:
     elif not (channel.is_multicast or channel.is_response) and _is_name(channel.uri.endpoint):
         yield Silence(
             endpoint,
+            "endpoint",
             channel.uri.endpoint,
             endpoint.remote,
             endpoint.dispatcher.last_sm_ns,

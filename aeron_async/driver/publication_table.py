@@ -50,6 +50,23 @@ class PublicationEntry:
     links: list[PublicationLink] = attrs.field(factory=list)
 
 
+def describe_rejection(error: PublicationErrorFrame) -> str:
+    """Return the text of a rejection for the log of distinct errors, in Aeron's words."""
+    fields = {
+        "registrationId": error.registration_id,
+        "destinationRegistrationId": error.destination_registration_id,
+        "sessionId": error.session_id,
+        "streamId": error.stream_id,
+        "receiverId": error.receiver_id,
+        "groupId": error.group_tag,
+        "errorCode": error.code,
+        "errorMessage": error.message,
+    }
+    return "onPublicationError: " + ", ".join(
+        f"{key}={-1 if value is None else value}" for key, value in fields.items()
+    )
+
+
 class PublicationTable:
     """The publications of one driver, in the order in which they were added.
 
@@ -187,7 +204,14 @@ class PublicationTable:
     def on_publication_error(
         self, publication: SubscribablePublication, error: PublicationErrorFrame
     ) -> None:
-        """Notify every client that holds the publication, each with its own registration id."""
+        """Notify every client that holds the publication, each with its own registration id.
+
+        A rejection is recorded. A refusal is an error of the receiver, whose driver records it.
+        """
+        if error.code == ErrorCode.IMAGE_REJECTED:
+            self._resources.system_counters.note_error(
+                ErrorCode.IMAGE_REJECTED, describe_rejection(error)
+            )
         for link in tuple(self._entries[publication].links):
             link.listener.on_publication_error(
                 attrs.evolve(error, registration_id=link.registration_id)

@@ -17,6 +17,7 @@ from aeron_async.driver.core.image_state import ImageState
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.driver.schedule import Schedule
+from aeron_async.errors import ErrorCode
 from aeron_async.logs import get_logger, within
 
 if TYPE_CHECKING:
@@ -187,10 +188,15 @@ class Receiver(Agent):
         try:
             return image.poll(now_ns)
         except Exception as error:  # noqa: BLE001 - it is logged; one image must not end the driver
-            self._system_counters[SystemCounterId.ERRORS].increment()
+            source = format_address(image.source)
+            self._system_counters.note_error(
+                ErrorCode.GENERIC,
+                f"image failed: source={source} streamId={image.stream_id} "
+                f"sessionId={image.session_id}: {error!r}",
+            )
             self._peer_log.error(
                 "image_failed",
-                source=format_address(image.source),
+                source=source,
                 session_id=image.session_id,
                 stream_id=image.stream_id,
                 exc_info=error,

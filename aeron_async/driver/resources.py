@@ -79,6 +79,10 @@ class DriverResources:
     def _receiver_ports(self) -> WildcardPorts | None:
         return WildcardPorts.of(self.context.receiver_wildcard_port_range)
 
+    def __attrs_post_init__(self) -> None:
+        if self.storage.error_log is not None:
+            self.system_counters.record_error = self.record_error
+
     def next_id(self) -> int:
         """Return a registration id that this driver has not used before."""
         return self.storage.next_id()

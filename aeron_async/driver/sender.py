@@ -14,6 +14,7 @@ from aeron_async.driver.agent import Agent
 from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.schedule import Schedule
+from aeron_async.errors import ErrorCode
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
@@ -189,7 +190,11 @@ class Sender(Agent):
 
         Differs: Aeron counts the error, and polls the publication again and again.
         """
-        self._system_counters[SystemCounterId.ERRORS].increment()
+        self._system_counters.note_error(
+            ErrorCode.GENERIC,
+            f"publication failed: channel={publication.channel} "
+            f"streamId={publication.stream_id} sessionId={publication.session_id}: {error!r}",
+        )
         log.error(
             "publication_failed",
             channel=publication.channel,

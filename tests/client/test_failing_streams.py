@@ -83,6 +83,14 @@ def failures(lines: list[Any]) -> list[Any]:
     return [line for line in lines if line["event"] in {"publication_failed", "image_failed"}]
 
 
+def recording(driver: aa.MediaDriver) -> list[str]:
+    """Let a driver record its errors in a list."""
+    recorded: list[str] = []
+    counters = driver.conductor._resources.system_counters
+    counters.record_error = lambda _, text: recorded.append(text)
+    return recorded
+
+
 class Paced:
     """Two connected publications of one endpoint; the first one's strategy can be made to fail."""
 
@@ -140,6 +148,7 @@ async def paced(aeron: aa.Aeron, driver: aa.MediaDriver, network: FakeNetwork) -
 async def test_a_flow_control_that_fails_closes_its_publication_and_no_other(
     paced: Paced, driver: aa.MediaDriver, lines: list[Any], name: str
 ) -> None:
+    recorded = recording(driver)
     paced.pace.names = frozenset({name})
     if name == "has_required_receivers":
         # Asked once for all that has come, and not where nobody is left.
@@ -151,7 +160,11 @@ async def test_a_flow_control_that_fails_closes_its_publication_and_no_other(
     assert (line["event"], line["log_level"]) == ("publication_failed", "error")
     assert (line["channel"], line["stream_id"]) == (CHANNEL, STREAM_ID)
     assert isinstance(line["exc_info"], StrategyError)
-    assert driver.counters.value(SystemCounterId.ERRORS) == 1
+    # What the receiver has rejected is another error.
+    (text,) = (each for each in recorded if "errorMessage=no" not in each)
+    ids = f"streamId={STREAM_ID} sessionId={paced.failing.session_id}"
+    assert text == f"publication failed: channel={CHANNEL} {ids}: StrategyError({name!r})"
+    assert driver.counters.value(SystemCounterId.ERRORS) == len(recorded)
     with pytest.raises(
         aa.ClosedError, match=rf"driver, because its flow control raised StrategyError: {name}$"
     ) as e:
@@ -232,6 +245,7 @@ async def test_a_window_that_fails_lets_its_image_drain_and_no_other(
     await until(lambda: subscription.images and other.images)
     (image,) = driver.conductor.publication_images[:1]
     await until(lambda: image.rebuild_position == 64)
+    recorded = recording(driver)
     window.names = frozenset({name})
     hear(
         RttMeasurement(
@@ -249,6 +263,8 @@ async def test_a_window_that_fails_lets_its_image_drain_and_no_other(
     assert line["source"] == "127.0.0.1:40457"
     assert str(line["exc_info"]) == name
     assert driver.counters.value(SystemCounterId.ERRORS) == 1
+    ids = f"streamId={STREAM_ID} sessionId={SETUP.session_id}"
+    assert recorded == [f"image failed: source=127.0.0.1:40457 {ids}: StrategyError({name!r})"]
     assert len((await anext(subscription)).data) == 32, "what had come may be read"
     subscription._begin_poll()
     await until(lambda: not subscription.images)

@@ -17,7 +17,7 @@ from aeron_async.driver.core.system_counters import DriverCounterId, SystemCount
 from aeron_async.driver.core.udp_channel import Interface, UdpChannel
 from aeron_async.driver.media.endpoint import SLICE_COUNT, SendChannelEndpoint
 from aeron_async.driver.media.transport import BoundedTransport
-from aeron_async.errors import ClosedError
+from aeron_async.errors import ClosedError, ErrorCode
 from aeron_async.protocol.channel_uri import ChannelUri
 from aeron_async.protocol.header import RttFlags
 from aeron_async.protocol.rtt import RttMeasurement
@@ -136,11 +136,18 @@ def test_a_control_datagram_that_fails_does_not_cost_those_behind_it(
 
 def test_a_socket_that_is_lost_is_counted_logged_shown_and_survived(rig: Rig) -> None:
     assert rig.endpoint.send(b"x")
+    recorded: list[tuple[ErrorCode, str]] = []
+    rig.counts.system.record_error = lambda *error: recorded.append(error)
     with capture_logs() as lines:
         rig.endpoint.data.connection_lost(OSError("the interface is gone"))
-    assert [(line["event"], line["channel"]) for line in lines] == [
-        ("endpoint_lost", "aeron:udp?endpoint=127.0.0.1:40456")
+    channel = "aeron:udp?endpoint=127.0.0.1:40456"
+    assert recorded == [
+        (
+            ErrorCode.CHANNEL_ENDPOINT_ERROR,
+            f"socket lost: channel={channel}: the interface is gone",
+        )
     ]
+    assert [(line["event"], line["channel"]) for line in lines] == [("endpoint_lost", channel)]
     assert rig.counts[SystemCounterId.ERRORS] == 1
     assert [each.get() for each in rig.endpoint.counters] == [ChannelStatus.ERRORED, 1]
     assert not rig.endpoint.send(b"x")

@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING, Final, final
 from aeron_async.protocol.units import format_duration
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aeron_async.counters import Counter, CountersManager
     from aeron_async.driver.core.context import DriverContext
+    from aeron_async.errors import ErrorCode
     from aeron_async.logs import LogBudget
 
 __all__ = [
@@ -225,6 +228,7 @@ class SystemCounters:
 
     Attributes:
         log_budget: Limits the log lines that peers can cause; None means no limit.
+        record_error: Records an error for tools; None if nobody could read it.
     """
 
     def __init__(
@@ -237,6 +241,7 @@ class SystemCounters:
         log_budget: LogBudget | None = None,
     ) -> None:
         self.log_budget = log_budget
+        self.record_error: Callable[[ErrorCode, str], None] | None = None
         if version is None:
             version = installed_version("aeron-async")
         texts = {
@@ -272,6 +277,12 @@ class SystemCounters:
 
     def __getitem__(self, counter_id: SystemCounterId | DriverCounterId) -> Counter:
         return self._counters[counter_id]
+
+    def note_error(self, code: ErrorCode, message: str) -> None:
+        """Count an error, and record it if somebody could read that."""
+        self._counters[SystemCounterId.ERRORS].increment()
+        if self.record_error is not None:
+            self.record_error(code, message)
 
     def close(self) -> None:
         """Free every counter; a second call does nothing."""

@@ -27,6 +27,7 @@ from aeron_async.driver.core.strategies import raise_failures
 from aeron_async.driver.core.stream_counters import ChannelStatus
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.core.udp_channel import format_address
+from aeron_async.errors import ErrorCode
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
@@ -256,7 +257,7 @@ class ChannelEndpoint(ABC):
         self.counters: list[Counter] = []
         self.socket_sndbuf_length = 0
         self.socket_rcvbuf_length = 0
-        self._errors = system_counters[SystemCounterId.ERRORS]
+        self._system_counters = system_counters
         self._socket_drops = system_counters[DriverCounterId.SOCKET_DROPS]
 
     @property
@@ -294,8 +295,10 @@ class ChannelEndpoint(ABC):
         self._socket_drops.increment(count)
 
     def on_socket_lost(self, error: Exception) -> None:
-        """Count and log that a socket failed."""
-        self._errors.increment()
+        """Count, record and log that a socket failed."""
+        self._system_counters.note_error(
+            ErrorCode.CHANNEL_ENDPOINT_ERROR, f"socket lost: channel={self.channel.uri}: {error}"
+        )
         # While its sockets are being opened it has no status yet; once closed, no counters.
         if self.registration_id and self.counters:
             self.status.set(ChannelStatus.ERRORED)
