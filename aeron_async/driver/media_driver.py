@@ -24,6 +24,7 @@ from aeron_async.driver.conductor import Conductor
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.suppliers import name_resolver
 from aeron_async.driver.core.system_counters import SystemCounters
+from aeron_async.driver.media.lossy_network import LossyNetwork
 from aeron_async.driver.media.network import SystemNetwork
 from aeron_async.driver.name_resolution import ResolvingNetwork
 from aeron_async.driver.resources import DriverResources
@@ -179,7 +180,7 @@ class MediaDriver:
             random=self._random,
             storage=storage,
             network=ResolvingNetwork(
-                self._network,
+                LossyNetwork.of(self._network, context),
                 name_resolver(context),
                 clock=self._clock,
                 system_counters=system_counters,

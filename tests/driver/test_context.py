@@ -102,6 +102,10 @@ datagram_burst_limit aeron_async.datagram.burst.limit 64 -
 socket_batching aeron_async.socket.batching true -
 loop_lag_threshold_ns aeron_async.loop.lag.threshold 100ms -
 close_linger_timeout_ns aeron_async.close.linger.timeout 5s -
+udp_channel_incoming_interceptors aeron_async.udp.channel.incoming.interceptors not_set -
+udp_channel_loss_args aeron_async.udp.channel.loss.args not_set -
+udp_channel_fixed_loss_args aeron_async.udp.channel.fixed.loss.args not_set -
+udp_channel_multi_gap_loss_args aeron_async.udp.channel.multi.gap.loss.args not_set -
 max_destinations aeron_async.max.destinations 256 -
 max_pending_setups aeron_async.max.pending.setups 256 -
 max_elicited_setups_per_second aeron_async.max.elicited.setups.per.second 256 -
@@ -142,12 +146,24 @@ def test_a_plain_context_holds_the_defaults_whatever_the_environment_says(
     assert values == {name: setting.default for name, setting in SETTINGS.items()}
 
 
+NAMED_OTHERWISE = {
+    "aeron.name.resolver.threshold": "AERON_DRIVER_NAME_RESOLVER_THRESHOLD",
+    # These the C driver has, and it has no properties.
+    "aeron_async.udp.channel.incoming.interceptors": "AERON_UDP_CHANNEL_INCOMING_INTERCEPTORS",
+    "aeron_async.udp.channel.loss.args": "AERON_UDP_CHANNEL_TRANSPORT_BINDINGS_LOSS_ARGS",
+    "aeron_async.udp.channel.fixed.loss.args": (
+        "AERON_UDP_CHANNEL_TRANSPORT_BINDINGS_FIXED_LOSS_ARGS"
+    ),
+    "aeron_async.udp.channel.multi.gap.loss.args": (
+        "AERON_UDP_CHANNEL_TRANSPORT_BINDINGS_MULTI_GAP_LOSS_ARGS"
+    ),
+}
+
+
 def test_the_environment_is_named_after_the_property() -> None:
     for setting in SETTINGS.values():
-        if setting.name == "aeron.name.resolver.threshold":
-            assert setting.env_name == "AERON_DRIVER_NAME_RESOLVER_THRESHOLD"
-        else:
-            assert setting.env_name == setting.name.upper().replace(".", "_")
+        named = setting.name.upper().replace(".", "_")
+        assert setting.env_name == NAMED_OTHERWISE.get(setting.name, named)
     assert SETTINGS["socket_rcvbuf_length"].env_name == "AERON_SOCKET_SO_RCVBUF"
     assert (
         SETTINGS["cubic_congestion_control_initial_rtt_ns"].env_name

@@ -16,6 +16,7 @@ import attrs
 
 from aeron_async.concurrent.broadcast import BROADCAST_TRAILER_LENGTH
 from aeron_async.concurrent.ring_buffer import RING_TRAILER_LENGTH
+from aeron_async.driver.core.loss_generator import LossGenerators
 from aeron_async.driver.core.strategies import (
     CONGESTION_CONTROL_GROUP,
     FLOW_CONTROL_GROUP,
@@ -642,6 +643,32 @@ class DriverSettings(StreamSettings):
         "How long a driver that closes waits until its publications are drained.",
     )
 
+    # Differs: the C driver has variables for these, and Aeron has no properties.
+    udp_channel_incoming_interceptors: str | None = text(
+        "aeron_async.udp.channel.incoming.interceptors",
+        None,
+        "Loss for tests, by commas: `loss`, `fixed-loss`, `multi-gap-loss` drop what arrives.",
+        env_name="AERON_UDP_CHANNEL_INCOMING_INTERCEPTORS",
+    )
+    udp_channel_loss_args: str | None = text(
+        "aeron_async.udp.channel.loss.args",
+        None,
+        "Random loss: `rate=0.1|seed=7|recv-msg-mask=0x2`; the mask has a bit for each frame type.",
+        env_name="AERON_UDP_CHANNEL_TRANSPORT_BINDINGS_LOSS_ARGS",
+    )
+    udp_channel_fixed_loss_args: str | None = text(
+        "aeron_async.udp.channel.fixed.loss.args",
+        None,
+        "Loss of one range in each stream: `term-id=0|term-offset=1024|length=4096`.",
+        env_name="AERON_UDP_CHANNEL_TRANSPORT_BINDINGS_FIXED_LOSS_ARGS",
+    )
+    udp_channel_multi_gap_loss_args: str | None = text(
+        "aeron_async.udp.channel.multi.gap.loss.args",
+        None,
+        "Loss of ranges in each stream: `term-id=0|gap-radix=8192|gap-length=1024|total-gaps=4`.",
+        env_name="AERON_UDP_CHANNEL_TRANSPORT_BINDINGS_MULTI_GAP_LOSS_ARGS",
+    )
+
     # Limits on what a hostile peer can cause.
     max_destinations: int = integer(
         "aeron_async.max.destinations",
@@ -834,6 +861,7 @@ class DriverContext(DriverSettings):
                 f"must give at most {INT64_MAX} when multiplied by",
                 "nak_unicast_delay_ns",
             )
+        LossGenerators(self)
 
     @property
     def nak_unicast_retry_delay_ns(self) -> int:
