@@ -181,7 +181,7 @@ class MediaDriver:
             storage=storage,
             network=ResolvingNetwork(
                 LossyNetwork.of(self._network, context),
-                name_resolver(context),
+                name_resolver(context, self._network, self._counters),
                 clock=self._clock,
                 system_counters=system_counters,
                 threshold_ns=context.name_resolver_threshold_ns,

@@ -52,7 +52,7 @@ class ResolvingNetwork:
 
     Args:
         network: Opens the sockets.
-        resolver: Resolves the names; None leaves that to the network.
+        resolver: Resolves the names.
         clock: Times the look-ups.
         system_counters: Show the longest look-up, and count the slow ones.
         threshold_ns: A look-up that takes longer counts as slow.
@@ -61,14 +61,14 @@ class ResolvingNetwork:
     def __init__(
         self,
         network: Network,
-        resolver: NameResolver | None,
+        resolver: NameResolver,
         *,
         clock: Clock,
         system_counters: SystemCounters,
         threshold_ns: int,
     ) -> None:
         self._network = network
-        self._resolver: NameResolver = network if resolver is None else resolver
+        self._resolver = resolver
         self._clock = clock
         self._max_time = system_counters[SystemCounterId.NAME_RESOLVER_MAX_TIME]
         self._slow = system_counters[SystemCounterId.NAME_RESOLVER_TIME_THRESHOLD_EXCEEDED]

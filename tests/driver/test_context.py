@@ -63,6 +63,7 @@ untethered_linger_timeout_ns aeron.untethered.linger.timeout not_set untethered-
 untethered_resting_timeout_ns aeron.untethered.resting.timeout 10s untethered-resting-timeout
 counters_free_to_reuse_timeout_ns aeron.counters.free.to.reuse.timeout 1s -
 name_resolver_supplier aeron.name.resolver.supplier default -
+name_resolver_init_args aeron_async.name.resolver.init.args not_set -
 reresolution_check_interval_ns aeron.driver.reresolution.check.interval 1s -
 driver_timeout_ms aeron.driver.timeout 10s -
 waiting_hint_ns aeron_async.waiting.hint 2s -
@@ -149,6 +150,7 @@ def test_a_plain_context_holds_the_defaults_whatever_the_environment_says(
 NAMED_OTHERWISE = {
     "aeron.name.resolver.threshold": "AERON_DRIVER_NAME_RESOLVER_THRESHOLD",
     # These the C driver has, and it has no properties.
+    "aeron_async.name.resolver.init.args": "AERON_NAME_RESOLVER_INIT_ARGS",
     "aeron_async.udp.channel.incoming.interceptors": "AERON_UDP_CHANNEL_INCOMING_INTERCEPTORS",
     "aeron_async.udp.channel.loss.args": "AERON_UDP_CHANNEL_TRANSPORT_BINDINGS_LOSS_ARGS",
     "aeron_async.udp.channel.fixed.loss.args": (

@@ -16,6 +16,7 @@ import attrs
 
 from aeron_async.concurrent.broadcast import BROADCAST_TRAILER_LENGTH
 from aeron_async.concurrent.ring_buffer import RING_TRAILER_LENGTH
+from aeron_async.driver.core.csv_table_name_resolver import parse_table
 from aeron_async.driver.core.loss_generator import LossGenerators
 from aeron_async.driver.core.strategies import (
     CONGESTION_CONTROL_GROUP,
@@ -23,7 +24,7 @@ from aeron_async.driver.core.strategies import (
     NAME_RESOLVER_GROUP,
     supplier,
 )
-from aeron_async.driver.core.suppliers import SYSTEM_NAME_RESOLVER
+from aeron_async.driver.core.suppliers import CSV_TABLE_NAME_RESOLVER, SYSTEM_NAME_RESOLVER
 from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.units import INT64_MAX, parse_duration_ns
 from aeron_async.settings import (
@@ -352,10 +353,16 @@ class StreamSettings(DirectorySettings):
     name_resolver_supplier: str | NameResolver | NameResolverSupplier = supplier(
         "aeron.name.resolver.supplier",
         SYSTEM_NAME_RESOLVER,
-        "Resolver of host names: the system's, a registered one, a resolver, or its factory.",
-        choices=(SYSTEM_NAME_RESOLVER,),
+        "Resolver of names: the system's, a table, a registered one, a resolver, or its factory.",
+        choices=(SYSTEM_NAME_RESOLVER, CSV_TABLE_NAME_RESOLVER),
         group=NAME_RESOLVER_GROUP,
         instance_method="resolve",
+    )
+    name_resolver_init_args: str | None = text(
+        "aeron_async.name.resolver.init.args",
+        None,
+        "Table of `csv_table`: rows `name,host,other host`, by `|`; counters switch the hosts.",
+        env_name="AERON_NAME_RESOLVER_INIT_ARGS",
     )
     reresolution_check_interval_ns: int = duration(
         "aeron.driver.reresolution.check.interval",
@@ -862,6 +869,8 @@ class DriverContext(DriverSettings):
                 "nak_unicast_delay_ns",
             )
         LossGenerators(self)
+        if self.name_resolver_supplier == CSV_TABLE_NAME_RESOLVER:
+            parse_table(self.name_resolver_init_args or "")
 
     @property
     def nak_unicast_retry_delay_ns(self) -> int:

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import attrs
 
+from aeron_async.driver.core.csv_table_name_resolver import CsvTableNameResolver, parse_table
 from aeron_async.driver.core.strategies import NAME_RESOLVER_GROUP, find_registered
 from aeron_async.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from aeron_async.counters import CountersManager
     from aeron_async.driver.core.congestion_control.base import CongestionControl
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.flow_control.base import FlowControl
@@ -35,6 +37,7 @@ __all__ = [
 # Name resolvers.
 
 SYSTEM_NAME_RESOLVER: Final = "default"
+CSV_TABLE_NAME_RESOLVER: Final = "csv_table"
 
 
 class NameResolver(Protocol):
@@ -62,15 +65,26 @@ NameResolverSupplier = Callable[[], NameResolver]
 """Makes a resolver for one driver, when it starts."""
 
 
-def name_resolver(context: DriverContext) -> NameResolver | None:
-    """Return the resolver that a context asks for, or None for the one of the network.
+def name_resolver(
+    context: DriverContext, default: NameResolver, counters_manager: CountersManager
+) -> NameResolver:
+    """Return the resolver that a context asks for.
+
+    Args:
+        context: The settings.
+        default: The resolver of the network.
+        counters_manager: The driver's counters.
 
     Raises:
         ConfigurationError: A factory returned an object that has no method `resolve`.
+        RegistrationError: There is no counter left.
     """
     wanted: object = context.name_resolver_supplier
     if wanted == SYSTEM_NAME_RESOLVER:
-        return None
+        return default
+    if wanted == CSV_TABLE_NAME_RESOLVER:
+        rows = parse_table(context.name_resolver_init_args or "")
+        return CsvTableNameResolver(rows, counters_manager, default.resolve)
     if isinstance(wanted, str):
         wanted = find_registered(NAME_RESOLVER_GROUP, wanted)
     # A class also has the method, but is a factory.
