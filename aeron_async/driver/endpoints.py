@@ -124,8 +124,13 @@ def find_endpoint(endpoints: Iterable[Endpoint], channel: UdpChannel) -> Endpoin
 
 def _check_same_kind(channel: UdpChannel, existing: UdpChannel) -> None:
     is_same_mode = channel.control_mode in {None, existing.control_mode}
-    is_same_place = channel.is_wildcard or (
-        channel.remote_data == existing.remote_data and channel.local_data == existing.local_data
+    ours, theirs = channel.uri, existing.uri
+    is_same_place = (
+        channel.is_wildcard
+        or (channel.remote_data, channel.local_data) == (existing.remote_data, existing.local_data)
+        # The endpoint goes where its name leads, so the same name is the same place.
+        or (ours.endpoint, ours.control, ours.interface)
+        == (theirs.endpoint, theirs.control, theirs.interface)
     )
     if not is_same_mode or not is_same_place:
         message = (

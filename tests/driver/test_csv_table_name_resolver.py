@@ -160,3 +160,26 @@ def test_a_name_that_stands_for_none_is_an_unknown_host() -> None:
                 assert changes(sending) == 1
 
     simulate(story)
+
+
+def test_a_tagged_channel_whose_name_leads_elsewhere_by_now_is_still_the_same() -> None:
+    async def story(world: World) -> None:
+        alice, first, second = (world.host(name) for name in ("alice", "first", "second"))
+        async with (
+            alice.driver(context()) as driver,
+            aa.Aeron.connect(driver) as sending,
+            second.aeron() as receiving,
+        ):
+            tagged = f"{CHANNEL}|tags=22701"
+            publication = await sending.add_publication(tagged, STREAM_ID)
+            switch(driver.counters, RE_RESOLUTION_HOST)
+            await receiving.add_subscription("aeron:udp?endpoint=second:20121", STREAM_ID)
+            await publication.wait_connected(10)
+            for channel in (tagged, "aeron:udp?tags=22701"):
+                another = await sending.add_publication(channel, STREAM_ID)
+                assert another.session_id == publication.session_id
+            elsewhere = f"aeron:udp?endpoint={first.address}:20122|tags=22701"
+            with pytest.raises(RegistrationError, match="mismatched endpoint or control"):
+                await sending.add_publication(elsewhere, STREAM_ID)
+
+    simulate(story)

@@ -419,7 +419,7 @@ class DriverSettings(StreamSettings):
     nak_unicast_delay_ns: int = duration(
         "aeron.nak.unicast.delay",
         US,
-        "Delay of the first NAK for a gap on a unicast channel.",
+        "Delay of the first NAK for a gap on a unicast channel; 0 means at once.",
         minimum=0,
         uri_key="nak-delay",
     )
@@ -875,4 +875,4 @@ class DriverContext(DriverSettings):
     @property
     def nak_unicast_retry_delay_ns(self) -> int:
         """Pause before a unicast NAK is repeated, in nanoseconds."""
-        return self.nak_unicast_delay_ns * self.nak_unicast_retry_delay_ratio
+        return max(self.nak_unicast_delay_ns, US) * self.nak_unicast_retry_delay_ratio
