@@ -37,7 +37,11 @@ from aeron_async.concurrent.cnc_file import (
 )
 from aeron_async.concurrent.error_log import DistinctErrorLog
 from aeron_async.concurrent.loss_report import LossReport
-from aeron_async.concurrent.ring_buffer import ManyToOneRingBuffer
+from aeron_async.concurrent.ring_buffer import (
+    HEARTBEAT_OFFSET,
+    RING_TRAILER_LENGTH,
+    ManyToOneRingBuffer,
+)
 from aeron_async.counters import METADATA_LENGTH, VALUE_LENGTH
 from aeron_async.errors import DriverError
 from aeron_async.logbuffer.log_buffers import LogBuffers, file_length
@@ -332,10 +336,11 @@ def check_is_unused(directory: Path, *, now_ms: int, timeout_ms: int) -> None:
         layout = load_layout(view, length)
         if isinstance(layout, CncNotReady):
             return
+        # The file is mapped for reading only, and a ring buffer writes.
         section = layout.to_driver_buffer
-        buffer = AtomicBuffer(mapping, section.offset, section.length)
-        age_ms = now_ms - ManyToOneRingBuffer(buffer).consumer_heartbeat_ms
-        buffer.release()
+        offset = section.length - RING_TRAILER_LENGTH + HEARTBEAT_OFFSET
+        with section.of(view) as ring, ring.cast("q") as words:
+            age_ms = now_ms - words[offset // 8]
     if age_ms <= timeout_ms:
         message = (
             f"a driver uses {directory} (process {layout.pid}, heartbeat {age_ms} ms ago): end it, "
