@@ -310,13 +310,20 @@ class Inferable(Flag):
 
 @attrs.frozen(kw_only=True)
 class Choice(Kind):
-    """One of a few words; text may have them in any case."""
+    """One of a few words; text may have them in any case.
+
+    Attributes:
+        choices: The words.
+        synonyms: The same words by names that the official drivers also accept in text.
+    """
 
     choices: tuple[str, ...]
+    synonyms: Mapping[str, str] = attrs.field(default=MappingProxyType({}), eq=False)
 
     def parse(self, text: str) -> object:
         """Return the word as it is declared."""
-        return text.lower() if text.lower() in self.choices else text
+        word = self.synonyms.get(text, text)
+        return next((each for each in self.choices if each.lower() == word.lower()), word)
 
     def refusal(self, value: object) -> str:
         """Refuse any other word."""
@@ -500,10 +507,16 @@ def text(name: str, default: Word, doc: str, **more: Unpack[More]) -> Word:
 
 
 def choice(
-    name: str, default: Word, doc: str, *, choices: tuple[str, ...], **more: Unpack[More]
+    name: str,
+    default: Word,
+    doc: str,
+    *,
+    choices: tuple[str, ...],
+    synonyms: Mapping[str, str] = MappingProxyType({}),
+    **more: Unpack[More],
 ) -> Word:
     """Declare one of a few words."""
-    return declare(name, default, doc, kind=Choice(choices=choices), **more)
+    return declare(name, default, doc, kind=Choice(choices=choices, synonyms=synonyms), **more)
 
 
 def flag(name: str, default: bool, doc: str, **more: Unpack[More]) -> bool:  # noqa: FBT001 - a value

@@ -91,6 +91,7 @@ sender_wildcard_port_range aeron.sender.wildcard.port.range 0_0 -
 receiver_wildcard_port_range aeron.receiver.wildcard.port.range 0_0 -
 receiver_io_vector_capacity aeron.receiver.io.vector.capacity 4 -
 network_publication_max_messages_per_send aeron.network.publication.max.messages.per.send 4 -
+threading_mode aeron.threading.mode SHARED -
 conductor_cycle_threshold_ns aeron.driver.conductor.cycle.threshold 100ms -
 sender_cycle_threshold_ns aeron.driver.sender.cycle.threshold 100ms -
 receiver_cycle_threshold_ns aeron.driver.receiver.cycle.threshold 100ms -

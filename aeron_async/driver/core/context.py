@@ -24,7 +24,14 @@ from aeron_async.driver.core.strategies import (
     NAME_RESOLVER_GROUP,
     supplier,
 )
-from aeron_async.driver.core.suppliers import CSV_TABLE_NAME_RESOLVER, SYSTEM_NAME_RESOLVER
+from aeron_async.driver.core.suppliers import (
+    CONGESTION_CONTROL_SYNONYMS,
+    CSV_TABLE_NAME_RESOLVER,
+    FLOW_CONTROL_SYNONYMS,
+    NAME_RESOLVER_SYNONYMS,
+    SYSTEM_NAME_RESOLVER,
+    TERMINATION_VALIDATOR_SYNONYMS,
+)
 from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.units import INT64_MAX, parse_duration_ns
 from aeron_async.settings import (
@@ -125,6 +132,7 @@ class DirectorySettings(EnvironmentSettings):
         "deny",
         "Whether a client may end the driver by a command.",
         choices=("deny", "allow"),
+        synonyms=TERMINATION_VALIDATOR_SYNONYMS,
     )
 
 
@@ -355,6 +363,7 @@ class StreamSettings(DirectorySettings):
         SYSTEM_NAME_RESOLVER,
         "Resolver of names: the system's, a table, a registered one, a resolver, or its factory.",
         choices=(SYSTEM_NAME_RESOLVER, CSV_TABLE_NAME_RESOLVER),
+        synonyms=NAME_RESOLVER_SYNONYMS,
         group=NAME_RESOLVER_GROUP,
         instance_method="resolve",
     )
@@ -386,10 +395,14 @@ class StreamSettings(DirectorySettings):
 FLOW_CONTROLS: Final = ("unicast_max", "multicast_max", "multicast_min", "multicast_tagged")
 CONGESTION_CONTROLS: Final = ("default", "static", "cubic")
 TRANSPORTS: Final = ("auto", "socket", "loop")
-OLD_FLOW_CONTROLS: Final = {
+THREADING_MODES: Final = ("SHARED", "SHARED_NETWORK", "DEDICATED", "INVOKER")
+OLD_FLOW_CONTROLS: Final = FLOW_CONTROL_SYNONYMS | {
     "max": "multicast_max",
     "min": "multicast_min",
     "tagged": "multicast_tagged",
+    "io.aeron.driver.MaxMulticastFlowControl": "multicast_max",
+    "io.aeron.driver.MinMulticastFlowControl": "multicast_min",
+    "io.aeron.driver.TaggedMulticastFlowControl": "multicast_tagged",
 }
 TAG_LENGTH: Final = 8
 
@@ -483,6 +496,7 @@ class DriverSettings(StreamSettings):
         "unicast_max",
         "Flow control strategy of unicast publications.",
         choices=FLOW_CONTROLS,
+        synonyms=FLOW_CONTROL_SYNONYMS,
         group=FLOW_CONTROL_GROUP,
     )
     multicast_flow_control_supplier: str | FlowControlSupplier = supplier(
@@ -490,6 +504,7 @@ class DriverSettings(StreamSettings):
         "multicast_max",
         "Flow control strategy of multicast and multi-destination publications.",
         choices=FLOW_CONTROLS,
+        synonyms=FLOW_CONTROL_SYNONYMS,
         group=FLOW_CONTROL_GROUP,
         uri_key="fc",
         old_variables={"AERON_MULTICAST_FLOW_CONTROL_STRATEGY": parse_old_flow_control},
@@ -528,6 +543,7 @@ class DriverSettings(StreamSettings):
         "default",
         "Congestion control strategy of images; `default` is static unless the channel has `cc`.",
         choices=CONGESTION_CONTROLS,
+        synonyms=CONGESTION_CONTROL_SYNONYMS,
         group=CONGESTION_CONTROL_GROUP,
         uri_key="cc",
     )
@@ -576,6 +592,12 @@ class DriverSettings(StreamSettings):
         "Segment batches, of up to 64 datagrams, that a publication sends in one turn.",
         minimum=1,
         maximum=16,
+    )
+    threading_mode: str = choice(
+        "aeron.threading.mode",
+        "SHARED",
+        "Threading mode in the labels of counters; all agents share one event loop in any case.",
+        choices=THREADING_MODES,
     )
     conductor_cycle_threshold_ns: int = duration(
         "aeron.driver.conductor.cycle.threshold",

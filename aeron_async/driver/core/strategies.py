@@ -17,6 +17,7 @@ from __future__ import annotations
 from functools import lru_cache, wraps
 from importlib.metadata import entry_points
 from traceback import walk_tb
+from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -36,7 +37,7 @@ from aeron_async.errors import ConfigurationError
 from aeron_async.settings import Choice, More, declare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
 __all__ = [
     "CONGESTION_CONTROL_GROUP",
@@ -107,7 +108,7 @@ class Supplier(Choice):
 
     def parse(self, text: str) -> object:
         """Return the name as it is written: registered names have upper case as well."""
-        return text
+        return self.synonyms.get(text, text)
 
     def refusal(self, value: object) -> str:
         """Refuse what is neither a known name nor a factory."""
@@ -138,10 +139,13 @@ def supplier(
     choices: tuple[str, ...],
     group: str,
     instance_method: str = "",
+    synonyms: Mapping[str, str] = MappingProxyType({}),
     **more: Unpack[More],
 ) -> str:
     """Declare a strategy."""
-    kind = Supplier(choices=choices, group=group, instance_method=instance_method)
+    kind = Supplier(
+        choices=choices, group=group, instance_method=instance_method, synonyms=synonyms
+    )
     return declare(name, default, doc, kind=kind, **more)
 
 

@@ -34,10 +34,39 @@ __all__ = [
     "receiver_window_length",
 ]
 
+# Names that the official drivers accept: functions of the C driver, classes of the Java driver.
+
+FLOW_CONTROL_SYNONYMS: Final = {
+    "aeron_unicast_flow_control_strategy_supplier": "unicast_max",
+    "aeron_max_multicast_flow_control_strategy_supplier": "multicast_max",
+    "aeron_min_flow_control_strategy_supplier": "multicast_min",
+    "aeron_tagged_flow_control_strategy_supplier": "multicast_tagged",
+    "io.aeron.driver.DefaultUnicastFlowControlSupplier": "unicast_max",
+    "io.aeron.driver.DefaultMulticastFlowControlSupplier": "multicast_max",
+    "io.aeron.driver.MaxMulticastFlowControlSupplier": "multicast_max",
+    "io.aeron.driver.MinMulticastFlowControlSupplier": "multicast_min",
+    "io.aeron.driver.TaggedMulticastFlowControlSupplier": "multicast_tagged",
+    "io.aeron.driver.PreferredMulticastFlowControlSupplier": "multicast_tagged",
+}
+CONGESTION_CONTROL_SYNONYMS: Final = {
+    "aeron_congestion_control_default_strategy_supplier": "default",
+    "aeron_static_window_congestion_control_strategy_supplier": "static",
+    "aeron_cubic_congestion_control_strategy_supplier": "cubic",
+    "io.aeron.driver.DefaultCongestionControlSupplier": "default",
+    "io.aeron.driver.ext.CubicCongestionControlSupplier": "cubic",
+}
+TERMINATION_VALIDATOR_SYNONYMS: Final = {
+    "aeron_driver_termination_validator_default_allow": "allow",
+    "aeron_driver_termination_validator_default_deny": "deny",
+    "io.aeron.driver.DefaultAllowTerminationValidator": "allow",
+    "io.aeron.driver.DefaultDenyTerminationValidator": "deny",
+}
+
 # Name resolvers.
 
 SYSTEM_NAME_RESOLVER: Final = "default"
 CSV_TABLE_NAME_RESOLVER: Final = "csv_table"
+NAME_RESOLVER_SYNONYMS: Final = {"aeron_default_name_resolver_supplier": SYSTEM_NAME_RESOLVER}
 
 
 class NameResolver(Protocol):

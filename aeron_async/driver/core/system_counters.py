@@ -35,8 +35,6 @@ __all__ = [
 SYSTEM_COUNTER_TYPE_ID: Final = 0
 # Far above 1000, where the counters of applications conventionally begin.
 DRIVER_COUNTER_TYPE_ID: Final = 20_000
-# All agents share the one thread of the event loop, which Aeron calls SHARED.
-THREADING_MODE: Final = "SHARED"
 # Differs: an installed package has no commit id; this name says whose driver it is.
 COMMIT: Final = "aeron-async"
 CONTROL_PROTOCOL_VERSION: Final = "1.0.0"
@@ -247,7 +245,7 @@ class SystemCounters:
         texts = {
             "version": version,
             "commit": COMMIT,
-            "mode": THREADING_MODE,
+            "mode": context.threading_mode,
             "driver_name": driver_name,
             "conductor_threshold": format_duration(context.conductor_cycle_threshold_ns),
             "sender_threshold": format_duration(context.sender_cycle_threshold_ns),
