@@ -6,7 +6,6 @@ is one line on standard error, and never a traceback.
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib.metadata import version
 from io import TextIOWrapper
@@ -14,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
-from aeron_async.cli.output import complain
+from aeron_async.cli.entry import runs_driver
+from aeron_async.cli.output import complain, discard_output
 from aeron_async.cli.runner import ExitCode, TerminatedError
 from aeron_async.errors import AeronError, ConfigurationError
 
@@ -58,7 +58,10 @@ ARCHIVE_COMMANDS: Final = (
 )
 """Name, module and purpose. `cli/archive_MODULE.py` has the function `NAME`."""
 DRIVER_COMMANDS: Final = (("ping", "ping", "Say whether a driver is active, by exit code too."),)
-"""Name, module and purpose. `cli/driver_MODULE.py` has the function `NAME`."""
+"""Name, module and purpose. `cli/driver_MODULE.py` has the function `NAME`.
+
+`aeron-async driver` without one of them runs a driver: `cli/driver_run.py`.
+"""
 PIPELINE_COMMANDS: Final = (
     ("run", "run", "Load recordings into a lake: bronze, silver and gold."),
     ("report", "run", "Write a report on a lake: one HTML file, without a server."),
@@ -84,10 +87,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
+        if runs_driver(tokens):
+            from aeron_async.cli import driver_run  # noqa: PLC0415 - only if it runs
+
+            return driver_run.main(tokens[1:])
         code = make_app()(tokens, exit_on_error=False, print_error=False)
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):  # rich turns the first into the second.
-        _discard_output()
+        discard_output()
         return ExitCode.SUCCESS
     except (CycloptsError, AeronError, OSError) as error:
         return _fail(error)
@@ -112,7 +119,7 @@ def make_app() -> App:
     for place, (name, purpose) in enumerate(COMMANDS):
         app.command(f"aeron_async.cli.{name}:{name}", name=name, help=purpose, sort_key=place)
     groups = (
-        ("driver", "Look after a driver in an Aeron directory.", DRIVER_COMMANDS),
+        ("driver", "Run a media driver for the clients of this machine.", DRIVER_COMMANDS),
         ("archive", "Record streams, and replay recordings.", ARCHIVE_COMMANDS),
         (
             "pipeline",
@@ -142,10 +149,3 @@ def _fail(error: CycloptsError | AeronError | OSError) -> ExitCode:
     complain(error if text == str(error) else text)
     is_usage = isinstance(error, CycloptsError | ConfigurationError)
     return ExitCode.BAD_USAGE if is_usage else ExitCode.FAILURE
-
-
-def _discard_output() -> None:
-    """Send buffered output to the null device, so that the interpreter can flush it."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)

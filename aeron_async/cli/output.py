@@ -33,6 +33,7 @@ __all__ = [
     "as_json",
     "clear_terminal",
     "complain",
+    "discard_output",
     "has_colour",
     "make_console",
     "print_json",
@@ -164,6 +165,13 @@ def complain(error: BaseException | str) -> None:
     ):
         text = text.replace(str(why), f"{why.subject}, as said above")
     remark(f"error: {rename_settings_for_cli(' '.join(text.split()))}")
+
+
+def discard_output() -> None:
+    """Send buffered output to the null device, so that the interpreter can flush it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def has_colour(stream: TextIO) -> bool:

@@ -44,7 +44,7 @@ def test_help_imports_no_command() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert set(eval(done.stderr)) == {  # noqa: S307 - it is the list printed above
-        f"aeron_async.cli.{name}" for name in ("main", "output", "runner")
+        f"aeron_async.cli.{name}" for name in ("entry", "main", "output", "runner")
     }
 
 

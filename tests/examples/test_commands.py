@@ -7,6 +7,8 @@ import shlex
 
 import pytest
 
+from aeron_async.cli import driver_run
+from aeron_async.cli.entry import runs_driver
 from aeron_async.cli.main import (
     ARCHIVE_COMMANDS,
     COMMANDS,
@@ -51,7 +53,9 @@ def check(words: list[str]) -> None:
             "driver": DRIVER_COMMANDS,
             "pipeline": PIPELINE_COMMANDS,
         }
-        if arguments[0] in groups:
+        if runs_driver(arguments):
+            driver_run.parser().parse_args(arguments[1:])
+        elif arguments[0] in groups:
             assert arguments[1] in {command for command, *_ in groups[arguments[0]]}
         else:
             assert arguments[0] in {command for command, _ in COMMANDS}

@@ -1,0 +1,222 @@
+"""Settings of the command `aeron-async driver`: variables, properties and their order.
+
+As with `aeronmd`, every property is an environment variable by another name: `-D` options override
+the environment, properties files override these, and later ones override earlier ones.
+
+Invariant: a variable that no setting reads is ignored without a word, because a program that starts
+`aeronmd` may set whatever `aeronmd` takes.
+
+Differs: `aeronmd` warns of a value that it cannot read, and takes the default; here it is an error.
+It also loads properties from `http://` addresses.
+
+Source: Aeron `aeronmd.c`, `aeron_properties_util.c`, `aeron_driver_context_print_configuration`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+import attrs
+
+from aeron_async.driver.aeron_directory import DIRECTORY_VARIABLE, default_directory
+from aeron_async.driver.core.context import DriverContext
+from aeron_async.errors import ConfigurationError
+from aeron_async.settings import Flag, Integer
+from aeron_async.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from aeron_async.settings import Setting
+
+__all__ = ["DriverConfiguration", "Variables", "configure"]
+
+DIRECTORY_PROPERTY: Final = "aeron.dir"
+DIRECTORY_FIELD: Final = "aeron_directory"
+PRINT_VARIABLE: Final = "AERON_PRINT_CONFIGURATION"
+FILE_SCHEME: Final = "file://"
+DEFAULT: Final = "default"
+
+
+@final
+class Variables:
+    """Environment variables after `-D` options and properties files, and where each comes from.
+
+    Args:
+        environ: The environment of the process.
+
+    Attributes:
+        values: Text by name of the variable.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.values: Final = dict(environ)
+        self._origins: dict[str, str] = {}
+
+    def define(self, text: str) -> None:
+        """Take the `name=value` of a `-D` option.
+
+        Raises:
+            ConfigurationError: It has no name, or no `=`.
+        """
+        try:
+            found = list(properties_of([text]))
+        except ConfigurationError:
+            found = []
+        if len(found) != 1:
+            message = f"-D {text!r} is not name=value"
+            raise ConfigurationError(message)
+        _, name, value = found[0]
+        self._set(name, value, f"-D{name}")
+
+    def load(self, file: str) -> None:
+        """Take the properties of a file.
+
+        Raises:
+            ConfigurationError: A line has no name, or no `=`.
+            OSError: The file cannot be read.
+        """
+        path = Path(file.removeprefix(FILE_SCHEME))
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+            for number, name, value in properties_of(lines):
+                self._set(name, value, f"{file}:{number}")
+        except (ConfigurationError, UnicodeDecodeError) as error:
+            message = f"{file} is no file of properties: {error}"
+            raise ConfigurationError(message) from error
+
+    def origin_of(self, variable: str) -> str:
+        """Return where the value of a variable comes from."""
+        return self._origins.get(variable, variable)
+
+    def _set(self, name: str, value: str, origin: str) -> None:
+        """Set the variable of a property; as in `aeronmd`, without a value it counts as absent."""
+        variable = variable_of(name)
+        self.values.pop(variable, None)
+        if value:
+            self.values[variable] = value
+            self._origins[variable] = origin
+
+
+def variable_of(name: str) -> str:
+    """Return the environment variable of a property."""
+    for setting in DriverContext.settings().values():
+        if setting.name == name and setting.env_name:
+            return setting.env_name
+    return name.upper().replace(".", "_")
+
+
+def properties_of(lines: Iterable[str]) -> Iterator[tuple[int, str, str]]:
+    """Yield number of the line, name and value of each property.
+
+    Raises:
+        ConfigurationError: A line has no name, or no `=`; or the last one ends in a backslash.
+    """
+    number, name, value = 0, "", ""
+    for place, line in enumerate(lines, 1):
+        text = line.lstrip(" \t")
+        if not text or text[0] in "!#":
+            continue
+        if not name:
+            end = min((at for at in map(text.find, "=:") if at > 0), default=0)
+            name = text[:end].rstrip(" \t")
+            if not name:
+                message = f"line {place} is not name=value"
+                raise ConfigurationError(message)
+            number, text = place, text[end + 1 :].lstrip(" \t")
+        if text.endswith("\\"):
+            value += text[:-1]
+            continue
+        yield number, name, value + text
+        name, value = "", ""
+    if name:
+        message = f"line {number} continues after the end"
+        raise ConfigurationError(message)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class DriverConfiguration:
+    """The settings of a driver, and where each comes from.
+
+    Attributes:
+        context: The settings.
+        origins: By field name; a field that is not here has its default.
+        is_printed: Whether a variable asks for the lines of `lines`.
+    """
+
+    context: DriverContext
+    origins: Mapping[str, str]
+    is_printed: bool
+
+    def lines(self) -> list[str]:
+        """Return a line for each setting: its property, its value, and where that comes from."""
+        lines = []
+        for field, setting in DriverContext.settings().items():
+            name = DIRECTORY_PROPERTY if field == DIRECTORY_FIELD else setting.name
+            value = setting.format(getattr(self.context, field))
+            lines.append(printable(f"{name}={value} ({self.origins.get(field, DEFAULT)})"))
+        return lines
+
+
+def configure(
+    *,
+    directory: str | None = None,
+    defines: Sequence[str] = (),
+    files: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> DriverConfiguration:
+    """Return the settings of a driver with an Aeron directory.
+
+    Args:
+        directory: The Aeron directory; None if a variable or the default decides.
+        defines: Each `name=value`.
+        files: Paths of properties files.
+        environ: Environment variables; None for those of this process.
+
+    Raises:
+        ConfigurationError: A value cannot be read, or two contradict each other.
+        OSError: A file cannot be read.
+    """
+    variables = Variables(os.environ if environ is None else environ)
+    for text in defines:
+        variables.define(text)
+    for file in files:
+        variables.load(file)
+    found: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for field, setting in DriverContext.settings().items():
+        value = setting.find(variables.values)
+        if value is not None:
+            found[field] = within_limits(setting, value)
+            origins[field] = variables.origin_of(variable_read(setting, variables.values))
+    if directory is not None:
+        found[DIRECTORY_FIELD], origins[DIRECTORY_FIELD] = directory, "--directory"
+    elif variables.values.get(DIRECTORY_VARIABLE):
+        found[DIRECTORY_FIELD] = variables.values[DIRECTORY_VARIABLE]
+        origins[DIRECTORY_FIELD] = variables.origin_of(DIRECTORY_VARIABLE)
+    elif DIRECTORY_FIELD not in found:
+        found[DIRECTORY_FIELD] = str(default_directory(variables.values))
+    is_printed = Flag.words.get(variables.values.get(PRINT_VARIABLE, "").strip().lower())
+    return DriverConfiguration(
+        context=DriverContext(**found), origins=origins, is_printed=bool(is_printed)
+    )
+
+
+def variable_read(setting: Setting, variables: Mapping[str, str]) -> str:
+    """Return the variable from which a setting was read: its own, else an older one."""
+    names = (setting.env_name, *setting.old_variables)
+    return next(name for name in names if variables.get(name, "").strip())
+
+
+def within_limits(setting: Setting, value: object) -> object:
+    """Return a number, moved to the nearest limit as `aeronmd` does; else the value.
+
+    Programs that start `aeronmd` rely on this, for example with a NAK delay of 0.
+    """
+    kind = setting.kind
+    if not isinstance(kind, Integer) or not isinstance(value, int):
+        return value
+    return min(max(value, kind.minimum), kind.maximum)
