@@ -161,7 +161,7 @@ async def test_a_directory_in_use_is_refused_and_a_stale_one_is_used_again(
     [
         (["-Daeron.mtu.length=many"], 1, "aeron.mtu.length (AERON_MTU_LENGTH) cannot be read"),
         (["-Daeron.mtu.length=100"], 1, "must be a multiple of 32"),
-        (["-Daeron.name.resolver.supplier=csv_table"], 1, "must be one of default"),
+        (["-Daeron.name.resolver.supplier=gossip"], 1, "must be one of default"),
         (["-Daeron.mtu.length"], 1, "is not name=value"),
         (["nowhere.properties"], 1, "error: nowhere.properties: No such file or directory"),
         (["--bogus"], 2, "(see aeron-async driver --help)"),
@@ -240,8 +240,10 @@ def test_later_settings_override_earlier_ones(
 def test_numbers_beyond_the_limits_are_moved_to_them_as_in_aeronmd(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    found = lines_of(capsys, "-Daeron.nak.unicast.delay=0", "-Daeron.term.buffer.length=2g")
-    assert found["aeron.nak.unicast.delay"].startswith("1us ")
+    found = lines_of(
+        capsys, "-Daeron.rcv.status.message.timeout=0", "-Daeron.term.buffer.length=2g"
+    )
+    assert found["aeron.rcv.status.message.timeout"].startswith("1us ")
     assert found["aeron.term.buffer.length"].startswith("1g ")
 
 

@@ -110,10 +110,10 @@ def test_a_name_stands_for_the_first_address_of_the_family() -> None:
 @pytest.mark.parametrize(
     ("name", "is_ipv6", "reason"),
     [
-        ("missing", False, "there is no interface missing that is up"),
-        ("eth2", False, "there is no interface eth2 that is up"),
+        ("missing", False, "unknown interface missing"),
+        ("eth2", False, "unknown interface eth2, or it is down"),
         ("eth1", True, "interface eth1 has no IPv6 address"),
-        ("Eth1", False, "there is no interface Eth1"),
+        ("Eth1", False, "unknown interface Eth1"),
     ],
 )
 def test_a_name_without_such_an_address_is_refused(

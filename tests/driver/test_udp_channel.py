@@ -361,7 +361,7 @@ async def test_managed_ports_are_for_explicit_control_and_for_receivers() -> Non
         ("endpoint=even:7", "224.0.1.2:7' ends in an even byte"),
         ("endpoint=node:7|control=v6:8", "mix IPv4 and IPv6"),
         ("endpoint=v6:7|interface=localhost", "mix IPv4 and IPv6"),
-        ("endpoint=node:7|interface={lo1}", "no interface lo1"),
+        ("endpoint=node:7|interface={lo1}", "unknown interface lo1"),
         ("endpoint=node:7|interface=172.16.0.1", "matches 172.16.0.1/32"),
         ("endpoint=[ff02::1]:7|interface={eth1}", "eth1 has no IPv6 address"),
         ("endpoint=v6:7|interface={eth1}", "eth1 has no IPv6 address"),
