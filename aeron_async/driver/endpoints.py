@@ -527,7 +527,8 @@ class ReceiveEndpoints:
         if endpoint is not None:
             check_can_share_socket(channel.uri, endpoint)
             return endpoint
-        if not (channel.has_explicit_endpoint or channel.has_explicit_control or channel.is_manual):
+        has_address = channel.has_explicit_endpoint or channel.has_explicit_control
+        if not (has_address or channel.is_manual or channel.is_response):
             message = (
                 f"no subscription of this driver has the channel tag of {channel.uri}: add that "
                 "one first, or give endpoint, control, or control-mode=manual"

@@ -68,8 +68,9 @@ class Responses:
             correlation_id
         ):
             message = (
-                f"response-correlation-id={correlation_id} names no subscription with "
-                "control-mode=response: add that first, and give its registration_id"
+                f"unable to find response subscription {correlation_id}: "
+                "response-correlation-id is the registration_id of a subscription with "
+                "control-mode=response"
             )
             raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
 
@@ -115,15 +116,15 @@ class Responses:
     def _image(self, correlation_id: int | None) -> PublicationImage:
         if correlation_id is None:
             message = (
-                "control-mode=response needs response-correlation-id: the correlation_id of the "
-                "image whose requests are answered"
+                "control-mode=response was specified, but no response-correlation-id set: give the "
+                "correlation_id of the image whose requests are answered"
             )
             raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
         image = self._subscriptions.images.find(correlation_id)
         if image is None or not image.is_response_requested:
-            reason = "names no image" if image is None else "names an image that wants no response"
+            reason = "not found" if image is None else "did not request a response channel"
             message = (
-                f"response-correlation-id={correlation_id} {reason}: give the correlation_id of an "
+                f"image.correlationId={correlation_id} {reason}: response-correlation-id names an "
                 "image whose publication has a response-correlation-id of its own"
             )
             raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)

@@ -640,7 +640,10 @@ def _check_response(uri: ChannelUri) -> None:
     answered = uri.response_correlation_id
     if uri.control_mode is ControlMode.RESPONSE:
         if answered in {None, -1}:
-            _refuse("control-mode=response needs response-correlation-id of the image to answer")
+            _refuse(
+                "control-mode=response was specified, but no response-correlation-id set: "
+                "give that of the image to answer"
+            )
     elif answered == PROTOTYPE_CORRELATION_ID:
         _refuse("response-correlation-id=prototype needs control-mode=response")
 

@@ -141,7 +141,7 @@ Any_: Any = aa.Channel
         (lambda: aa.Channel.spy(aa.Channel.udp(UDP), session_id="tag:1"), "needs the number"),
         (lambda: Any_.response(CONTROL), "give endpoint"),
         (lambda: Any_.response(CONTROL, endpoint=UDP, correlation_id=1), "give endpoint"),
-        (lambda: aa.Channel.response(CONTROL, correlation_id=-1), "needs response-correlation-id"),
+        (lambda: aa.Channel.response(CONTROL, correlation_id=-1), "no response-correlation-id set"),
         (lambda: Any_.response(CONTROL, correlation_id=7, fc="max"), "fc=max does not go"),
         (lambda: Any_.response(CONTROL, correlation_id=7, gtag=1), "gtag=1 does not go"),
         (lambda: Any_.response(CONTROL, endpoint=UDP, mtu=1408), "mtu=1408 does not go"),

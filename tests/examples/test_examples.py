@@ -95,7 +95,7 @@ PRINTED = {
     "ipc": [f"{64 * (number + 1)} within {number}" for number in range(3)],
     "in_one_process": ["buy at 101.5", "buy at 101.75", "buy at 99"],
     "request_response": [
-        r"from here on nothing is answered to 127\.0\.0\.1:\d+: .* wants no response: .*",
+        r"from here on nothing is answered to 127\.0\.0\.1:\d+: .* did not request a response .*",
         "BOB 1, BOB 2",
         "CAROL 1, CAROL 2",
     ],

@@ -109,7 +109,7 @@ def test_a_publication_takes_what_it_can_use_and_what_only_its_receivers_use(tex
         (f"{GROUP}|control=224.0.1.2:40456|control-mode=dynamic", "leave out one of them"),
         (f"{LOCAL}|fc=min", "fc=min needs a group of receivers"),
         ("aeron:udp?control-mode=response|response-correlation-id=1|fc=max", "needs a group"),
-        ("aeron:udp?control-mode=response", "needs response-correlation-id"),
+        ("aeron:udp?control-mode=response", "no response-correlation-id set"),
         ("aeron:udp?control-mode=response|response-correlation-id=-1", "of the image to answer"),
         (f"{LOCAL}|response-correlation-id=prototype", "needs control-mode=response"),
         (f"{LOCAL}|stream-id=7", "stream-id=7 in the channel is not the stream asked for, 1001"),
