@@ -223,7 +223,9 @@ async def open_destination(
     endpoint.destinations.append(destination)
 
 
-def allocate_destination_count(resources: DriverResources, channel: UdpChannel) -> Counter:
+def allocate_destination_count(
+    resources: DriverResources, channel: UdpChannel, registration_id: int
+) -> Counter:
     """Allocate the counter for the number of destinations of a channel.
 
     Raises:
@@ -232,7 +234,7 @@ def allocate_destination_count(resources: DriverResources, channel: UdpChannel) 
     return allocate_channel_counter(
         resources.counters_manager,
         ChannelCounterType.MDC_NUM_DESTINATIONS,
-        registration_id=resources.next_id(),
+        registration_id=registration_id,
         channel=str(channel.uri),
     )
 
@@ -289,7 +291,6 @@ def _allocate_status(
     *,
     address: str,
 ) -> None:
-    endpoint.registration_id = resources.next_id()
     endpoint.status = allocate_channel_counter(
         resources.counters_manager,
         counter_type,
@@ -353,8 +354,12 @@ class SendEndpoints:
     def __iter__(self) -> Iterator[SendChannelEndpoint]:
         return iter(tuple(self._endpoints))
 
-    async def get(self, channel: UdpChannel) -> SendChannelEndpoint:
+    async def get(self, channel: UdpChannel, *, registration_id: int) -> SendChannelEndpoint:
         """Return the endpoint of a channel, opened first if there is none.
+
+        Args:
+            channel: With resolved addresses.
+            registration_id: Of the publication, for the counters of a new endpoint.
 
         Raises:
             RegistrationError: The socket cannot be opened, or no channel has the tag.
@@ -370,16 +375,16 @@ class SendEndpoints:
                 "first, or give endpoint, control, or control-mode=manual"
             )
             raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
-        endpoint = self._make(channel)
+        endpoint = self._make(channel, registration_id)
         await open_send_endpoint(self._resources, endpoint)
         self._endpoints.append(endpoint)
         return endpoint
 
-    def _make(self, channel: UdpChannel) -> SendChannelEndpoint:
+    def _make(self, channel: UdpChannel, registration_id: int) -> SendChannelEndpoint:
         resources = self._resources
         count = destinations = None
         if channel.is_multi_destination and not channel.is_multicast:
-            count = allocate_destination_count(resources, channel)
+            count = allocate_destination_count(resources, channel, registration_id)
             destinations = self._destinations(channel, count)
         dispatcher = ControlPacketDispatcher(
             resources.system_counters,
@@ -397,6 +402,7 @@ class SendEndpoints:
             self._on_writable,
             self._sender.on_reading,
         )
+        endpoint.registration_id = registration_id
         if count is not None:
             endpoint.counters.append(count)
         return endpoint
@@ -512,12 +518,15 @@ class ReceiveEndpoints:
     def __iter__(self) -> Iterator[ReceiveChannelEndpoint]:
         return iter(tuple(self._endpoints))
 
-    async def get(self, channel: UdpChannel, group_tag: int | None) -> ReceiveChannelEndpoint:
+    async def get(
+        self, channel: UdpChannel, group_tag: int | None, *, registration_id: int
+    ) -> ReceiveChannelEndpoint:
         """Return the endpoint of a channel, opened first if there is none.
 
         Args:
             channel: With resolved addresses.
             group_tag: Sent in the status messages of a new endpoint.
+            registration_id: Of the subscription, for the counters of a new endpoint.
 
         Raises:
             RegistrationError: The socket cannot be opened, or no channel has the tag.
@@ -535,6 +544,7 @@ class ReceiveEndpoints:
             )
             raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
         endpoint = self._make(channel, group_tag)
+        endpoint.registration_id = registration_id
         destination = None if channel.is_manual else self._make_destination(endpoint, channel, 0)
         await open_receive_endpoint(self._resources, endpoint, destination)
         self._endpoints.append(endpoint)

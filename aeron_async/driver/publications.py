@@ -129,7 +129,7 @@ class Publications:
         if flow_control is None:
             # Before a socket is opened: an unknown strategy is refused at no cost.
             flow_control_supplier(uri, context, is_group=channel.has_group_semantics)
-        endpoint = await self.endpoints.get(channel)
+        endpoint = await self.endpoints.get(channel, registration_id=registration_id)
         params = attrs.evolve(
             params,
             # A channel that is only a tag is of the kind of the channel with that tag.

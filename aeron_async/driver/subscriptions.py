@@ -339,7 +339,9 @@ class Subscriptions:
         if channel is None or uri.is_spy:
             return self._add_local(link, channel)
         congestion_control_supplier(params.congestion_control)
-        endpoint = link.endpoint = await self.endpoints.get(channel, params.group_tag)
+        endpoint = link.endpoint = await self.endpoints.get(
+            channel, params.group_tag, registration_id=registration_id
+        )
         link.is_response = endpoint.channel.is_response and params.session_id is None
         try:
             self._check_same_stream(endpoint, channel, params, stream_id)
