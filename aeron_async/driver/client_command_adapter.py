@@ -24,6 +24,7 @@ from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.foreign_streams import PublicationProxy, SubscriptionProxy
 from aeron_async.errors import (
     AeronError,
+    ChannelUriError,
     ClosedError,
     ErrorCode,
     ProtocolError,
@@ -76,6 +77,14 @@ WAITING_COMMANDS_MAX: Final = 1_024
 CLIENTS_MAX: Final = 4_096
 CLOSED_HEARTBEAT: Final = 0
 """What a client stores when it closes."""
+
+OFFICIAL_WORDS: Final = {
+    "response-correlation-id=": (
+        "invalid response-correlation-id, must be a number greater than or equal to -1, or "
+        "'prototype'"
+    ),
+}
+"""What Aeron's users look for in the refusal of a parameter, by how ours begins."""
 
 log: Final = get_logger(__name__)
 
@@ -379,9 +388,7 @@ class ClientCommandAdapter:
         """Answer a command with an error, and record it."""
         code, message = code_of(error), str(error)
         if isinstance(command, AddPublication | AddSubscription | AddDestination):
-            channel = text_of(command.channel)
-            if channel not in message:
-                message = f"{message} (channel {channel})"
+            message = in_clients_words(message, error, text_of(command.channel))
         self._proxy.on_error(command.correlation_id, code, message)
         if code is not ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE:
             self._record(code, f"client {command.client_id}: {message}")
@@ -582,6 +589,17 @@ class ClientCommandAdapter:
             )
             raise RegistrationError(message)
         return registration_id
+
+
+def in_clients_words(message: str, error: AeronError, channel: str) -> str:
+    """Return a refusal with the channel as the client wrote it, and the words it may look for."""
+    if isinstance(error, ChannelUriError):
+        for key, words in OFFICIAL_WORDS.items():
+            if message.startswith(key):
+                message = f"{words}: {message}"
+    else:
+        message = message.replace(str(ChannelUri.parse(channel, ignores_unknown=True)), channel)
+    return message if channel in message else f"{message} (channel {channel})"
 
 
 def channel_of(command: AddPublication | AddSubscription | AddDestination) -> ChannelUri:

@@ -269,11 +269,14 @@ def check_can_share_socket(uri: ChannelUri, endpoint: ChannelEndpoint) -> None:
     )
     for key, asked, actual in pairs:
         is_offset = key.endswith("-ts-offset")
-        if (asked or (is_offset and asked is not None)) and asked != actual:
-            shown = f"{actual}" if actual else "the system's default"
+        # A channel that is only a tag is of the kind of the channel with that tag.
+        is_meant = asked is not None or uri.endpoint is not None or uri.control is not None
+        if (asked or (is_offset and is_meant)) and asked != actual:
+            shown = "none" if is_offset else "the system's default"
             message = (
-                f"{key}={asked} differs from {shown}, which the socket of "
-                f"{endpoint.channel.uri} already has: leave {key} out, or give it the same value"
+                f"option conflicts: {key}={'none' if asked is None else asked} differs from "
+                f"{actual or shown}, which the socket of {endpoint.channel.uri} already has: give "
+                "both channels the same value"
             )
             raise ConfigurationError(message)
 

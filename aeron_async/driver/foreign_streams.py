@@ -266,7 +266,7 @@ class SubscriptionProxy:
         watcher: WordWatcher,
     ) -> None:
         self._registration_id = registration_id
-        self._channel = channel
+        self.channel: Final = channel
         self._stream_id = stream_id
         self._proxy = proxy
         self._values = values
@@ -317,7 +317,7 @@ class SubscriptionProxy:
             self._held = [each for each in self._held if each.image_id != image_id]
             return
         self._proxy.on_unavailable_image(
-            self._registration_id, image_id, stream_id=self._stream_id, channel=self._channel
+            self._registration_id, image_id, stream_id=self._stream_id, channel=self.channel
         )
 
     def on_unanswered(self, reason: str | None) -> None:

@@ -92,6 +92,12 @@ class SubscriptionLink:
         """Return the channel as counters show it."""
         return str(self.uri)
 
+    @property
+    def written_channel(self) -> str:
+        """Return the channel as its client wrote it, as far as that is known."""
+        listener = self.listener
+        return listener.channel if isinstance(listener, SubscriptionProxy) else self.channel
+
     def matches(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int) -> bool:
         """Return whether this subscription wants that session."""
         return (

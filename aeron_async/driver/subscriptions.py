@@ -571,7 +571,8 @@ def _check_same_role(
         message = (
             "option conflicts with existing subscription: "
             f"isResponse={'true' if channel.is_response else 'false'} "
-            f"existingChannel={link.uri} channel={channel.uri}: use another endpoint for responses"
+            f"existingChannel={link.written_channel} channel={channel.uri}: use another endpoint "
+            "for responses"
         )
         raise ConfigurationError(message)
 

@@ -154,8 +154,8 @@ class ChannelUri:
 
         Args:
             text: The channel.
-            ignores_unknown: Whether unknown keys are left out, as for clients of other processes,
-                which may know keys of a later Aeron.
+            ignores_unknown: Whether unknown keys are left out, and those of a network in a channel
+                for IPC, as for clients of other processes.
 
         Raises:
             ChannelUriError: says which part is not valid, and suggests a likely correction.
@@ -167,7 +167,7 @@ class ChannelUri:
                 return cls(
                     media=media,
                     is_spy=is_spy,
-                    **_read_query(query, ignores_unknown=ignores_unknown),
+                    **_read_query(query, is_lenient=ignores_unknown, is_ipc=media is Media.IPC),
                 )
             except ChannelUriError as error:
                 message = _how_to_write(text)
@@ -338,14 +338,14 @@ def _split(text: str) -> tuple[bool, Media, str]:
     return is_spy, Media(name), query
 
 
-def _read_query(query: str, *, ignores_unknown: bool) -> dict[str, Any]:
+def _read_query(query: str, *, is_lenient: bool, is_ipc: bool) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for item in query.split("|") if query else ():
         key, equals, text = item.partition("=")
         if not key or not equals:
             message = f"{item!r} is not of the form key=value; '|' stands between two of them"
             raise ChannelUriError(message)
-        if ignores_unknown and key not in PARAMETERS:
+        if is_lenient and (key not in PARAMETERS or (is_ipc and key in NETWORK_KEYS)):
             continue
         parameter = parameter_for_key(key)
         _refuse_second(parameter, values)
@@ -374,6 +374,7 @@ def _check_length(text: str) -> None:
         raise ChannelUriError(message)
 
 
+NETWORK_KEYS: Final = frozenset({"endpoint", "interface", "control"})
 FRAME_ALIGNMENT: Final = 32
 TIMESTAMP_LENGTH: Final = 8
 # A message may fill an eighth of a term.

@@ -109,7 +109,9 @@ async def test_subscriptions_of_one_socket_agree_on_where_the_time_goes(
     if sys.platform != "linux":
         key = "channel-rcv-ts-offset"
     await aeron.add_subscription(f"{channel}|{key}=8", STREAM_ID)
-    await aeron.add_subscription(channel, STREAM_ID + 1)
+    await aeron.add_subscription(f"{channel}|{key}=8", STREAM_ID + 1)
+    with pytest.raises(aa.ConfigurationError, match=f"{key}=none differs from 8"):
+        await aeron.add_subscription(channel, STREAM_ID + 2)
     with pytest.raises(aa.ConfigurationError, match=f"{key}=0"):
         await aeron.add_subscription(f"{channel}|{key}=0", STREAM_ID + 2)
 

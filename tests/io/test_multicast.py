@@ -183,7 +183,7 @@ async def test_ports_of_a_range_are_taken_in_turn_until_there_are_none(
     spec = SocketSpec(local=("127.0.0.1", 0), wildcard_ports=ports)
     async with opened(network, spec) as first:
         assert first.address[1] == unused_udp_port
-        with pytest.raises(RegistrationError, match=r"no port from .* widen the setting"):
+        with pytest.raises(RegistrationError, match=r"no available ports .* widen the setting"):
             async with opened(network, spec):
                 pass
     async with opened(network, spec) as again:

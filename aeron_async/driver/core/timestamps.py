@@ -50,9 +50,15 @@ class SendTimestamps:
         self._epoch_ns = epoch_ns
 
     def stamp(self, datagram: memoryview) -> None:
-        """Write the time into the first frame of a datagram, if it is a message with room."""
-        frame_length, _, _, frame_type = SENT_FRAME.unpack_from(datagram)
+        """Write the time into the first frame of a datagram, if a message with room begins there.
+
+        Differs: the C driver writes it into every fragment of a message, over its payload; the
+        Java driver, as here, only into the first.
+        """
+        frame_length, _, flags, frame_type = SENT_FRAME.unpack_from(datagram)
         if frame_type != FrameType.DATA or not 0 < frame_length <= len(datagram):
+            return
+        if not flags & DataFlags.BEGIN_FRAGMENT:
             return
         if self._is_reserved or self._start + TIME.size <= frame_length:
             TIME.pack_into(datagram, self._start, self._epoch_ns())

@@ -105,7 +105,7 @@ class WildcardPorts:
             RegistrationError: CHANNEL_ENDPOINT_ERROR, always.
         """
         message = (
-            f"no port from {self.low} to {self.high} is free on {host}: widen the setting "
+            f"no available ports in range {self.low} {self.high} on {host}: widen the setting "
             "sender_wildcard_port_range or receiver_wildcard_port_range, or close a channel"
         )
         raise RegistrationError(message, code=ErrorCode.CHANNEL_ENDPOINT_ERROR)
