@@ -177,7 +177,7 @@ def test_ports_of_a_range_are_taken_in_turn_until_there_are_none() -> None:
                 async with opened(alice, wildcard_ports=ports) as (two, _):
                     taken = [each.get_extra_info("sockname")[1] for each in (one, two)]
                     with pytest.raises(
-                        RegistrationError, match="no available ports in range 40000 40002"
+                        RegistrationError, match="no available ports in range 40000"
                     ):
                         async with opened(alice, wildcard_ports=ports):
                             pass
