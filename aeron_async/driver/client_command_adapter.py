@@ -14,6 +14,7 @@ Source: Aeron `ClientCommandAdapter`, `AeronClient`, `DriverConductor`,
 from __future__ import annotations
 
 from collections import deque
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.clock import NEVER_NS
@@ -60,7 +61,7 @@ from aeron_async.tasks import TaskOwner
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from aeron_async.counters import Counter
     from aeron_async.driver.conductor import Conductor
@@ -169,6 +170,7 @@ class ClientCommandAdapter:
         self._on_terminate = on_terminate
         self._proxy = ClientProxy(storage.answers)
         self._clients: dict[int, AeronClient] = {}
+        self._ids_being_added: set[int] = set()
         self._tasks = TaskOwner()
         counters = resources.system_counters
         self._errors = counters[SystemCounterId.ERRORS]
@@ -338,8 +340,12 @@ class ClientCommandAdapter:
         """Add a client that has not been heard of, and tell it where its heartbeat is.
 
         Raises:
-            RegistrationError: There are too many clients, or no counter is left.
+            RegistrationError: There are too many clients, or no counter is left, or a client in the
+                process of the driver has this id.
         """
+        if self._conductor.has_client(client_id):
+            message = f"client id {client_id} is in use: take it from the driver's counter"
+            raise RegistrationError(message)
         if len(self._clients) >= CLIENTS_MAX:
             message = f"{CLIENTS_MAX} clients use this driver already: no more are served"
             raise RegistrationError(message, code=ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE)
@@ -401,23 +407,23 @@ class ClientCommandAdapter:
     # What commands do.
 
     async def _add_publication(self, client: AeronClient, command: AddPublication) -> None:
-        registration_id = self._checked_id(command.correlation_id)
-        uri = channel_of(command)
-        uri.check_publication(command.stream_id)
-        proxy = PublicationProxy(self._proxy, self._watcher)
-        ready = await self._conductor.add_publication(
-            client.client_id,
-            uri,
-            command.stream_id,
-            is_exclusive=isinstance(command, AddExclusivePublication),
-            listener=proxy,
-            registration_id=registration_id,
-        )
-        if client.is_closed:
-            return
-        client.publications[registration_id] = proxy
-        self._proxy.on_publication_ready(ready)
-        proxy.begin(self._conductor.publication(registration_id))
+        with self._new_id(command.correlation_id) as registration_id:
+            uri = channel_of(command)
+            uri.check_publication(command.stream_id)
+            proxy = PublicationProxy(self._proxy, self._watcher)
+            ready = await self._conductor.add_publication(
+                client.client_id,
+                uri,
+                command.stream_id,
+                is_exclusive=isinstance(command, AddExclusivePublication),
+                listener=proxy,
+                registration_id=registration_id,
+            )
+            if client.is_closed:
+                return
+            client.publications[registration_id] = proxy
+            self._proxy.on_publication_ready(ready)
+            proxy.begin(self._conductor.publication(registration_id))
 
     async def _remove_publication(self, client: AeronClient, command: RemovePublication) -> None:
         registration_id = command.registration_id
@@ -433,30 +439,30 @@ class ClientCommandAdapter:
         self._proxy.on_operation_succeeded(command.correlation_id)
 
     async def _add_subscription(self, client: AeronClient, command: AddSubscription) -> None:
-        registration_id = self._checked_id(command.correlation_id)
-        uri = channel_of(command)
-        uri.check_subscription(command.stream_id)
-        proxy = SubscriptionProxy(
-            registration_id,
-            channel=text_of(command.channel),
-            stream_id=command.stream_id,
-            proxy=self._proxy,
-            values=self._storage.counter_values,
-            watcher=self._watcher,
-        )
-        ready = await self._conductor.add_subscription(
-            client.client_id,
-            uri,
-            command.stream_id,
-            listener=proxy,
-            registration_id=registration_id,
-        )
-        if client.is_closed:
-            proxy.end()
-            return
-        client.subscriptions[registration_id] = proxy
-        self._proxy.on_subscription_ready(ready)
-        proxy.begin()
+        with self._new_id(command.correlation_id) as registration_id:
+            uri = channel_of(command)
+            uri.check_subscription(command.stream_id)
+            proxy = SubscriptionProxy(
+                registration_id,
+                channel=text_of(command.channel),
+                stream_id=command.stream_id,
+                proxy=self._proxy,
+                values=self._storage.counter_values,
+                watcher=self._watcher,
+            )
+            ready = await self._conductor.add_subscription(
+                client.client_id,
+                uri,
+                command.stream_id,
+                listener=proxy,
+                registration_id=registration_id,
+            )
+            if client.is_closed:
+                proxy.end()
+                return
+            client.subscriptions[registration_id] = proxy
+            self._proxy.on_subscription_ready(ready)
+            proxy.begin()
 
     async def _remove_subscription(self, client: AeronClient, command: RemoveSubscription) -> None:
         registration_id = command.registration_id
@@ -520,15 +526,15 @@ class ClientCommandAdapter:
         self._proxy.on_operation_succeeded(command.correlation_id)
 
     async def _add_counter(self, client: AeronClient, command: AddCounter) -> None:
-        registration_id = self._checked_id(command.correlation_id)
-        counter = client.counters[registration_id] = self._resources.counters_manager.allocate(
-            command.counter_type_id,
-            command.key,
-            text_of(command.label),
-            registration_id=registration_id,
-            owner_id=client.client_id,
-        )
-        self._proxy.on_counter_ready(registration_id, counter.id)
+        with self._new_id(command.correlation_id) as registration_id:
+            counter = client.counters[registration_id] = self._resources.counters_manager.allocate(
+                command.counter_type_id,
+                command.key,
+                text_of(command.label),
+                registration_id=registration_id,
+                owner_id=client.client_id,
+            )
+            self._proxy.on_counter_ready(registration_id, counter.id)
 
     async def _add_static_counter(self, client: AeronClient, command: AddStaticCounter) -> None:
         del client
@@ -575,20 +581,27 @@ class ClientCommandAdapter:
         session_id = self._conductor.next_session_id(command.stream_id)
         self._proxy.on_next_available_session_id(command.correlation_id, session_id)
 
-    def _checked_id(self, registration_id: int) -> int:
-        """Return an id that a client has chosen for something new.
+    @contextmanager
+    def _new_id(self, registration_id: int) -> Iterator[int]:
+        """Return an id that a client has chosen for something new, and reserve it for as long.
 
         Raises:
             RegistrationError: It is in use.
         """
-        if self._conductor.has(registration_id) or any(
-            registration_id in client.counters for client in self._clients.values()
+        if (
+            registration_id in self._ids_being_added
+            or self._conductor.has(registration_id)
+            or any(registration_id in client.counters for client in self._clients.values())
         ):
             message = (
                 f"correlation id {registration_id} is in use: take it from the driver's counter"
             )
             raise RegistrationError(message)
-        return registration_id
+        self._ids_being_added.add(registration_id)
+        try:
+            yield registration_id
+        finally:
+            self._ids_being_added.remove(registration_id)
 
 
 def in_clients_words(message: str, error: AeronError, channel: str) -> str:

@@ -641,6 +641,10 @@ class Conductor(Agent):
 
     # What clients of other processes ask for by id.
 
+    def has_client(self, client_id: int) -> bool:
+        """Return whether a client of this or another process has an id."""
+        return client_id in self._clients
+
     def has(self, registration_id: int) -> bool:
         """Return whether a client holds something under an id."""
         return self._table.find(registration_id) is not None or self._subscriptions.has(
