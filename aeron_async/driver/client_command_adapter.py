@@ -241,14 +241,15 @@ class ClientCommandAdapter:
         if self._record_word is not None:
             self._record_word.remove()
             self._record_word = None
-        position = commands.consumer_position
+        position, tail = commands.consumer_position, commands.producer_position
         self._tail_word.disarm()
-        if commands.size == 0:
-            self._tail_word.arm(position)
+        if tail <= position:
+            # It is behind only if a client has forged it; the timer mends that.
+            self._tail_word.arm(tail)
             return
         index = position & (commands.capacity - 1)
         length = commands.length_at(index)
-        if length > 0:
+        if length > 0 and not commands.is_corrupt:
             # Padding, or a record that was completed just now.
             self._conductor.wake()
             return

@@ -230,6 +230,8 @@ class ForeignClient:
         self.counters = CountersReader(values, layout.counters_metadata_buffer.of(view))
         self.errors_view = layout.error_log_buffer.of(view)
         self.words = values.cast("q")
+        self.subscription_ids: set[int] = set()
+        self._announced: list[ImageBuffersReady] = []
         self.client_id = self.ring.next_correlation_id() if client_id is None else client_id
 
     def _section(self, section: tuple[int, int]) -> AtomicBuffer:
@@ -281,6 +283,7 @@ class ForeignClient:
             message = response_of(*found)
             assert message is not None, found
             messages.append(message)
+        self._announced += [each for each in messages if isinstance(each, ImageBuffersReady)]
         return messages
 
     async def ask(self, kind: type[ClientCommand], **fields: Any) -> list[ControlMessage]:
@@ -295,11 +298,11 @@ class ForeignClient:
         ]
 
     async def ask_for(self, wanted: type[T], kind: type[ClientCommand], **fields: Any) -> T:
-        """Write a command that has one answer, and return it."""
+        """Write a command that has one answer of a kind, and return it."""
         answers = await self.ask(kind, **fields)
-        assert answers, f"no answer to {kind.__name__}"
-        assert isinstance(answers[0], wanted), answers
-        return answers[0]
+        found = [each for each in answers if isinstance(each, wanted)]
+        assert len(found) == 1, answers
+        return found[0]
 
     async def refused(self, kind: type[ClientCommand], **fields: Any) -> int:
         """Write a command that is refused, and return the code."""
@@ -321,15 +324,20 @@ class ForeignClient:
     ) -> tuple[SubscriptionReadyResponse, list[Reader]]:
         """Add a subscription; return the answer, and the images that came with it."""
         answers = await self.ask(AddSubscription, channel=channel, stream_id=stream_id)
-        ready, *images = answers
+        ready = answers[0]
         assert isinstance(ready, SubscriptionReadyResponse), answers
-        return ready, [Reader(self, each) for each in images if isinstance(each, ImageBuffersReady)]
+        self.subscription_ids.add(ready.correlation_id)
+        return ready, await self.images()
 
     async def images(self) -> list[Reader]:
-        """Return the images that were announced since the last call."""
+        """Return the images of this client that were announced since the last call."""
         await self.settle()
+        self.received()
+        announced, self._announced = self._announced, []
         return [
-            Reader(self, each) for each in self.received() if isinstance(each, ImageBuffersReady)
+            Reader(self, each)
+            for each in announced
+            if each.subscription_registration_id in self.subscription_ids
         ]
 
     async def add_counter(self, label: str = "mine") -> CounterReady:
@@ -438,7 +446,11 @@ def in_directory(
         simulate(partial(tell_and_close, tell))
 
     first, *others = signature(story).parameters.values()
-    own = [each for each in signature(test).parameters.values() if each.name != "others"]
+    own = [
+        each
+        for each in signature(test).parameters.values()
+        if each.name != "others" and each.name not in signature(told).parameters
+    ]
     assert first.name == "directory"
     test.__name__, test.__module__, test.__doc__ = story.__name__, story.__module__, story.__doc__
     test.__signature__ = Signature([*own, *others])  # type: ignore[attr-defined]

@@ -1,0 +1,335 @@
+"""The lives of clients in other processes, and the ring through which they speak."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.media_driver import MediaDriver
+from aeron_async.errors import ErrorCode
+from aeron_async.protocol.control_protocol import (
+    AddPublication,
+    AddSubscription,
+    ClientClose,
+    ClientKeepalive,
+    ClientTimeout,
+    CounterReady,
+    ErrorResponse,
+    GetNextAvailableSessionId,
+    NextAvailableSessionId,
+    OperationSucceeded,
+    RemovePublication,
+    UnavailableCounter,
+    UnavailableImage,
+)
+from tests.driver.foreign.client import IPC, STREAM_ID, UDP, Directory, in_directory
+from tests.logs import captured_logs
+
+if TYPE_CHECKING:
+    from tests.driver.foreign.client import ForeignClient
+
+LIVENESS_S = 10
+
+
+async def fill(client: ForeignClient) -> dict[str, int]:
+    """Add one thing of each kind; return the ids of its counters."""
+    await client.add_publication()
+    _, (image,) = await client.add_subscription()
+    return {
+        "heartbeat": client.heartbeat_id,
+        "counter": (await client.add_counter()).counter_id,
+        "position": image.ready.subscriber_position_id,
+    }
+
+
+def is_empty(directory: Directory) -> bool:
+    """Return whether the driver keeps nothing of any client."""
+    conductor = directory.driver.conductor
+    logs = [*directory.path.glob("*/*.logbuffer")]
+    return not (
+        logs
+        or conductor.ipc_publications
+        or conductor.network_publications
+        or conductor.publication_images
+        or directory.adapter._clients
+        # One word of the ring is always watched.
+        or len(directory.watcher.words) != 1
+    )
+
+
+async def end_by_close(directory: Directory, client: ForeignClient) -> None:
+    client.send(ClientClose)
+    await directory.pass_time(1)
+
+
+async def end_by_heartbeat(directory: Directory, client: ForeignClient) -> None:
+    client.beat(0)
+    await directory.pass_time(2)
+
+
+async def end_by_silence(directory: Directory, client: ForeignClient) -> None:
+    del client
+    await directory.pass_time(LIVENESS_S + 2)
+
+
+@pytest.mark.parametrize("end", [end_by_close, end_by_heartbeat, end_by_silence])
+@in_directory
+async def test_all_that_a_client_has_added_goes_with_it(directory: Directory, end: Any) -> None:
+    client = directory.client()
+    counter_ids = await fill(client)
+    client.received()
+    with captured_logs() as lines:
+        await end(directory, client)
+    messages = client.received()
+    is_late = end is end_by_silence
+    assert (ClientTimeout(client_id=client.client_id) in messages) is is_late
+    assert ("client_timed_out" in {each["event"] for each in lines}) is is_late
+    timeouts = directory.driver.counters.value(SystemCounterId.CLIENT_TIMEOUTS)
+    assert timeouts == is_late
+    freed = {each.counter_id for each in messages if isinstance(each, UnavailableCounter)}
+    assert freed == {counter_ids["heartbeat"], counter_ids["counter"]}
+    assert {client.counters.state(each) for each in counter_ids.values()} == {-1}
+    assert is_empty(directory)
+
+
+@in_directory
+async def test_a_client_lives_as_long_as_its_heartbeat_changes(directory: Directory) -> None:
+    client, silent = directory.client(), directory.client()
+    await fill(client)
+    await silent.add_counter()
+    client.received()
+    # A heartbeat of the far future is one change.
+    silent.beat(2**62)
+    await directory.pass_time(3 * LIVENESS_S, client)
+    timeouts = [each for each in client.received() if isinstance(each, ClientTimeout)]
+    assert timeouts == [ClientTimeout(client_id=silent.client_id)]
+    await client.add_counter()
+
+
+@pytest.mark.parametrize("kind", [ClientKeepalive, GetNextAvailableSessionId])
+@in_directory
+async def test_a_command_is_a_sign_of_life(directory: Directory, kind: Any) -> None:
+    client = directory.client()
+    await client.add_counter()
+    for _ in range(5):
+        await directory.pass_time(LIVENESS_S - 2)
+        await client.ask(kind, **({} if kind is ClientKeepalive else {"stream_id": 1}))
+    assert client.counters.state(client.heartbeat_id) == 1
+
+
+@in_directory
+async def test_a_client_that_was_removed_may_begin_again(directory: Directory) -> None:
+    client = directory.client()
+    await client.add_counter()
+    await end_by_silence(directory, client)
+    client.received()
+    client.send(AddSubscription, channel=IPC, stream_id=STREAM_ID)
+    await client.settle()
+    heartbeat = client.received()[0]
+    assert isinstance(heartbeat, CounterReady)
+    assert heartbeat.correlation_id == client.client_id
+
+
+@in_directory
+async def test_the_commands_of_a_client_that_closed_are_not_executed(directory: Directory) -> None:
+    client = directory.client()
+    await client.add_counter()
+    for _ in range(5):
+        client.send(AddPublication, channel=IPC, stream_id=STREAM_ID)
+    client.send(ClientClose)
+    client.received()
+    await directory.pass_time(1)
+    assert is_empty(directory)
+    assert {type(each) for each in client.received()} == {UnavailableCounter}
+
+
+@in_directory
+async def test_what_was_added_while_its_client_left_is_undone(directory: Directory) -> None:
+    client = directory.client()
+    await client.add_counter()
+    client.send(AddPublication, channel=UDP.replace("127.0.0.1", "localhost"), stream_id=1)
+    client.send(AddSubscription, channel=UDP, stream_id=1)
+    directory.watcher.look()
+    for _ in range(3):
+        await directory.driver.conductor.do_work(directory.driver.clock.now_ns())
+    client.send(ClientClose)
+    await directory.pass_time(8)
+    assert is_empty(directory)
+
+
+@in_directory
+async def test_the_clients_of_others_hear_of_images_that_end(directory: Directory) -> None:
+    client, other = directory.client(), directory.client()
+    publisher = await client.add_publication()
+    ready, (image,) = await other.add_subscription()
+    other.received()
+    await client.ask(RemovePublication, registration_id=publisher.id)
+    assert (
+        other.received().count(
+            UnavailableImage(
+                image_id=image.ready.image_id,
+                subscription_registration_id=ready.correlation_id,
+                stream_id=STREAM_ID,
+                channel=IPC.encode(),
+            )
+        )
+        == 1
+    )
+    # Nothing of the subscription is watched any more.
+    assert len(directory.watcher.words) == 1
+
+
+@in_directory
+async def test_one_client_does_not_wait_for_another(directory: Directory) -> None:
+    slow, quick = directory.client(), directory.client()
+    slow.send(AddPublication, channel=UDP.replace("127.0.0.1", "localhost"), stream_id=1)
+    slow.send(GetNextAvailableSessionId, stream_id=1)
+    wanted = quick.send(GetNextAvailableSessionId, stream_id=1)
+    await quick.settle()
+    found = [each for each in quick.received() if isinstance(each, NextAvailableSessionId)]
+    assert found[0].correlation_id == wanted
+
+
+# The ring.
+
+
+@in_directory
+async def test_more_commands_than_one_turn_takes_are_all_executed(directory: Directory) -> None:
+    client = directory.client()
+    asked = [client.send(GetNextAvailableSessionId, stream_id=1) for _ in range(105)]
+    await client.settle()
+    answers = [each for each in client.received() if isinstance(each, NextAvailableSessionId)]
+    assert [each.correlation_id for each in answers] == asked
+
+
+@in_directory
+async def test_the_ring_goes_round(directory: Directory) -> None:
+    client = directory.client()
+    text = b"?" * 100_000
+    for _ in range(40):
+        code = await client.refused(AddPublication, channel=text, stream_id=1)
+        assert code == ErrorCode.INVALID_CHANNEL
+    assert client.ring.producer_position > 2 * client.ring.capacity
+
+
+@pytest.mark.parametrize("begun", [0, -64])
+@in_directory
+async def test_a_command_of_a_dead_producer_is_skipped(directory: Directory, begun: int) -> None:
+    client = directory.client()
+    await client.add_counter()
+    index = client.ring.producer_position & (client.ring.capacity - 1)
+    # A client claims a record, writes its length or not, and dies.
+    client.ring_buffer.fetch_add_64(client.ring.capacity + 128, 64)
+    client.ring_buffer.store_release_32(index, begun)
+    wanted = client.send(GetNextAvailableSessionId, stream_id=1)
+    await directory.pass_time(LIVENESS_S - 1, client)
+    assert client.received() == []
+    await directory.pass_time(4, client)
+    (answer,) = client.received()
+    assert isinstance(answer, NextAvailableSessionId)
+    assert answer.correlation_id == wanted
+    unblocked = directory.driver.counters.value(SystemCounterId.UNBLOCKED_COMMANDS)
+    assert unblocked == 1
+
+
+@in_directory
+async def test_a_slow_producer_is_waited_for(directory: Directory) -> None:
+    client = directory.client()
+    await client.add_counter()
+    index = client.ring.producer_position & (client.ring.capacity - 1)
+    body = GetNextAvailableSessionId(
+        client_id=client.client_id, correlation_id=4_711, stream_id=1
+    ).encode()
+    client.ring_buffer.fetch_add_64(client.ring.capacity + 128, 32)
+    client.ring_buffer.store_release_32(index, -8 - len(body))
+    await client.settle()
+    client.ring_buffer.put_bytes(index + 8, body)
+    client.ring_buffer.store_release_32(index + 4, GetNextAvailableSessionId.TYPE_ID)
+    client.ring_buffer.store_release_32(index, 8 + len(body))
+    await client.settle()
+    (answer,) = client.received()
+    assert isinstance(answer, NextAvailableSessionId)
+
+
+@pytest.mark.parametrize("length", [0, 1, 7, 64, 2**31 - 1, -(2**31), -7])
+@pytest.mark.parametrize("claimed", [2**40 + 3, -(2**40), 3, 0, -8])
+@in_directory
+async def test_a_ring_that_was_destroyed_is_mended(
+    directory: Directory, length: int, claimed: int
+) -> None:
+    client = directory.client()
+    await client.add_counter()
+    index = client.ring.producer_position & (client.ring.capacity - 1)
+    client.ring_buffer.store_release_32(index, length)
+    client.ring_buffer.fetch_add_64(client.ring.capacity + 128, claimed)
+    # While it is corrupt, nobody runs without a pause: virtual time passes.
+    await directory.pass_time(LIVENESS_S + 3, client)
+    if claimed == 0 and length <= 0:
+        # A begun record that is not claimed is no record.
+        client.ring_buffer.store_release_32(index, 0)
+    await client.ask_for(NextAvailableSessionId, GetNextAvailableSessionId, stream_id=1)
+
+
+# The end of the driver.
+
+
+@in_directory
+async def test_a_driver_closes_with_live_clients(directory: Directory) -> None:
+    client, other = directory.client(), directory.client()
+    await fill(client)
+    await other.add_publication(UDP)
+    await other.add_subscription(UDP)
+    heartbeat_ms = client.ring.consumer_heartbeat_ms
+    assert heartbeat_ms > 0
+    await directory.driver.aclose()
+    assert client.ring.consumer_heartbeat_ms == -1
+    assert [*directory.path.glob("*/*.logbuffer")] == []
+    # A command after that is not read, and harms nothing.
+    client.send(AddPublication, channel=IPC, stream_id=1)
+    await client.settle()
+
+
+@in_directory
+async def test_a_driver_shows_that_it_lives(directory: Directory) -> None:
+    client = directory.client()
+    before = client.ring.consumer_heartbeat_ms
+    await directory.pass_time(3)
+    assert client.ring.consumer_heartbeat_ms - before >= 2_000
+
+
+@in_directory
+async def test_a_failure_of_a_command_is_an_answer(directory: Directory) -> None:
+    client = directory.client()
+    await client.add_counter()
+
+    def fail(_stream_id: int) -> int:
+        raise ZeroDivisionError
+
+    with captured_logs() as lines, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(directory.driver.conductor, "next_session_id", fail)
+        (answer,) = await client.ask(GetNextAvailableSessionId, stream_id=1)
+    assert isinstance(answer, ErrorResponse)
+    assert answer.code == ErrorCode.GENERIC
+    assert [each["event"] for each in lines] == ["command_failed"]
+    await client.add_counter()
+
+
+async def test_a_driver_without_a_directory_serves_no_other_process() -> None:
+    async with MediaDriver.launch() as driver:
+        assert driver.conductor.adapter is None
+
+
+@in_directory
+async def test_a_removed_publication_leaves_no_watched_word(directory: Directory) -> None:
+    client = directory.client()
+    publisher = await client.add_publication(UDP)
+    await client.add_subscription(UDP)
+    await directory.pass_time(1, client)
+    await publisher.offer_all([b"a", b"b"])
+    answers = await client.ask(RemovePublication, registration_id=publisher.id)
+    assert OperationSucceeded in {type(each) for each in answers}
+    client.send(ClientClose)
+    await directory.pass_time(30)
+    assert is_empty(directory)

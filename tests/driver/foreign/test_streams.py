@@ -1,0 +1,193 @@
+"""Streams between clients of both kinds on one driver, over IPC and UDP, in both directions."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import aeron_async as aa
+from aeron_async.protocol.control_protocol import (
+    ImageBuffersReady,
+    RemoveSubscription,
+    UnavailableImage,
+)
+from tests.driver.foreign.client import IPC, STREAM_ID, UDP, Directory, Reader, in_directory
+
+CHANNELS = pytest.mark.parametrize("channel", [IPC, UDP])
+KINDS = pytest.mark.parametrize("is_exclusive", [False, True])
+MESSAGES = [b"%d" % number * (number % 300) for number in range(3_000)]
+"""More than three terms of 64 KiB."""
+
+
+@CHANNELS
+@KINDS
+@in_directory
+async def test_between_two_foreign_clients(
+    directory: Directory, channel: str, *, is_exclusive: bool
+) -> None:
+    client, other = directory.client(), directory.client()
+    await other.add_subscription(channel)
+    publisher = await client.add_publication(channel, is_exclusive=is_exclusive)
+    await directory.pass_time(1, client, other)
+    (reader,) = await other.images()
+    taken: list[bytes] = []
+    for start in range(0, len(MESSAGES), 20):
+        await publisher.offer_all(MESSAGES[start : start + 20])
+        taken += await reader.take(20)
+    assert taken == MESSAGES
+
+
+@CHANNELS
+@KINDS
+@in_directory
+async def test_from_a_foreign_client_to_an_embedded_one(
+    directory: Directory, channel: str, *, is_exclusive: bool
+) -> None:
+    client = directory.client()
+    async with aa.Aeron.connect(directory.driver) as aeron:
+        subscription = await aeron.add_subscription(channel, STREAM_ID)
+        publisher = await client.add_publication(channel, is_exclusive=is_exclusive)
+        await directory.pass_time(1, client)
+
+        async def read_all() -> list[bytes]:
+            return [(await anext(subscription)).data for _ in MESSAGES]
+
+        reading = asyncio.create_task(read_all())
+        await publisher.offer_all(MESSAGES)
+        await directory.settle()
+        assert await asyncio.wait_for(reading, 1) == MESSAGES
+
+
+@CHANNELS
+@in_directory
+async def test_a_lone_message_wakes_an_embedded_reader(directory: Directory, channel: str) -> None:
+    client = directory.client()
+    async with aa.Aeron.connect(directory.driver) as aeron:
+        subscription = await aeron.add_subscription(channel, STREAM_ID)
+        publisher = await client.add_publication(channel)
+        await directory.pass_time(1, client)
+        for number in range(10):
+            reading = asyncio.ensure_future(anext(subscription))
+            await directory.settle()
+            assert not reading.done()
+            assert publisher.offer(b"%d" % number) > 0
+            await directory.settle()
+            assert (await asyncio.wait_for(reading, 0.5)).data == b"%d" % number
+
+
+@CHANNELS
+@in_directory
+async def test_from_an_embedded_client_to_a_foreign_one(directory: Directory, channel: str) -> None:
+    client = directory.client()
+    await client.add_subscription(channel)
+    async with aa.Aeron.connect(directory.driver) as aeron:
+        publication = await aeron.add_publication(channel, STREAM_ID)
+        await directory.pass_time(1, client)
+        (reader,) = await client.images()
+        offering = asyncio.create_task(publication.offer_many(MESSAGES))
+        assert await reader.take(len(MESSAGES)) == MESSAGES
+        await asyncio.wait_for(offering, 1)
+
+
+@in_directory
+async def test_publishers_of_both_kinds_share_a_publication(directory: Directory) -> None:
+    client = directory.client()
+    async with aa.Aeron.connect(directory.driver) as aeron:
+        subscription = await aeron.add_subscription(IPC, STREAM_ID)
+        publication = await aeron.add_publication(IPC, STREAM_ID)
+        publisher = await client.add_publication()
+        assert publisher.ready.session_id == publication.session_id
+        expected = []
+        for number in range(1_500):
+            message = b"%d" % number * 40
+            if number % 2:
+                await publisher.offer_all([message])
+            else:
+                await publication.offer(message, timeout=1)
+            expected.append(message)
+            assert (await asyncio.wait_for(anext(subscription), 1)).data == message
+        assert publisher.appender.position > 3 * 64 * 1024
+        assert publisher.appender.position == publication.position
+
+
+@in_directory
+async def test_readers_of_both_kinds_hold_one_stream_up(directory: Directory) -> None:
+    client, other = directory.client(), directory.client()
+    async with aa.Aeron.connect(directory.driver) as aeron:
+        subscription = await aeron.add_subscription(IPC, STREAM_ID)
+        await other.add_subscription()
+        publisher = await client.add_publication(is_exclusive=True)
+        (reader,) = await other.images()
+        sent = 0
+        while publisher.offer(bytes(992)) > 0:
+            sent += 1
+        # One has read everything, the other nothing.
+        for _ in range(sent):
+            await asyncio.wait_for(anext(subscription), 1)
+        subscription._begin_poll()
+        await directory.pass_time(1, client, other)
+        assert publisher.offer(bytes(992)) == -2
+        assert len(await reader.take(sent)) == sent
+        assert publisher.offer(bytes(992)) > 0
+
+
+@in_directory
+async def test_a_reader_that_leaves_lets_the_stream_go_on(directory: Directory) -> None:
+    client, other = directory.client(), directory.client()
+    publisher = await client.add_publication(is_exclusive=True)
+    _, (reader,) = await client.add_subscription()
+    ready, (_idle,) = await other.add_subscription()
+    sent = 0
+    while publisher.offer(bytes(992)) > 0:
+        sent += 1
+    assert len(await reader.take(sent)) == sent
+    assert publisher.offer(bytes(992)) == -2
+    await other.ask(RemoveSubscription, registration_id=ready.correlation_id)
+    assert publisher.offer(bytes(992)) > 0
+
+
+@in_directory
+async def test_a_spy_of_another_process_reads_what_an_embedded_client_sends(
+    directory: Directory,
+) -> None:
+    client = directory.client()
+    spied = f"aeron-spy:{UDP.split('|')[0]}"
+    ready, _ = await client.add_subscription(spied)
+    assert ready.channel_status_id == -1
+    async with aa.Aeron.connect(directory.driver) as aeron:
+        await aeron.add_subscription(UDP, STREAM_ID)
+        publication = await aeron.add_publication(UDP, STREAM_ID)
+        await publication.wait_connected(timeout=5)
+        (reader,) = await client.images()
+        await publication.offer(b"seen", timeout=1)
+        assert await reader.take(1) == [b"seen"]
+
+
+@in_directory
+async def test_an_untethered_reader_loses_its_image_and_gets_it_again(
+    directory: Directory,
+) -> None:
+    client, other = directory.client(), directory.client()
+    publisher = await client.add_publication(is_exclusive=True)
+    _, (reader,) = await client.add_subscription()
+    _, (idle,) = await other.add_subscription(f"{IPC}|tether=false")
+    other.received()
+    while publisher.offer(bytes(992)) > 0:
+        pass
+    reader.read()
+    gone: list[UnavailableImage] = []
+    back: list[ImageBuffersReady] = []
+    for _ in range(60):
+        await directory.pass_time(1, client, other)
+        while publisher.offer(bytes(992)) > 0:
+            pass
+        reader.read()
+        messages = other.received()
+        gone += [each for each in messages if isinstance(each, UnavailableImage)]
+        back += [each for each in messages if isinstance(each, ImageBuffersReady)]
+        if back:
+            break
+    assert [each.image_id for each in gone] == [idle.ready.image_id]
+    assert [each.image_id for each in back] == [idle.ready.image_id]
+    assert Reader(other, back[0]).position > 0
