@@ -17,7 +17,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, final
 
 from aeron_async.logbuffer.frame import session_word, stream_word, write_padding
-from aeron_async.logbuffer.metadata import rotate_log
+from aeron_async.logbuffer.metadata import rotate_shared_log
 from aeron_async.logbuffer.placing import skip_whole
 from aeron_async.logbuffer.position import (
     PARTITION_COUNT,
@@ -164,7 +164,7 @@ def unblock(log: LogBuffers, blocked_position: int) -> UnblockResult:
     active = metadata.active_term_count
     if active == term_count - 1 and offset == 0:
         previous = partition_index(blocked_position - 1, bits=log.position_bits)
-        rotate_log(metadata, term_count=active, term_id=metadata.tail(previous) >> 32)
+        rotate_shared_log(metadata, term_count=active, term_id=metadata.tail(previous) >> 32)
         return UnblockResult.UNBLOCKED
 
     index = partition_index(blocked_position, bits=log.position_bits)
@@ -198,5 +198,5 @@ def unblock(log: LogBuffers, blocked_position: int) -> UnblockResult:
         end - offset,
     )
     if result is UnblockResult.UNBLOCKED_TO_END:
-        rotate_log(metadata, term_count=term_count, term_id=term_id)
+        rotate_shared_log(metadata, term_count=term_count, term_id=term_id)
     return result
