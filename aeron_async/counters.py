@@ -174,7 +174,11 @@ class Counter:
 
     def increment(self, amount: int = 1) -> None:
         """Add to the value."""
-        self.cell[0] += amount
+        try:
+            self.cell[0] += amount
+        except (OverflowError, ValueError):
+            # Only another process can have written a value so great: start again.
+            self.cell[0] = amount
 
     def propose_max(self, value: int) -> bool:
         """Raise the value to `value` if that is greater, and return whether it was."""
