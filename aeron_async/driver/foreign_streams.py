@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from aeron_async.counters import VALUE_LENGTH
 from aeron_async.driver.core.ipc_publication import IpcPublication
+from aeron_async.driver.core.shared_logs import CheckedPosition
 from aeron_async.logbuffer.scanner import scan_for_send
 
 if TYPE_CHECKING:
@@ -227,6 +228,13 @@ class ReaderWatch:
             return
         ready = self._ready
         position, trigger = ready.position.get(), ready.port.consumption_trigger
+        if isinstance(ready.position, CheckedPosition):
+            position, stored = ready.position.read()
+            if stored > max(position, trigger):
+                # No honest reader wrote it: wait for another one.
+                self._word.disarm()
+                self._word.arm(stored)
+                return
         if trigger < position == self._told_position:
             trigger = position + (ready.log.term_length >> TELLING_SHIFT)
         self._word.disarm()

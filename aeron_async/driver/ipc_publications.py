@@ -13,6 +13,7 @@ import attrs
 from aeron_async.driver.commands import PublicationErrorFrame, PublicationReady
 from aeron_async.driver.core.ipc_publication import IpcPublication
 from aeron_async.driver.core.publication import PublicationState
+from aeron_async.driver.core.shared_logs import SharedIpcPublication
 from aeron_async.driver.core.stream_counters import IpcPublicationCounters
 from aeron_async.driver.core.stream_params import (
     PublicationParams,
@@ -260,7 +261,8 @@ class IpcPublications:
         except BaseException:
             log.close()
             raise
-        return IpcPublication(
+        kind = SharedIpcPublication if log.file else IpcPublication
+        return kind(
             registration_id=registration_id,
             channel=channel,
             log=log,

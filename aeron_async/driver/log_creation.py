@@ -55,7 +55,7 @@ def with_tagged_session(
         return uri
     for publication in publications:
         log = publication.log
-        if log.metadata.entity_tag == reference.tag:
+        if publication.entity_tag == reference.tag:
             return uri.replace(
                 session_id=publication.session_id,
                 mtu_length=log.mtu_length,

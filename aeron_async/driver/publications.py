@@ -17,6 +17,7 @@ from aeron_async.driver.core.flow_control import flow_control, flow_control_supp
 from aeron_async.driver.core.network_publication import NetworkPublication
 from aeron_async.driver.core.outbox import ResponseOutbox
 from aeron_async.driver.core.publication import PublicationState
+from aeron_async.driver.core.shared_logs import SharedNetworkPublication
 from aeron_async.driver.core.stream_counters import PublicationCounters
 from aeron_async.driver.core.stream_params import (
     PublicationParams,
@@ -202,7 +203,8 @@ class Publications:
             undo.callback(log.close)
             counters = self._counters(endpoint, params, control, client_id=client_id, **ids)
             undo.callback(counters.close)
-            publication = NetworkPublication(
+            kind = SharedNetworkPublication if log.file else NetworkPublication
+            publication = kind(
                 registration_id=ids["registration_id"],
                 channel=str(endpoint.channel.uri),
                 log=log,

@@ -21,17 +21,19 @@ import attrs
 from aeron_async.driver.commands import ImageReady
 from aeron_async.driver.core.publication import SubscribablePublication
 from aeron_async.driver.core.publication_image import PublicationImage
+from aeron_async.driver.core.shared_logs import CheckedPosition
 from aeron_async.driver.core.stream_counters import allocate_subscription_position
 from aeron_async.driver.core.subscriber_position import SubscriberPosition
-from aeron_async.driver.core.system_counters import DriverCounterId
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.driver.foreign_streams import SubscriptionProxy
-from aeron_async.errors import RegistrationError
+from aeron_async.errors import ErrorCode, RegistrationError
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from aeron_async.counters import Counter
     from aeron_async.driver.commands import SubscriptionListener
     from aeron_async.driver.core.stream_params import SubscriptionParams
     from aeron_async.driver.core.subscriber_position import Subscribable
@@ -164,6 +166,8 @@ class Subscribers:
             join_position=join_position,
             reference_id=source.registration_id,
         )
+        if source.log.file:
+            position = self._checked(position, source)
         subscriber = SubscriberPosition(
             subscription_id=link.registration_id,
             position=position,
@@ -174,6 +178,28 @@ class Subscribers:
         )
         source.add_subscriber(subscriber)
         self.on_available_image(source, subscriber)
+
+    def _checked(self, position: Counter, source: Subscribable) -> CheckedPosition:
+        """Return a position that other processes can write; the first that is wrong is recorded."""
+        resources = self._resources
+
+        def furthest() -> int:
+            # A reader sees a frame before its image has been polled.
+            return (
+                source.hwm_position
+                if isinstance(source, PublicationImage)
+                else source.rebuild_position
+            )
+
+        def on_forged(value: int) -> None:
+            resources.system_counters[SystemCounterId.ERRORS].increment()
+            message = (
+                f"position {value} in counter {position.id} is none of a reader of session "
+                f"{source.session_id}, stream {source.stream_id}"
+            )
+            resources.record_error(ErrorCode.GENERIC, message)
+
+        return CheckedPosition(position, furthest, on_forged)
 
     def part(self, source: Subscribable, link: SubscriptionLink) -> SubscriberPosition | None:
         """Remove a subscription from a stream; return its position, if it had one."""

@@ -254,18 +254,24 @@ class LogBuffers:
     term_length: int
 
     def __init__(
-        self, base: memoryview, metadata: LogMetadata, owned: OwnedMemory | None, file: str
+        self,
+        base: memoryview,
+        metadata: LogMetadata,
+        owned: OwnedMemory | None,
+        file: str,
+        spec: LogSpec | LogMetadata,
     ) -> None:
         self._base = base
         self._owned = owned
         self.file: str = file
         self.metadata: LogMetadata = metadata
-        self.term_length = length = metadata.term_length
+        # Other processes can change the metadata: what is in the spec is not read back from there.
+        self.term_length = length = spec.term_length
         self.position_bits: int = position_bits(length)
-        self.initial_term_id: int = metadata.initial_term_id
-        self.mtu_length: int = metadata.mtu_length
-        self.session_id: int = metadata.session_id
-        self.stream_id: int = metadata.stream_id
+        self.initial_term_id: int = spec.initial_term_id
+        self.mtu_length: int = spec.mtu_length
+        self.session_id: int = spec.session_id
+        self.stream_id: int = spec.stream_id
         self.terms: tuple[memoryview, ...] = (
             base[:length],
             base[length : 2 * length],
@@ -321,7 +327,7 @@ class LogBuffers:
             raise ConfigurationError(msg)
         metadata = LogMetadata(base[-METADATA_LENGTH:])
         initialise(metadata, spec)
-        return cls(base, metadata, owned, file)
+        return cls(base, metadata, owned, file, spec)
 
     @classmethod
     def map(cls, buffer: Buffer, *, file: str = "") -> LogBuffers:
@@ -341,7 +347,7 @@ class LogBuffers:
         except ConfigurationError:
             _release(metadata.longs, metadata.words, metadata.block, base)
             raise
-        return cls(base, metadata, None, file)
+        return cls(base, metadata, None, file, metadata)
 
     @property
     def memory(self) -> memoryview:

@@ -278,6 +278,7 @@ class StreamSender:
         setup_count: Number of SETUPs sent.
         first_setup_ns: When the first SETUP was sent.
         refused_naks: Logs NAKs that are refused again and again.
+        is_revoked: Whether heartbeats say that the stream was revoked.
     """
 
     setup_count: int
@@ -306,6 +307,7 @@ class StreamSender:
         self._retransmitted_bytes = system_counters[SystemCounterId.RETRANSMITTED_BYTES]
         self._rejected_naks = system_counters[DriverCounterId.NAKS_REJECTED]
         self.refused_naks: RefusedNaks = RefusedNaks(log, system_counters.log_budget)
+        self.is_revoked = False
         self._short_sends = system_counters[SystemCounterId.SHORT_SENDS]
         self._flow_control_limits = system_counters[SystemCounterId.SENDER_FLOW_CONTROL_LIMITS]
         self._outbox = outbox
@@ -487,7 +489,7 @@ class StreamSender:
     def send_heartbeat(self, now_ns: int, *, is_end_of_stream: bool) -> None:
         """Send a heartbeat at the sender position."""
         flags = DataFlags.UNFRAGMENTED
-        if self._log.metadata.is_publication_revoked:
+        if self.is_revoked:
             flags |= DataFlags.END_OF_STREAM | DataFlags.REVOKED
         elif is_end_of_stream and self._params.signal_eos:
             flags |= DataFlags.END_OF_STREAM

@@ -24,7 +24,7 @@ from aeron_async.driver.core.publication import (
     SubscribablePublication,
 )
 from aeron_async.driver.core.subscriber_position import release_subscribers
-from aeron_async.logbuffer.log_buffers import clean_to
+from aeron_async.logbuffer.log_buffers import clean_to, producer_position
 
 if TYPE_CHECKING:
     from aeron_async.counters import Counter
@@ -147,7 +147,7 @@ class IpcPublication(SubscribablePublication):
         self._listener = listener
         self._image_liveness_timeout_ns = context.image_liveness_timeout_ns
         self._cool_down_deadline_ns = NEVER_NS
-        self._consumer_position = self._told_position = self.producer_position
+        self._consumer_position = self._told_position = producer_position(log)
         self._window = IpcWindow(
             log,
             counters.publisher_limit,

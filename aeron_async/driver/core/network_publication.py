@@ -34,7 +34,7 @@ Source: Aeron `NetworkPublication`, `aeron_network_publication.c`, `ClientProxy`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 import attrs
 
@@ -109,8 +109,10 @@ class NetworkPublication(SubscribablePublication):
             replace them.
         is_end_of_stream: Whether heartbeats announce the end of the stream.
         has_unicast_eos: Whether the only receiver of a unicast stream has sent its goodbye.
+        sender_type: What makes its datagrams.
     """
 
+    sender_type: ClassVar[type[StreamSender]] = StreamSender
     is_connected: bool
     is_end_of_stream: bool
     has_unicast_eos: bool
@@ -147,7 +149,7 @@ class NetworkPublication(SubscribablePublication):
         self.counters = counters
         self._listener = listener
         self._receivers = ReceiverLiveness(context, system_counters)
-        self._sender = StreamSender(
+        self._sender = self.sender_type(
             log,
             params=params,
             counters=counters,
@@ -560,7 +562,7 @@ class NetworkPublication(SubscribablePublication):
     def revoke(self, now_ns: int) -> None:
         """Take the stream back: undelivered data is lost, and readers see that it was revoked."""
         if self.state is PublicationState.ACTIVE:
-            self.is_end_of_stream = True
+            self.is_end_of_stream = self._sender.is_revoked = True
             super().revoke(now_ns)
 
     def skip_linger(self) -> None:
@@ -595,7 +597,7 @@ class NetworkPublication(SubscribablePublication):
         # after it has a second at most to hear of the end. We wait for that one's goodbye too.
         is_over = (self.has_unicast_eos or self._is_linger_skipped) and not self.has_receivers
         is_over = is_over or self._sender.has_budget
-        if self._is_linger_skipped and self.log.metadata.is_publication_revoked:
+        if self._is_linger_skipped and self._sender.is_revoked:
             # A receiver that had read everything sends no goodbye: time to hear of it is enough.
             is_over = is_over or self._has_lingered(now_ns, for_ns=REVOKED_LINGER_NS)
         return self._leave(now_ns, is_over=is_over)

@@ -151,6 +151,8 @@ class SubscribablePublication(ABC):
         self.params = params
         self.session_id: int = log.session_id
         self.stream_id: int = log.stream_id
+        # Clients can change what the log says of it.
+        self.entity_tag: int = log.metadata.entity_tag
         position = producer_position(log)
         self.start: StartPosition = StartPosition.of(log, position)
         self.subscribers: SubscriberPositions = SubscriberPositions()

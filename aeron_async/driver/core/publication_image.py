@@ -96,6 +96,7 @@ class PublicationImage:
         "_clean_position",
         "_congestion_control",
         "_doubts",
+        "_end_position",
         "_feedback",
         "_gaps",
         "_has_warned_of_over_run",
@@ -212,6 +213,8 @@ class PublicationImage:
         self.rebuild_position: int = join_position
         # The end of the furthest frame or heartbeat seen.
         self.hwm_position: int = join_position
+        # A copy of what the log says, which readers in other processes can change.
+        self._end_position = END_OF_STREAM_UNKNOWN
         self.counters.receiver_position.set(join_position)
         self.counters.receiver_hwm.set(join_position)
         # A reader that passes this position must set the wake flag.
@@ -347,7 +350,7 @@ class PublicationImage:
     def _on_placed(self, end: int) -> None:
         if end > self.hwm_position:
             self._set_hwm(end)
-        if self.is_end_of_stream and end > self.log.metadata.end_of_stream_position:
+        if self.is_end_of_stream and end > self._end_position:
             self._withdraw_end()
 
     def _set_hwm(self, position: int) -> None:
@@ -476,6 +479,7 @@ class PublicationImage:
         if is_revoked:
             self.log.metadata.is_publication_revoked = True
             self._system_counters[SystemCounterId.PUBLICATION_IMAGES_REVOKED].increment()
+        self._end_position = eos_position
         self.log.metadata.end_of_stream_position = eos_position
         # From now on each datagram takes the long way: it may show that the end was false.
         self._is_fast_way_closed = True
@@ -494,7 +498,7 @@ class PublicationImage:
         self.is_end_of_stream = self._is_revoked = False
         self._is_fast_way_closed = self.is_rejected
         metadata = self.log.metadata
-        metadata.end_of_stream_position = END_OF_STREAM_UNKNOWN
+        self._end_position = metadata.end_of_stream_position = END_OF_STREAM_UNKNOWN
         metadata.is_publication_revoked = False
         for connection in self.connections:
             connection.is_end_of_stream = False
@@ -786,7 +790,7 @@ class PublicationImage:
     def _is_rebuilt_to_its_end(self) -> bool:
         # Differs: Aeron waits for the furthest position that any heartbeat claimed. A forged
         # heartbeat would keep an idle stream from ending until its source is silent.
-        return self.rebuild_position >= self.log.metadata.end_of_stream_position
+        return self.rebuild_position >= self._end_position
 
     def _is_drained(self) -> bool:
         return self.subscribers.have_consumed(self.rebuild_position)

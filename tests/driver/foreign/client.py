@@ -73,7 +73,7 @@ class FakeWord:
     ) -> None:
         self._watcher = watcher
         self._view: memoryview | None = view
-        self._callback = callback
+        self.callback = callback
         self._is_due: Callable[[int], bool] | None = None
 
     def arm(self, expected: int) -> None:
@@ -103,7 +103,7 @@ class FakeWord:
         if self._view is None or self._is_due is None or not self._is_due(self._view[0]):
             return
         self._is_due = None
-        self._callback()
+        self.callback()
 
 
 class FakeWatcher:
