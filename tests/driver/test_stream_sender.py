@@ -29,7 +29,12 @@ NEVER_NS = 2**63 - 1
 
 class Rig:
     def __init__(
-        self, *, burst_limit: int = 4, spec: dict[str, Any] | None = None, **params: Any
+        self,
+        *,
+        burst_limit: int = 4,
+        spec: dict[str, Any] | None = None,
+        sender_type: type[StreamSender] = StreamSender,
+        **params: Any,
     ) -> None:
         self.log = make_log(log_type=LogType.EXCLUSIVE_PUBLICATION, **(spec or {}))
         self.counts = Counts()
@@ -43,7 +48,7 @@ class Rig:
             client_id=1,
             is_exclusive=True,
         )
-        self.sender = StreamSender(
+        self.sender = sender_type(
             self.log,
             params=make_params(self.log, **params),
             counters=self.counters,

@@ -17,7 +17,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from aeron_async.counters import Counter
-from aeron_async.driver.core.data_sender import SEND_RETRY_NS, StreamSender
+from aeron_async.driver.core.data_sender import StreamSender
 from aeron_async.driver.core.ipc_publication import IpcPublication
 from aeron_async.driver.core.network_publication import NetworkPublication
 from aeron_async.driver.core.publication import SubscribablePublication
@@ -166,16 +166,17 @@ class CheckedStreamSender(StreamSender):
         Raises:
             ProtocolError: A client has written a frame that is none of this stream.
         """
-        limit, end = self.limit, self.position + CHECKED_LENGTH_MAX
-        self._check(min(limit, end))
-        if self._checked_position < end or limit <= end:
+        limit, furthest = self.limit, self.position + CHECKED_LENGTH_MAX
+        self._check(min(limit, furthest))
+        end = self._checked_position
+        if end < furthest or limit <= end:
             return super().send_data(now_ns)
         self.limit, self._is_checking_in_parts = end, True
         try:
             deadline_ns = super().send_data(now_ns)
         finally:
             self.limit, self._is_checking_in_parts = limit, False
-        return min(deadline_ns, now_ns + SEND_RETRY_NS)
+        return now_ns if self.position >= end else deadline_ns
 
     def resend(self, term_id: int, term_offset: int, length: int) -> int:
         """Resend a range as far as the log still holds it; return how many bytes that covered."""

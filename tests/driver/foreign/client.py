@@ -443,7 +443,7 @@ def in_directory(
             async with place as directory:
                 await told(directory, **others)
 
-        simulate(partial(tell_and_close, tell))
+        simulate(partial(tell_and_close, tell), limit_s=1e6)
 
     first, *others = signature(story).parameters.values()
     own = [
