@@ -484,9 +484,17 @@ class Conductor(Agent):
             ClosedError: The driver is closed.
         """
         self._queue.check_open()
-        added_id = self._resources.next_id() if client_id is None else client_id
+        added_id = self._new_id(self._clients.__contains__) if client_id is None else client_id
         self._clients[added_id] = listener
         return added_id
+
+    def _new_id(self, is_in_use: Callable[[int], bool]) -> int:
+        """Return an id for a client of this process, or for what it adds."""
+        while True:
+            found = self._resources.next_id()
+            # Clients of other processes choose theirs, and can forge the counter.
+            if self.adapter is None or not is_in_use(found):
+                return found
 
     def remove_client(self, client_id: int) -> None:
         """Remove a client, and release its publications and subscriptions."""
@@ -525,7 +533,7 @@ class Conductor(Agent):
         self._queue.check_open()
         check_is_supported(uri)
         channel = await self._resolve_publication(uri)
-        added_id = self._resources.next_id() if registration_id is None else registration_id
+        added_id = self._new_id(self.has) if registration_id is None else registration_id
 
         async def execute() -> PublicationReady:
             if channel is None:
@@ -596,7 +604,7 @@ class Conductor(Agent):
                 resolve_subscription(self._resources.network, uri, unique_suffix=suffix)
             )
 
-        added_id = self._resources.next_id() if registration_id is None else registration_id
+        added_id = self._new_id(self.has) if registration_id is None else registration_id
 
         async def execute() -> SubscriptionReady:
             return await self._subscriptions.add(

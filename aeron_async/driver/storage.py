@@ -64,6 +64,8 @@ DRIVER_FILES: Final = frozenset({CNC_FILE, LOSS_REPORT_FILE, PUBLICATIONS, IMAGE
 DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
 NEW_FILE: Final = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+ID_STEP_MAX: Final = 2**32
+"""More ids than clients take between two of the driver's: the counter was forged."""
 NO_HEARTBEAT: Final = -1
 """Heartbeat of a driver that has closed."""
 
@@ -180,6 +182,7 @@ class DirectoryStorage(DriverStorage):
         self.counter_values = self.layout.counters_values_buffer.of(cnc)
         self.error_log = DistinctErrorLog(self.layout.error_log_buffer.of(cnc))
         self.loss_report = LossReport(memoryview(self._loss)[: context.loss_report_buffer_length])
+        self._last_id = 0
         # As in Aeron, the first id is 1.
         self.commands.next_correlation_id()
 
@@ -189,8 +192,15 @@ class DirectoryStorage(DriverStorage):
         self._header.store_release_32(VERSION_OFFSET, CNC_VERSION)
 
     def next_id(self) -> int:
-        """Return a registration id that no other request of any process has."""
-        return self.commands.next_correlation_id()
+        """Return a registration id that this driver has not given before.
+
+        No other process gets it either, unless a client has changed the counter.
+        """
+        found, last = self.commands.next_correlation_id(), self._last_id
+        if not last < found <= last + ID_STEP_MAX:
+            found = last + 1
+        self._last_id = found
+        return found
 
     def create_log(self, spec: LogSpec) -> LogBuffers:
         """Return a new log in a file of its own, which goes with it."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 import aeron_async as aa
+from aeron_async.concurrent.ring_buffer import CORRELATION_ID_OFFSET
 from aeron_async.driver.core.shared_logs import CheckedPosition
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.logbuffer.metadata import ACTIVE_TERM_COUNT_INDEX
@@ -224,6 +227,33 @@ async def test_counters_at_their_end_do_not_end_the_driver(directory: Directory)
     await directory.pass_time(3, client)
     assert await client.refused(AddPublication, channel="?", stream_id=1)
     assert not directory.driver.is_closed
+
+
+@pytest.mark.parametrize("forged", [0, 1, -5, 2**62, 2**63 - 1, -(2**63)])
+@in_directory
+async def test_a_forged_counter_of_ids_gives_no_id_twice(directory: Directory, forged: int) -> None:
+    client = directory.client()
+    at = client.ring.capacity + CORRELATION_ID_OFFSET
+    async with aa.Aeron.connect(directory.driver) as aeron:
+        publications = [await aeron.add_publication(IPC, 1)]
+        # The next ids are those of another client already.
+        for _ in range(5):
+            await client.add_publication(IPC, 2)
+        for _ in range(10):
+            client.ring_buffer.store_release_64(at, forged)
+            publications.append(await aeron.add_exclusive_publication(IPC, 1))
+            client.ring_buffer.store_release_64(at, forged)
+            async with aa.Aeron.connect(directory.driver) as second:
+                await second.add_subscription(IPC, 3)
+        cores = directory.driver.conductor.ipc_publications
+        ids = {each.registration_id for each in cores}
+        assert len(ids) == len(cores) == len(publications) + 1
+        subscription = await aeron.add_subscription(IPC, 1)
+        for publication in publications:
+            await publication.offer(b"x", timeout=1)
+        for _ in publications:
+            assert (await asyncio.wait_for(anext(subscription), 1)).data == b"x"
+        assert all(0 < each < 2**40 for each in ids)
 
 
 # Frames on their way to the network.
