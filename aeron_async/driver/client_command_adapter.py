@@ -570,6 +570,10 @@ class ClientCommandAdapter:
         self._free(command.registration_id, counter)
 
     async def _reject_image(self, client: AeronClient, command: RejectImage) -> None:
+        # As with subscriptions, Aeron lets a client reject the image of another one.
+        if not any(each.has_image(command.image_id) for each in client.subscriptions.values()):
+            message = f"the client has no image {command.image_id}"
+            raise RegistrationError(message)
         await self._conductor.reject_image(
             client.client_id, command.image_id, text_of(command.reason)
         )

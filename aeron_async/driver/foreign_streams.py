@@ -296,6 +296,10 @@ class SubscriptionProxy:
             reader.end()
         self._readers.clear()
 
+    def has_image(self, image_id: int) -> bool:
+        """Return whether the subscription has an image."""
+        return image_id in self._readers
+
     def act(self) -> None:
         """Let the streams go on whose readers are far enough."""
         for reader in tuple(self._readers.values()):

@@ -471,10 +471,13 @@ async def test_an_error_of_a_remote_receiver_names_its_address(directory: Direct
 
 
 @in_directory
-async def test_an_image_that_is_none_cannot_be_rejected(directory: Directory) -> None:
-    client = directory.client()
-    code = await client.refused(RejectImage, image_id=99, position=0, reason="")
-    assert code in {ErrorCode.GENERIC, ErrorCode.UNKNOWN_SUBSCRIPTION}
+async def test_only_who_has_an_image_rejects_it(directory: Directory) -> None:
+    client, other = directory.client(), directory.client()
+    await client.add_publication()
+    _, (reader,) = await client.add_subscription()
+    for image_id in (99, reader.ready.image_id):
+        code = await other.refused(RejectImage, image_id=image_id, position=0, reason="")
+        assert code == ErrorCode.GENERIC
 
 
 @in_directory
