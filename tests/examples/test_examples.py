@@ -93,6 +93,7 @@ PRINTED = {
         r"with a reader: 300 more took \d+\.\d s",
     ],
     "ipc": [f"{64 * (number + 1)} within {number}" for number in range(3)],
+    "one_driver_per_host": [f"{64 * (number + 1)} shared {number}" for number in range(3)],
     "in_one_process": ["buy at 101.5", "buy at 101.75", "buy at 99"],
     "request_response": [
         r"from here on nothing is answered to 127\.0\.0\.1:\d+: .* did not request a response .*",
