@@ -35,6 +35,7 @@ from aeron_async.driver.commands import PublicationErrorFrame, SubscriptionReady
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.media_driver import system_network
 from aeron_async.errors import (
+    AeronError,
     ClosedError,
     DriverError,
     DriverTimeoutError,
@@ -104,6 +105,7 @@ RING_FULL_RETRIES: Final = 10
 HEARTBEAT_ENDED: Final = -1
 NO_ID: Final = -1
 IPV4_LENGTH: Final = 4
+CODES: Final = frozenset(ErrorCode)
 ANSWERS_PER_TURN: Final = 1_000
 """Messages of the driver taken in one turn of the loop; the rest come in the next."""
 
@@ -563,11 +565,23 @@ class AttachedDriver:
     # Events.
 
     def _on_answers(self) -> None:
-        """Take what the driver has said, and wait for more."""
+        """Take what the driver has said, and wait for more.
+
+        A client that cannot read what its driver says ends, instead of waiting for ever.
+        """
+        try:
+            self._take_answers()
+        except AeronError as error:
+            self._fail(error)
+
+    def _take_answers(self) -> None:
         for _ in range(ANSWERS_PER_TURN):
             # Read before the message, so that one written in between ends the wait at once.
             tail = self._answers.tail
             received = self._answers.receive()
+            if self._answers.lapped_count:
+                message = "the media driver has written over answers that this client had not read"
+                raise DriverError(message)
             if received is None:
                 self._word.arm(tail)
                 return
@@ -582,7 +596,7 @@ class AttachedDriver:
     def _on_answer(self, answer: ControlMessage) -> None:
         match answer:
             case ErrorResponse():
-                code = ErrorCode(answer.code)
+                code = ErrorCode(answer.code) if answer.code in CODES else ErrorCode.GENERIC
                 message = text_of(answer.message)
                 self._settle(answer.correlation_id, RegistrationError(message, code=code))
             case ImageBuffersReady():

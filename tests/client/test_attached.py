@@ -10,6 +10,7 @@ import pytest
 
 import aeron_async as aa
 from aeron_async.errors import ErrorCode
+from aeron_async.protocol.control_protocol import ErrorResponse, ImageBuffersReady
 from tests.client.local import IPC, STREAM_ID, publications, until
 from tests.twins import IS_BUILT
 
@@ -230,3 +231,77 @@ async def test_a_client_that_the_driver_gave_up_is_told(
 
 async def test_names_are_looked_up_by_this_process(aeron: aa.Aeron) -> None:
     assert await aeron.driver.conductor.look_up("127.0.0.1", 9) == ("127.0.0.1", 9)
+
+
+async def test_an_error_code_of_a_later_aeron_is_a_refusal_too(
+    driver: aa.MediaDriver, aeron: aa.Aeron
+) -> None:
+    adapter = driver.conductor.adapter
+    assert adapter is not None
+    waiting = asyncio.ensure_future(aeron.add_publication(f"{IPC}?session-id=3", STREAM_ID))
+    await asyncio.sleep(0)
+    (correlation_id,) = aeron.driver._waiting  # type: ignore[attr-defined]
+    adapter._proxy._transmit(
+        ErrorResponse(correlation_id=correlation_id, code=99, message=b"from the future")
+    )
+    with pytest.raises(aa.RegistrationError, match="from the future") as caught:
+        await waiting
+    assert caught.value.code is ErrorCode.GENERIC
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        ImageBuffersReady(
+            image_id=1,
+            session_id=2,
+            stream_id=STREAM_ID,
+            subscription_registration_id=0,
+            subscriber_position_id=3,
+            log_file=b"/etc/hostname",
+            source_identity=b"",
+        ),
+        ImageBuffersReady(
+            image_id=1,
+            session_id=2,
+            stream_id=STREAM_ID,
+            subscription_registration_id=0,
+            subscriber_position_id=3,
+            log_file=b"images/no-such.logbuffer",
+            source_identity=b"",
+        ),
+    ],
+)
+async def test_a_driver_that_names_no_log_of_its_own_ends_its_client(
+    driver: aa.MediaDriver, aeron: aa.Aeron, message: ImageBuffersReady
+) -> None:
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    adapter = driver.conductor.adapter
+    assert adapter is not None
+    file = message.log_file
+    if not file.startswith(b"/"):
+        file = str(driver.context.aeron_directory).encode() + b"/" + file
+    adapter._proxy._transmit(
+        attrs.evolve(
+            message,
+            subscription_registration_id=subscription.registration_id,
+            log_file=file,
+        )
+    )
+    await until(lambda: aeron.is_closed)
+    with pytest.raises(aa.ClosedError, match=r"outside|cannot be opened"):
+        await anext(subscription)
+
+
+async def test_a_client_that_was_too_slow_for_the_answers_ends(
+    driver: aa.MediaDriver, aeron: aa.Aeron
+) -> None:
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    adapter = driver.conductor.adapter
+    assert adapter is not None
+    # No turn of the loop in between: more than the buffer holds.
+    for number in range(20_000):
+        adapter._proxy._transmit(ErrorResponse(correlation_id=-number, code=1, message=bytes(64)))
+    await until(lambda: aeron.is_closed)
+    with pytest.raises(aa.ClosedError, match="had not read"):
+        await publication.offer(b"late")
