@@ -188,7 +188,8 @@ def encoded(text: str) -> bytes:
 def address_of(source: str | None) -> tuple[AddressType, int, bytes]:
     """Return the kind, the port and the 16 bytes of an address such as `10.0.0.1:4000`."""
     if source is None:
-        return AddressType.NONE, 0, bytes(ADDRESS_LENGTH)
+        # As in Aeron, an IPC stream is rejected from loopback; its clients refuse no address.
+        source = "127.0.0.1:0"
     host, _, port = source.rpartition(":")
     address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
     kind = AddressType.IPV4 if address.version == 4 else AddressType.IPV6  # noqa: PLR2004 - IP's own numbers

@@ -446,7 +446,7 @@ async def test_a_rejected_image_is_taken_away_and_its_publishers_hear_why(
     assert (error.code, error.message) == (ErrorCode.IMAGE_REJECTED, b"no thanks")
     assert error.session_id == publisher.ready.session_id
     assert error.destination_registration_id == error.group_tag == -1
-    assert error.address_type in {AddressType.NONE, AddressType.IPV4}
+    assert error.address_type == AddressType.IPV4
     (gone,) = [each for each in answers if isinstance(each, UnavailableImage)]
     assert gone.image_id == reader.ready.image_id
     assert gone.subscription_registration_id == ready.correlation_id
