@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from aeron_async import congestion_control, flow_control, name_resolver
     from aeron_async.client.aeron import Aeron
     from aeron_async.client.channel import Channel, Fc
+    from aeron_async.client.client_conductor import NotAdded, Reconnected
+    from aeron_async.client.counter import Counter
     from aeron_async.client.exclusive_publication import ExclusivePublication
     from aeron_async.client.image import FragmentHeader, Image, ImageEvent, ImageEventKind, Message
     from aeron_async.client.publication import BufferClaim, OfferOutcome, Publication
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.flow_control import FlowControl
     from aeron_async.driver.core.suppliers import NameResolver
+    from aeron_async.driver.driver_thread import ThreadedMediaDriver
     from aeron_async.driver.media_driver import MediaDriver
     from aeron_async.errors import (
         AeronError,
@@ -63,6 +66,7 @@ __all__ = [
     "ClosedError",
     "ConfigurationError",
     "CongestionControl",
+    "Counter",
     "DriverContext",
     "DriverError",
     "DriverTimeoutError",
@@ -81,6 +85,7 @@ __all__ = [
     "Message",
     "MessageTooLongError",
     "NameResolver",
+    "NotAdded",
     "NotConnectedError",
     "OfferOutcome",
     "OfferTimeoutError",
@@ -88,9 +93,11 @@ __all__ = [
     "Publication",
     "PublicationError",
     "PublicationErrorFrame",
+    "Reconnected",
     "RegistrationError",
     "Subscription",
     "SystemClock",
+    "ThreadedMediaDriver",
     "WaitReason",
     "Why",
     "WrongLoopError",
@@ -108,6 +115,7 @@ MODULES: Final = {
     "ChannelUri": "protocol.channel_uri",
     "Clock": "clock",
     "CongestionControl": "driver.core.congestion_control",
+    "Counter": "client.counter",
     "DriverContext": "driver.core.context",
     "ExclusivePublication": "client.exclusive_publication",
     "Fc": "client.channel",
@@ -121,11 +129,14 @@ MODULES: Final = {
     "MediaDriver": "driver.media_driver",
     "Message": "client.image",
     "NameResolver": "driver.core.suppliers",
+    "NotAdded": "client.client_conductor",
     "OfferOutcome": "client.publication",
     "Publication": "client.publication",
     "PublicationErrorFrame": "driver.commands",
+    "Reconnected": "client.client_conductor",
     "Subscription": "client.subscription",
     "SystemClock": "clock",
+    "ThreadedMediaDriver": "driver.driver_thread",
     "WaitReason": "waits",
     "Why": "waits",
     "why": "client.why",

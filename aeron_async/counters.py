@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import heapq
 import mmap
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
@@ -145,24 +145,24 @@ class Counter:
     Source: Aeron `AtomicCounter`, `aeron_atomic_counter_t`.
     """
 
-    __slots__ = ("_is_closed", "_manager", "cell", "id")
+    __slots__ = ("_is_closed", "_reader", "cell", "id")
 
-    def __init__(self, manager: CountersManager, counter_id: int, cell: Cell) -> None:
+    def __init__(self, reader: CountersReader, counter_id: int, cell: Cell) -> None:
         self.id: Final = counter_id
         self.cell: Cell = cell
-        self._manager = manager
+        self._reader = reader
         self._is_closed = False
 
     @classmethod
     def mapped(cls, reader: CountersReader, counter_id: int, value: memoryview) -> Counter:
-        """Return a counter that another process has allocated.
+        """Return a counter that another process has allocated, and alone frees.
 
         Args:
             reader: Reads its label.
             counter_id: Its id.
             value: Its value, one signed word of 64 bits.
         """
-        return cls(cast("CountersManager", reader), counter_id, Cell(value))
+        return cls(reader, counter_id, Cell(value))
 
     def get(self) -> int:
         """Return the value."""
@@ -192,7 +192,7 @@ class Counter:
     def label(self) -> str:
         """The text that describes the value to people."""
         self.get()
-        return self._manager.label(self.id)
+        return self._reader.label(self.id)
 
     def update_label(self, label: str) -> None:
         """Replace the label; what exceeds 380 bytes is cut."""
@@ -213,10 +213,21 @@ class Counter:
         if not self._is_closed:
             self._manager.free(self.id)
 
-    def invalidate(self) -> None:
-        """Refuse all further access; called by the manager that frees the counter."""
-        self._is_closed = True
-        self.cell.release(f"counter {self.id} is closed: it was given back for reuse")
+    @property
+    def _manager(self) -> CountersManager:
+        reader = self._reader
+        assert isinstance(reader, CountersManager), "another process has allocated this counter"
+        return reader
+
+    def invalidate(self, why: str = "") -> None:
+        """Refuse all further access; called by who frees the counter. A second call does nothing.
+
+        Args:
+            why: Text of the error that an access raises then; by default it names the counter.
+        """
+        if not self._is_closed:
+            self._is_closed = True
+            self.cell.release(why or f"counter {self.id} is closed: it was given back for reuse")
 
     def __repr__(self) -> str:
         shown = "closed" if self._is_closed else f"{self.label!r} = {self.get()}"
@@ -262,6 +273,11 @@ class CountersReader:
         """Return the value of a counter, whatever its state."""
         return self._values[self._checked(counter_id) * _VALUE_WORDS]
 
+    def word(self, counter_id: int) -> memoryview:
+        """Return the memory of a value, one signed word of 64 bits, for its only writer."""
+        word = self._checked(counter_id) * _VALUE_WORDS
+        return self._values[word : word + 1]
+
     def label(self, counter_id: int) -> str:
         """Return the label of a counter, whatever its state."""
         start = self._checked(counter_id) * METADATA_LENGTH + _LABEL_OFFSET
@@ -305,6 +321,10 @@ class CountersReader:
             if found == registration_id and self._type_id(counter_id) == type_id:
                 return self.record(counter_id)
         return None
+
+    def ids_of(self, type_id: int) -> Iterator[int]:
+        """Yield the ids of the allocated counters of one type, lowest first."""
+        return (each for each in self._allocated_ids() if self._type_id(each) == type_id)
 
     def release(self) -> None:
         """Release every view of the buffers; after that every access raises `ValueError`."""

@@ -20,8 +20,8 @@ The exchange makes it one byte for each sleep, however many write. A writer that
 steps 3 and 4 has taken the flag without ringing; so a sleeper also looks at its words from time to
 time, as official programs do.
 
-A name of a bell is made of a client id, never read from memory as a path: whoever can write the
-shared memory cannot make a process send a byte to a socket outside the directory.
+A name of a bell is made of a client id, never read from memory as a path: a process that can write
+the shared memory cannot make a process send a byte to a socket outside the directory.
 
 Source: none; official drivers and clients do not signal each other.
 """
@@ -189,7 +189,7 @@ class Doorbell:
         return True
 
     def wake_up(self) -> None:
-        """Say that this process is awake, so that nobody rings."""
+        """Say that this process is awake, so that no other one rings."""
         self._shared.store_release_64(self._asleep_at, AWAKE)
 
     def close(self) -> None:

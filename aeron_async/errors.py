@@ -199,7 +199,7 @@ class OfferTimeoutError(AeronTimeoutError):
 
 
 class DriverTimeoutError(AeronTimeoutError):
-    """The media driver did not answer in time."""
+    """The media driver did not answer in time, or was lost while a call waited."""
 
 
 class WrongLoopError(AeronError, RuntimeError):

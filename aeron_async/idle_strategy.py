@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final, get_args
 
 import attrs
 
@@ -31,6 +31,8 @@ __all__ = [
     "SleepingIdleStrategy",
     "YieldingIdleStrategy",
     "format_idle_strategy",
+    "idle_strategy_of",
+    "official_name",
     "parse_idle_strategy",
 ]
 
@@ -143,6 +145,50 @@ _BACKOFF_ARGUMENTS: Final = re.compile(r"([0-9]{1,18})-([0-9]{1,18})-([^-]+)-([^
 _BACKOFF_EXAMPLE: Final = "'10-20-1us-1ms' (spins, yields, first and longest sleep)"
 
 
+NAMES: Final = tuple(_BY_NAME)
+
+
+def official_name(name: str) -> str:
+    """Return the short name of an idle strategy, given that or the name of its class in Java.
+
+    Raises:
+        ConfigurationError: There is no such strategy.
+    """
+    short = _OTHER_NAMES.get(name, name)
+    if short not in _BY_NAME:
+        message = (
+            f"there is no idle strategy {printable(name, SHORT)!r}; possible are "
+            f"{', '.join(_BY_NAME)}, and the class names {', '.join(_OTHER_NAMES)}"
+        )
+        raise ConfigurationError(message)
+    return short
+
+
+def idle_strategy_of(given: object, init_args: str | None = None) -> IdleStrategy:
+    """Return the idle strategy that code gives as an object, or by a name.
+
+    Args:
+        given: The strategy, or its name as `parse_idle_strategy` takes it.
+        init_args: Values of a strategy that is given by name; None for the defaults.
+
+    Raises:
+        ConfigurationError: It is neither, or it does not take these values.
+    """
+    if isinstance(given, str):
+        return parse_idle_strategy(given.strip(), (init_args or "").strip())
+    if not isinstance(given, get_args(IdleStrategy)):
+        message = (
+            f"an idle strategy must be one of {', '.join(_BY_NAME)}, or an object such as "
+            f"BackoffIdleStrategy(), got {printable(repr(given), SHORT)}"
+        )
+        raise ConfigurationError(message)
+    if init_args:
+        message = f"{given!r} has its values already, got {printable(init_args, SHORT)!r} as well"
+        raise ConfigurationError(message)
+    found: IdleStrategy = given
+    return found
+
+
 def parse_idle_strategy(name: str, init_args: str = "") -> IdleStrategy:
     """Return the idle strategy that an Aeron setting names.
 
@@ -160,13 +206,7 @@ def parse_idle_strategy(name: str, init_args: str = "") -> IdleStrategy:
 
     Source: Aeron `Configuration.agentIdleStrategy`, `aeron_idle_strategy_load`.
     """
-    found = _BY_NAME.get(_OTHER_NAMES.get(name, name))
-    if found is None:
-        message = (
-            f"there is no idle strategy {printable(name, SHORT)!r}; possible are "
-            f"{', '.join(_BY_NAME)}, and the class names {', '.join(_OTHER_NAMES)}"
-        )
-        raise ConfigurationError(message)
+    found = _BY_NAME[official_name(name)]
     if not init_args:
         return found
     match found:

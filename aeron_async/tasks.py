@@ -5,18 +5,24 @@ tasks, and no object that `await` opens and `aclose` closes: a `TaskOwner` holds
 
 Invariant: every task of the package belongs to a task group or to a `TaskOwner`, so it ends with
 its owner, and its error has somewhere to go.
+
+`make_in_thread` makes what would hold up the event loop, and nothing is left if it is cancelled.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar, final
+
+import anyio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from types import TracebackType
 
-__all__ = ["TaskOwner"]
+__all__ = ["TaskOwner", "make_in_thread"]
 
 T = TypeVar("T")
 
@@ -85,3 +91,41 @@ class TaskOwner:
         traceback: TracebackType | None,
     ) -> None:
         await self.aclose()
+
+
+async def make_in_thread(
+    make: Callable[[], T],
+    discard: Callable[[T], object],
+    *,
+    limiter: anyio.CapacityLimiter | None = None,
+) -> T:
+    """Make something in a worker thread, and discard it if the caller no longer waits for it.
+
+    A call that is cancelled ends at once, and the thread later.
+
+    Args:
+        make: Makes it.
+        discard: Frees it; called in the thread, or here.
+        limiter: Limits how many threads work at once; by default anyio does.
+    """
+    made: list[T] = []
+    is_abandoned = threading.Event()
+
+    def discard_made() -> None:
+        with suppress(IndexError):
+            discard(made.pop())
+
+    def work() -> T:
+        thing = make()
+        made.append(thing)
+        if is_abandoned.is_set():
+            discard_made()
+        return thing
+
+    try:
+        return await anyio.to_thread.run_sync(work, limiter=limiter)
+    except BaseException:
+        # The thread does not end with the call: the last of the two discards what was made.
+        is_abandoned.set()
+        discard_made()
+        raise

@@ -58,6 +58,11 @@ class WaitReason(Enum):
     NOT_SENT = auto()
     """There is room to offer, but some of what was offered is not sent yet."""
 
+    DRIVER_ELSEWHERE = auto()
+    """The driver is another process, and only that one knows."""
+    DRIVER_LOST = auto()
+    """The driver of another process has gone, and the client looks for the next one."""
+
     # Of subscriptions.
     NOTHING_HEARD = auto()
     """No datagram of any stream has arrived."""
@@ -199,6 +204,8 @@ class PublicationSeen:
         do_spies_connect: Whether `ssc=true` is set.
         nearly: Subscriptions of this driver that almost match this stream, the likeliest first.
         refusal: Why the same driver refuses the stream, if it does.
+        is_elsewhere: Whether the driver is another process, of which little is known here.
+        is_driver_lost: Whether that driver has gone, and the client looks for the next one.
     """
 
     is_connected: bool = False
@@ -230,6 +237,8 @@ class PublicationSeen:
     do_spies_connect: bool = False
     nearly: tuple[StreamSeen, ...] = ()
     refusal: RefusalSeen | None = None
+    is_elsewhere: bool = False
+    is_driver_lost: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -254,6 +263,8 @@ class SubscriptionSeen:
         resting_count: Streams that continued without this subscriber.
         nearly: Publications of this driver that almost match, the likeliest first.
         last_error: For a response subscription, why nothing answers.
+        is_elsewhere: Whether the driver is another process, of which little is known here.
+        is_driver_lost: Whether that driver has gone, and the client looks for the next one.
     """
 
     images: tuple[ImageSeen, ...] = ()
@@ -272,6 +283,8 @@ class SubscriptionSeen:
     resting_count: int = 0
     nearly: tuple[StreamSeen, ...] = ()
     last_error: str | None = None
+    is_elsewhere: bool = False
+    is_driver_lost: bool = False
 
 
 TEXT_LENGTH_MAX: Final = 900

@@ -1,8 +1,8 @@
 """Waiting, on an event loop, for words of memory that other processes write.
 
-Official drivers and clients share memory and signal nothing: who waits for them must look. A
-`Watcher` looks with a native thread that does not use the Python interpreter, and wakes the loop
-when an armed word fires. While no word is armed, the thread sleeps and never wakes.
+Official drivers and clients share memory and signal nothing, so a process that waits for them must
+look. A `Watcher` looks with a native thread that does not use the Python interpreter, and wakes the
+loop when an armed word fires. While no word is armed, the thread sleeps and never wakes.
 
 Invariant: the memory of a word is not unmapped before the word is removed, because the word holds
 it. A file that another process truncates is beyond this: see `aeron_async.concurrent`.
@@ -10,7 +10,7 @@ it. A file that another process truncates is beyond this: see `aeron_async.concu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Self, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, final
 
 import attrs
 
@@ -45,7 +45,7 @@ else:
         except ImportError as error:
             WHY_NO_THREAD = str(error)
 
-__all__ = ["WatchedWord", "Watcher", "WatcherCounts", "check_watcher"]
+__all__ = ["WatchedWord", "Watcher", "WatcherCounts", "Word", "WordWatcher", "check_watcher"]
 
 SILENT_PARK_PERIOD_NS: Final = 4 * NS_PER_MS
 WORD_LIMIT: Final = 65_536
@@ -66,6 +66,34 @@ def check_watcher() -> None:
             f"was not built when the package was installed ({WHY_NO_THREAD})"
         )
         raise ConfigurationError(message)
+
+
+class Word(Protocol):
+    """One word of memory that another process writes, as `WordWatcher.add` returns it."""
+
+    def arm(self, expected: int, /) -> None:
+        """Call back once when the word is not `expected`."""
+        ...
+
+    def arm_at_least(self, value: int, /) -> None:
+        """Call back once when the word is `value` or more."""
+        ...
+
+    def disarm(self) -> bool:
+        """Call back no more; return whether the word was armed."""
+        ...
+
+    def remove(self) -> None:
+        """Stop looking at the memory, which may be unmapped after this."""
+        ...
+
+
+class WordWatcher(Protocol):
+    """Looks at words of memory, and calls back from the event loop: a `Watcher`, or a fake."""
+
+    def add(self, buffer: Buffer, offset: int, width: int, callback: Callable[[], object]) -> Word:
+        """Return a word of 32 or 64 bits at an offset in bytes, which is not armed."""
+        ...
 
 
 @final

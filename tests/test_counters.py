@@ -385,3 +385,17 @@ def test_no_two_holders_ever_share_a_counter(steps: list[str | int | float]) -> 
             freed_ms.pop(counter.id, None)
             held[counter.id] = counter
         assert [record.counter_id for record in table.manager] == sorted(held)
+
+
+def test_a_counter_of_another_process_is_written_and_not_freed() -> None:
+    table = Table()
+    own = table.manager.allocate(1_000, b"", "theirs")
+    reader = CountersReader(table.values, table.metadata)
+    value = memoryview(table.values).cast("q")[own.id * VALUE_LENGTH // 8 :][:1]
+    theirs = Counter.mapped(reader, own.id, value)
+    theirs.set(7)
+    assert (own.get(), theirs.label) == (7, "theirs")
+    for call in (theirs.close, lambda: theirs.update_label("ours")):
+        with pytest.raises(AssertionError, match="another process"):
+            call()
+    assert (own.get(), own.label, own.is_closed) == (7, "theirs", False)

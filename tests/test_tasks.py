@@ -1,13 +1,18 @@
-"""The owner of background tasks."""
+"""The owner of background tasks, and what worker threads make."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import threading
+from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
 
-from aeron_async.tasks import TaskOwner
+from aeron_async.tasks import TaskOwner, make_in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 async def forever(log: list[str], name: str) -> None:
@@ -110,3 +115,57 @@ async def test_a_task_neither_waits_for_its_own_owner_nor_closes_it() -> None:
     for method in (owner.wait, owner.aclose):
         with pytest.raises(AssertionError, match="cannot wait for itself"):
             await owner.start(method(), "own")
+
+
+# Worker threads.
+
+
+async def test_what_a_thread_makes_is_returned() -> None:
+    discarded: list[int] = []
+    assert await make_in_thread(threading.get_ident, discarded.append) != threading.get_ident()
+    assert discarded == []
+    with pytest.raises(ZeroDivisionError):
+        await make_in_thread(lambda: 1 // 0, discarded.append)
+    assert discarded == []
+
+
+async def test_what_a_thread_makes_for_a_caller_that_was_cancelled_is_discarded_once() -> None:
+    loop = asyncio.get_running_loop()
+    is_begun, is_discarded, may_end = asyncio.Event(), asyncio.Event(), threading.Event()
+    discarded: list[str] = []
+
+    def make() -> str:
+        loop.call_soon_threadsafe(is_begun.set)
+        assert may_end.wait(60)
+        return "made"
+
+    def discard(thing: str) -> None:
+        discarded.append(thing)
+        loop.call_soon_threadsafe(is_discarded.set)
+
+    making = asyncio.create_task(make_in_thread(make, discard))
+    await is_begun.wait()
+    making.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await making
+    assert discarded == []
+    may_end.set()
+    await is_discarded.wait()
+    assert discarded == ["made"]
+
+
+async def test_what_a_thread_has_made_when_its_caller_is_cancelled_is_discarded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def run_sync(work: Callable[[], Any], **_: object) -> Any:
+        work()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(anyio.to_thread, "run_sync", run_sync)
+    discarded: list[str] = []
+    making = asyncio.create_task(make_in_thread(lambda: "made", discarded.append))
+    await asyncio.sleep(0)
+    making.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await making
+    assert discarded == ["made"]

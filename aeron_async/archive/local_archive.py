@@ -35,7 +35,7 @@ from aeron_async.archive.recording_channels import extending_channel
 from aeron_async.archive.recordings import Recordings
 from aeron_async.archive.replay import LocalReplay, ReplayRange
 from aeron_async.archive.replay_session import Replays
-from aeron_async.archive.resources import ArchiveResources, log_failed_task
+from aeron_async.archive.resources import ArchiveResources, handshake_limit, log_failed_task
 from aeron_async.archive.signals import SignalHub
 from aeron_async.client.arguments import check_callable, check_stream_id, publication_uri
 from aeron_async.client.opening import Opening
@@ -536,7 +536,7 @@ class LocalArchive(LocalListing, Archive):
             limit_counter_id=limit_counter_id,
             file_io_max_length=file_io_max_length,
             on_failed=on_failed,
-            handshake_length=handshake_length,
+            handshake_length=handshake_limit(self._resources.aeron, handshake_length),
         )
 
     async def stop_replay(self, replay_session_id: int) -> None:

@@ -38,7 +38,7 @@ from aeron_async.archive.disk.recording_writer import RecordingWriter
 from aeron_async.archive.disk_access import finished
 from aeron_async.archive.recording_counter import recording_counter
 from aeron_async.client.waiters import Notify
-from aeron_async.errors import ArchiveError, StorageError
+from aeron_async.errors import ArchiveError, ClosedError, StorageError
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk_access import Disk
     from aeron_async.archive.resources import ArchiveResources
+    from aeron_async.client.counter import Counter
     from aeron_async.client.image import Image
     from aeron_async.client.subscription import Subscription
-    from aeron_async.counters import Counter
 
 __all__ = [
     "BlockWriteQueue",
@@ -497,7 +497,6 @@ class RecordingSession:
 
     async def _record(self) -> None:
         image, queue = self.image, self._queue
-        progress = self.subscription._progress
         end: int | None = None
         while end is None or self.position < end:
             was_stopping, was_closed = self._is_stopping, image.is_closed
@@ -513,7 +512,19 @@ class RecordingSession:
                 # A publisher that keeps publishing must not keep the session open: end one term
                 # later.
                 end = self.position + image.term_length
-            await progress.wait()
+            await self._wait()
+
+    async def _wait(self) -> None:
+        """Wait until there may be a block to begin or to collect, or the session is to end."""
+        subscription = self.subscription
+        if not self._queue.is_idle:
+            # The queue wakes the session, and what has arrived by then makes a longer block.
+            await subscription._progress.wait()
+            return
+        await subscription._wait_for_progress()
+        if subscription._is_watched:
+            # That did not wait if another image has something; let its session run.
+            await asyncio.sleep(0)
 
     def _begin(self) -> None:
         """Begin writing the available blocks, as many as the queue takes."""
@@ -533,7 +544,9 @@ class RecordingSession:
         position = self._queue.collect()
         if position != self.position:
             self.position = position
-            self._counter.set(position)
+            with suppress(ClosedError):
+                # Else a driver in another process is gone; what it had sent is still recorded.
+                self._counter.set(position)
             self.image._take(position)
             self.progress.notify()
 
@@ -575,13 +588,12 @@ async def open_session(
             await resources.disk.run(opening.result().close)
         raise
     try:
-        counter = recording_counter(
-            resources.aeron.counters,
+        counter = await recording_counter(
+            resources.aeron,
             descriptor,
             session_id=image.session_id,
             source_identity=image.source_identity,
             archive_id=resources.archive_id,
-            owner_id=resources.aeron.client_id,
         )
     except BaseException:
         await resources.disk.run(writer.close)

@@ -168,14 +168,13 @@ async def pass_over(image: Image, request: RecordingRequest) -> None:
 
     Differs: Aeron consumes nothing, and so blocks the publisher of such an image.
     """
-    progress = image.subscription._progress
     while not (request.is_stopping or image.is_closed or image.is_end_of_stream):
         block, padding = image._peek_block(image.position, image.term_length)
         if len(block):
             image._take(image.position + len(block) + padding)
             await asyncio.sleep(0)
         else:
-            await progress.wait()
+            await image.subscription._wait_for_progress()
 
 
 # Stop positions that the catalog does not hold yet.
@@ -586,8 +585,10 @@ class Recordings:
             raise request.error
 
     async def _finish(self, request: RecordingRequest) -> None:
-        # The driver announces an image that it has joined in the next iteration of the loop.
-        await asyncio.sleep(0)
+        aeron = self._resources.aeron
+        with suppress(AeronError):
+            # Else the driver is gone, and the recording ends with what has come.
+            await aeron.driver.conductor.catch_up(aeron.client_id)
         request.is_stopping = True
         for session in self._sessions_of(request):
             session.stop()

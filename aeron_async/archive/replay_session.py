@@ -247,6 +247,12 @@ class ReplaySession:
         """Return where the replay ends, in bytes; None if it follows the recording."""
         return self._limit.end
 
+    @property
+    def has_read_all(self) -> bool:
+        """Return whether the replay needs no more of the recording's files."""
+        end = self.end_position
+        return end is not None and self.position >= end
+
     async def run(self) -> None:
         """Publish until the end, then close; raise nothing but cancellation."""
         is_whole = False
@@ -449,9 +455,13 @@ class Replays:
         await self.stop_all()
 
     def of(self, recording_id: int) -> Iterator[tuple[int, int | None]]:
-        """Yield the position and the end position, in bytes, of each replay of a recording."""
+        """Yield position and end position, in bytes, of each replay that still reads a recording.
+
+        Differs: in Aeron a replay counts until it has closed, and so a client that has received all
+        of it may be refused a truncation or a purge.
+        """
         for session in self._sessions.values():
-            if session.recording_id == recording_id:
+            if session.recording_id == recording_id and not session.has_read_all:
                 yield session.position, session.end_position
         for opening in self._opening.values():
             if opening is not None and opening[0] == recording_id:

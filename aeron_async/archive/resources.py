@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from aeron_async.client.attached_driver import AttachedDriver
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArchiveResources",
+    "handshake_limit",
     "log_failed_task",
 ]
 
@@ -30,6 +32,15 @@ log: Final = get_logger(__name__)
 def log_failed_task(task: asyncio.Task[Any]) -> None:
     """Log the error of a background task of an archive."""
     log.error("archive_task_failed", task=task.get_name(), exc_info=task.exception())
+
+
+def handshake_limit(aeron: Aeron, length: int | None) -> int | None:
+    """Return how many bytes a publication may send before its receiver answers; None for no limit.
+
+    A driver in another process has no such limit: until a receiver answers, it sends SETUP frames
+    as Aeron does, and no data.
+    """
+    return None if isinstance(aeron.driver, AttachedDriver) else length
 
 
 @attrs.frozen(kw_only=True, eq=False)

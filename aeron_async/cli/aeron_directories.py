@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import attrs
 from cyclopts import Parameter
 
+from aeron_async.aeron_directory import AeronDirectory, CncMissing, default_directory
 from aeron_async.cli.options import Count, Positive, RunOptions
 from aeron_async.cli.output import clear_terminal, print_json, print_line
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.clock import SystemClock
-from aeron_async.driver.aeron_directory import AeronDirectory, CncMissing, default_directory
 from aeron_async.text import utc_time
 
 if TYPE_CHECKING:

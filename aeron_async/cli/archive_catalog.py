@@ -15,7 +15,7 @@ from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.segments import segment_bases, segment_name
 from aeron_async.archive.recording_channels import extending_channel
 from aeron_async.cli.archive_where import is_elsewhere, listed, opened
-from aeron_async.cli.options import Flag, RecordingId, RunOptions, Stream
+from aeron_async.cli.options import ArchiveRunOptions, Flag, RecordingId, Stream
 from aeron_async.cli.output import make_console, print_json, print_line, safe_text
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.errors import ChannelUriError
@@ -45,7 +45,7 @@ def ls(
     channel: str = "",
     stream: Stream | None = None,
     json: Flag = False,
-    options: RunOptions | None = None,
+    options: ArchiveRunOptions | None = None,
 ) -> int:
     """List the recordings of an archive.
 
@@ -62,8 +62,9 @@ def ls(
         options: How to run.
     """
     if is_elsewhere(where):
-        main = _ls(where, channel, stream, is_json=json)
-        return run(main, options or RunOptions())
+        options = options or ArchiveRunOptions()
+        main = _ls(where, channel, stream, aeron_dir=options.aeron_dir, is_json=json)
+        return run(main, options)
     catalog = Catalog.open_to_read(listed(where))
     try:
         show(matching(catalog, channel, stream), (), is_json=json)
@@ -72,8 +73,10 @@ def ls(
     return ExitCode.SUCCESS
 
 
-async def _ls(where: str, channel: str, stream: int | None, *, is_json: bool) -> int:
-    async with opened(where) as (_, archive):
+async def _ls(
+    where: str, channel: str, stream: int | None, *, aeron_dir: str | None, is_json: bool
+) -> int:
+    async with opened(where, aeron_dir=aeron_dir) as (_, archive):
         # Ask for requests first: one that begins in between is then listed twice and not missed.
         asked = await archive.recording_subscriptions()
         found = [each async for each in archive.recordings(channel=channel, stream_id=stream)]
@@ -95,7 +98,7 @@ def describe(
     /,
     *,
     json: Flag = False,
-    options: RunOptions | None = None,
+    options: ArchiveRunOptions | None = None,
 ) -> int:
     """Show the descriptor of one recording, and the channel that extends it.
 
@@ -107,7 +110,9 @@ def describe(
         options: How to run.
     """
     if is_elsewhere(where):
-        return run(_describe(where, recording_id, is_json=json), options or RunOptions())
+        options = options or ArchiveRunOptions()
+        main = _describe(where, recording_id, aeron_dir=options.aeron_dir, is_json=json)
+        return run(main, options)
     place = listed(where)
     catalog = Catalog.open_to_read(place)
     try:
@@ -120,8 +125,8 @@ def describe(
     return ExitCode.SUCCESS
 
 
-async def _describe(where: str, recording_id: int, *, is_json: bool) -> int:
-    async with opened(where) as (_, archive):
+async def _describe(where: str, recording_id: int, *, aeron_dir: str | None, is_json: bool) -> int:
+    async with opened(where, aeron_dir=aeron_dir) as (_, archive):
         descriptor = await archive.describe(recording_id)
         written = await archive.max_recorded_position(recording_id)
     tell(descriptor, {"recorded_position": written}, is_json=is_json)

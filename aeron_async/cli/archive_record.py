@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path  # noqa: TC003 - cyclopts reads annotations at run time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from aeron_async.archive.api import RecordingSignal, SourceLocation
 from aeron_async.archive.context import ArchiveContext
@@ -23,11 +23,11 @@ from aeron_async.cli.archive_where import (
     progress_bar,
     remove_if_unused,
 )
-from aeron_async.cli.options import Flag, Int64, RecordingId, RunOptions, Stream
+from aeron_async.cli.options import ArchiveRunOptions, Flag, Int64, RecordingId, Stream
 from aeron_async.cli.output import complain, print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.client.aeron import Aeron
-from aeron_async.errors import AeronError, ArchiveError, ConfigurationError
+from aeron_async.errors import AeronError, ArchiveError, ClosedError, ConfigurationError
 from aeron_async.protocol.channel_uri import ChannelUri, Media
 from aeron_async.tasks import TaskOwner
 
@@ -59,7 +59,7 @@ def record(
     extend: RecordingId | None = None,
     auto_stop: Flag = False,
     json: Flag = False,
-    options: RunOptions | None = None,
+    options: ArchiveRunOptions | None = None,
 ) -> int:
     """Record a stream until Ctrl-C, and report each recording that begins or ends.
 
@@ -74,19 +74,21 @@ def record(
         json: One JSON object a line.
         options: How to run.
     """
-    if not is_elsewhere(where):
+    options = options or ArchiveRunOptions()
+    if not is_elsewhere(where) and options.aeron_dir is None:
         check_heard_here(channel, is_local=local)
     location = SourceLocation.LOCAL if local else SourceLocation.REMOTE
     main = _record(
         where,
         channel,
         stream,
+        aeron_dir=options.aeron_dir,
         location=location,
         extend=extend,
         auto_stop=auto_stop,
         is_json=json,
     )
-    return run(main, options or RunOptions())
+    return run(main, options)
 
 
 def check_heard_here(channel: str, *, is_local: bool) -> None:
@@ -101,7 +103,8 @@ def check_heard_here(channel: str, *, is_local: bool) -> None:
         message = (
             f"{channel} {what}is heard within one process only, and nothing publishes in this one: "
             "let the publisher's process serve an archive, and give its control channel in place "
-            f"of the directory, such as {CONTROL_EXAMPLE}; or publish over aeron:udp"
+            f"of the directory, such as {CONTROL_EXAMPLE}; or use the publisher's driver with "
+            "--aeron-dir, or publish over aeron:udp"
         )
         raise ConfigurationError(message)
 
@@ -111,13 +114,14 @@ async def _record(
     channel: str,
     stream: int,
     *,
+    aeron_dir: str | None,
     location: SourceLocation,
     extend: int | None,
     auto_stop: bool,
     is_json: bool,
 ) -> int:
     async with (
-        opened(where, may_be_new=True) as (_, archive),
+        opened(where, aeron_dir=aeron_dir, may_be_new=True) as (aeron, archive),
         archive.signals() as signals,
     ):
         start = (
@@ -138,7 +142,7 @@ async def _record(
             try:
                 async with TaskOwner() as others:
                     others.start(show(archive, going_on), "progress")
-                    others.start(notice_stop(archive, subscription_id, told), "end")
+                    others.start(notice_stop(aeron, archive, subscription_id, told), "end")
                     await report(told, going_on, auto_stop=auto_stop, is_json=is_json)
             finally:
                 await stop_and_tell(archive, subscription_id, told, going_on, is_json=is_json)
@@ -217,17 +221,26 @@ async def hear(
 
 
 async def notice_stop(
+    aeron: Aeron,
     archive: Archive,
     subscription_id: int,
     told: asyncio.Queue[RecordingSignalEvent | ArchiveError | None],
 ) -> None:
-    """Queue None once another client or the archive has stopped the subscription."""
+    """Queue None once another client or the archive has stopped the subscription.
+
+    If the driver is gone, queue the error instead.
+    """
     missing_count = 0
     with suppress(AeronError):
         # A recording that was active when the subscription stopped still sends its end signal
         # first.
         while missing_count < LOOKS:
             await asyncio.sleep(LOOK_SECONDS)
+            try:
+                check_driver_lives(aeron)
+            except ClosedError as error:
+                told.put_nowait(ArchiveError(str(error)))
+                return
             found = await archive.recording_subscriptions()
             is_there = any(each.subscription_id == subscription_id for each in found)
             missing_count = 0 if is_there else missing_count + 1
@@ -271,14 +284,14 @@ def serve(
     /,
     *,
     control: str | None = None,
-    options: RunOptions | None = None,
+    options: ArchiveRunOptions | None = None,
 ) -> int:
     """Serve an archive to clients, ours and official ones, until Ctrl-C.
 
     Args:
         directory: Directory of the archive; created if missing.
         control: Channel of requests, such as "aeron:udp?endpoint=localhost:8010"; without it, and
-            without AERON_ARCHIVE_CONTROL_CHANNEL, no other process reaches the archive.
+            without AERON_ARCHIVE_CONTROL_CHANNEL, only clients of its driver reach the archive.
         options: How to run.
     """
     if is_elsewhere(str(directory)):
@@ -286,16 +299,24 @@ def serve(
         raise ConfigurationError(message)
     changes: dict[str, Any] = {} if control is None else {"control_channel": control}
     context = ArchiveContext.from_environment(directory=str(directory), **changes)
-    return run(_serve(context), options or RunOptions())
+    options = options or ArchiveRunOptions()
+    return run(_serve(context, options.aeron_dir), options)
 
 
-def reached_from(control: str | None) -> str | None:
-    """Return a remark about a control channel that some clients cannot reach; None if all can."""
+def reached_from(control: str | None, aeron_dir: str | None = None) -> str | None:
+    """Return a remark about a control channel that some clients cannot reach; None if all can.
+
+    Args:
+        control: The control channel, if there is one.
+        aeron_dir: Aeron directory of the driver, if it has one.
+    """
     uri = None if control is None else ChannelUri.parse(control)
     if uri is None or uri.media is Media.IPC:
+        if aeron_dir is not None:
+            return f"only clients of the driver in {aeron_dir} reach it, over aeron:ipc"
         return (
             "no other process reaches it: give --control, or AERON_ARCHIVE_CONTROL_CHANNEL, such "
-            f"as {CONTROL_EXAMPLE}"
+            f"as {CONTROL_EXAMPLE}; or --aeron-dir"
         )
     endpoint = uri.endpoint
     if endpoint is not None and is_loopback(endpoint.host):
@@ -311,10 +332,10 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-async def _serve(context: ArchiveContext) -> int:
+async def _serve(context: ArchiveContext, aeron_dir: str | None) -> NoReturn:
     with remove_if_unused(context.directory):
         async with (
-            Aeron.connect() as aeron,
+            Aeron.connect(directory=aeron_dir) as aeron,
             LocalArchive.open(aeron, context) as archive,
             ControlServer(archive, aeron, ControlSettings.of(context)),
         ):
@@ -323,11 +344,22 @@ async def _serve(context: ArchiveContext) -> int:
             remark(
                 f"serving {context.directory}{at}, archive id {archive.archive_id}; Ctrl-C ends it"
             )
-            reach = reached_from(control)
+            own = aeron.driver.context.aeron_directory
+            reach = reached_from(control, own if aeron_dir is None else aeron_dir)
             if reach is not None:
                 remark(reach)
-            await asyncio.get_running_loop().create_future()
-    return ExitCode.SUCCESS
+            while True:
+                await asyncio.sleep(LOOK_SECONDS)
+                check_driver_lives(aeron)
+
+
+def check_driver_lives(aeron: Aeron) -> None:
+    """Refuse to go on without a driver, which a client with `--aeron-dir` may lose.
+
+    Raises:
+        ClosedError: The client is closed; says why.
+    """
+    _ = aeron.client_id
 
 
 def stop(
@@ -338,7 +370,7 @@ def stop(
     subscription: Int64 | None = None,
     channel: str | None = None,
     stream: Stream | None = None,
-    options: RunOptions | None = None,
+    options: ArchiveRunOptions | None = None,
 ) -> int:
     """Stop a recording, even if the client that requested it is gone.
 
@@ -362,8 +394,9 @@ def stop(
         message = "give one of these: a recording id, --subscription, or --channel and --stream"
         raise ConfigurationError(message)
     needs_control(control, "what records is running")
-    main = _stop(control, recording_id, subscription, channel, stream)
-    return run(main, options or RunOptions())
+    options = options or ArchiveRunOptions()
+    main = _stop(control, recording_id, subscription, channel, stream, aeron_dir=options.aeron_dir)
+    return run(main, options)
 
 
 async def _stop(
@@ -372,8 +405,10 @@ async def _stop(
     subscription: int | None,
     channel: str | None,
     stream: int | None,
+    *,
+    aeron_dir: str | None,
 ) -> int:
-    async with opened(control) as (_, archive):
+    async with opened(control, aeron_dir=aeron_dir) as (_, archive):
         if recording_id is not None:
             return await _stop_recording(archive, recording_id)
         if subscription is not None:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.cli.archive_where import is_elsewhere, opened, progress_bar
-from aeron_async.cli.options import Count, Quiet, RecordingId, RunOptions, Size
+from aeron_async.cli.options import ArchiveRunOptions, Count, Quiet, RecordingId, Size
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.cli.stdio import BlockingCalls, write_all
 from aeron_async.cli.sub import Format, Printer
@@ -36,7 +36,7 @@ def replay(
     format: Format = "text",  # noqa: A002 - it is the name of the option
     count: Count | None = None,
     quiet: Quiet = False,
-    options: RunOptions | None = None,
+    options: ArchiveRunOptions | None = None,
 ) -> int:
     """Print what was recorded, up to the current end of the recording.
 
@@ -51,8 +51,17 @@ def replay(
         options: How to run.
     """
     printer = Printer(format, is_quiet=quiet)
-    main = _print(where, recording_id, printer, places=(begin, end), count=count, is_followed=False)
-    return run(main, options or RunOptions())
+    options = options or ArchiveRunOptions()
+    main = _print(
+        where,
+        recording_id,
+        printer,
+        aeron_dir=options.aeron_dir,
+        places=(begin, end),
+        count=count,
+        is_followed=False,
+    )
+    return run(main, options)
 
 
 def follow(
@@ -64,7 +73,7 @@ def follow(
     format: Format = "text",  # noqa: A002 - it is the name of the option
     count: Count | None = None,
     quiet: Quiet = False,
-    options: RunOptions | None = None,
+    options: ArchiveRunOptions | None = None,
 ) -> int:
     """Print what was recorded and what is still being recorded, until Ctrl-C.
 
@@ -81,8 +90,17 @@ def follow(
         options: How to run.
     """
     printer = Printer(format, is_quiet=quiet)
-    main = _print(where, recording_id, printer, places=(begin, None), count=count, is_followed=True)
-    return run(main, options or RunOptions())
+    options = options or ArchiveRunOptions()
+    main = _print(
+        where,
+        recording_id,
+        printer,
+        aeron_dir=options.aeron_dir,
+        places=(begin, None),
+        count=count,
+        is_followed=True,
+    )
+    return run(main, options)
 
 
 async def _print(
@@ -90,12 +108,13 @@ async def _print(
     recording_id: int,
     printer: Printer,
     *,
+    aeron_dir: str | None,
     places: tuple[int | None, int | None],
     count: int | None,
     is_followed: bool,
 ) -> int:
     begin, end = places
-    async with opened(where) as (_, archive):
+    async with opened(where, aeron_dir=aeron_dir) as (_, archive):
         descriptor = await archive.describe(recording_id)
         printer.name_source(session_id=descriptor.session_id, stream_id=descriptor.stream_id)
         if is_followed and not is_elsewhere(where):

@@ -20,7 +20,7 @@ from aeron_async.archive.disk.recording_reader import check_position
 from aeron_async.archive.disk.segments import segment_bases
 from aeron_async.cli.archive_where import is_elsewhere, listed, opened, progress_bar
 from aeron_async.cli.figures import plural
-from aeron_async.cli.options import Flag, Positive, RecordingId, RunOptions, Size
+from aeron_async.cli.options import ArchiveRunOptions, Flag, Positive, RecordingId, Size
 from aeron_async.cli.output import print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.cli.stdio import ask, check_can_ask
@@ -48,7 +48,7 @@ def truncate(
     *,
     yes: Flag = False,
     dry_run: Flag = False,
-    options: RunOptions | None = None,
+    options: ArchiveRunOptions | None = None,
 ) -> int:
     """Remove what was recorded from a position on.
 
@@ -61,19 +61,22 @@ def truncate(
         options: How to run.
     """
     check_can_ask(yes=yes, dry_run=dry_run, what="remove recorded data")
-    main = _truncate(where, recording_id, position, yes=yes, is_dry=dry_run)
-    return run(main, options or RunOptions())
+    options = options or ArchiveRunOptions()
+    main = _truncate(
+        where, recording_id, position, aeron_dir=options.aeron_dir, yes=yes, is_dry=dry_run
+    )
+    return run(main, options)
 
 
 @asynccontextmanager
-async def seen(where: str) -> AsyncIterator[Any]:
+async def seen(where: str, aeron_dir: str | None) -> AsyncIterator[Any]:
     """Yield a view of an archive that changes no file.
 
     Opening an archive in a directory would set the ends of unfinished recordings, cut off torn
     frames and write the mark file. That happens only after consent, in `changeable`.
     """
     if is_elsewhere(where):
-        async with opened(where) as (_, archive):
+        async with opened(where, aeron_dir=aeron_dir) as (_, archive):
             yield archive
         return
     checksum = checksum_named(ArchiveContext.from_environment(directory=where).record_checksum)
@@ -83,12 +86,12 @@ async def seen(where: str) -> AsyncIterator[Any]:
 
 
 @asynccontextmanager
-async def changeable(where: str, looked_at: Any) -> AsyncIterator[Archive]:
+async def changeable(where: str, aeron_dir: str | None, looked_at: Any) -> AsyncIterator[Archive]:
     """Yield the archive for changes; a running archive is the one already connected."""
     if is_elsewhere(where):
         yield looked_at
         return
-    async with opened(where) as (_, archive):
+    async with opened(where, aeron_dir=aeron_dir) as (_, archive):
         yield archive
 
 
@@ -130,9 +133,9 @@ def check_can_go(
 
 
 async def _truncate(
-    where: str, recording_id: int, position: int, *, yes: bool, is_dry: bool
+    where: str, recording_id: int, position: int, *, aeron_dir: str | None, yes: bool, is_dry: bool
 ) -> int:
-    async with seen(where) as look:
+    async with seen(where, aeron_dir) as look:
         descriptor = await look.describe(recording_id)
         end = await look.max_recorded_position(recording_id)
         check_can_go(where, descriptor, end=end)
@@ -144,7 +147,7 @@ async def _truncate(
             return ExitCode.SUCCESS
         if not await ask(f"Forget {gone}?", yes=yes):
             return ExitCode.FAILURE
-        async with changeable(where, look) as archive:
+        async with changeable(where, aeron_dir, look) as archive:
             await check_ends(archive, recording_id, end)
             count = await archive.truncate(recording_id, position)
     print_line(
@@ -161,7 +164,7 @@ def purge(
     before: Size | None = None,
     yes: Flag = False,
     dry_run: Flag = False,
-    options: RunOptions | None = None,
+    options: ArchiveRunOptions | None = None,
 ) -> int:
     """Remove a recording, or with --before only whole files at its beginning.
 
@@ -174,14 +177,21 @@ def purge(
         options: How to run.
     """
     check_can_ask(yes=yes, dry_run=dry_run, what="remove recorded data")
-    main = _purge(where, recording_id, before, yes=yes, is_dry=dry_run)
-    return run(main, options or RunOptions())
+    options = options or ArchiveRunOptions()
+    main = _purge(where, recording_id, before, aeron_dir=options.aeron_dir, yes=yes, is_dry=dry_run)
+    return run(main, options)
 
 
 async def _purge(
-    where: str, recording_id: int, before: int | None, *, yes: bool, is_dry: bool
+    where: str,
+    recording_id: int,
+    before: int | None,
+    *,
+    aeron_dir: str | None,
+    yes: bool,
+    is_dry: bool,
 ) -> int:
-    async with seen(where) as look:
+    async with seen(where, aeron_dir) as look:
         descriptor = await look.describe(recording_id)
         end = await look.max_recorded_position(recording_id)
         check_can_go(where, descriptor, end=end, before=before)
@@ -194,7 +204,7 @@ async def _purge(
             return ExitCode.SUCCESS
         if not await ask(f"Forget {gone}?", yes=yes):
             return ExitCode.FAILURE
-        async with changeable(where, look) as archive:
+        async with changeable(where, aeron_dir, look) as archive:
             if before is None:
                 await check_ends(archive, recording_id, end)
                 count = await archive.purge_recording(recording_id)
@@ -226,7 +236,7 @@ def prune(
     yes: Flag = False,
     dry_run: Flag = False,
     json: Flag = False,
-    options: RunOptions | None = None,
+    options: ArchiveRunOptions | None = None,
 ) -> int:
     """Remove whole files at the beginning of recordings that are too old or too long.
 
@@ -255,15 +265,31 @@ def prune(
     check_can_ask(yes=yes, dry_run=dry_run, what="remove files of recordings")
     age_ms = None if max_age is None else int(max_age * MS_PER_SECOND)
     retention = Retention(max_age_ms=age_ms, max_bytes=max_bytes, before_position=before)
-    main = _prune(where, retention, recording, yes=yes, is_dry=dry_run, is_json=json)
-    return run(main, options or RunOptions())
+    options = options or ArchiveRunOptions()
+    main = _prune(
+        where,
+        retention,
+        recording,
+        aeron_dir=options.aeron_dir,
+        yes=yes,
+        is_dry=dry_run,
+        is_json=json,
+    )
+    return run(main, options)
 
 
 async def _prune(
-    where: str, retention: Retention, only: int | None, *, yes: bool, is_dry: bool, is_json: bool
+    where: str,
+    retention: Retention,
+    only: int | None,
+    *,
+    aeron_dir: str | None,
+    yes: bool,
+    is_dry: bool,
+    is_json: bool,
 ) -> int:
     place = None if is_elsewhere(where) else listed(where)
-    async with seen(where) as look:
+    async with seen(where, aeron_dir) as look:
         goes, found = await _expired(look, place, retention, only)
         if not goes:
             remark(f"nothing to remove: {why_nothing(place, found)}")
@@ -276,7 +302,7 @@ async def _prune(
         what = f"{plural(files, 'file')} of {plural(len(goes), 'recording')}"
         if not await ask(f"Remove {what}?", yes=yes):
             return ExitCode.FAILURE
-        async with changeable(where, look) as archive:
+        async with changeable(where, aeron_dir, look) as archive:
             for recording_id, expired in goes:
                 count = await archive.purge_segments(recording_id, expired.new_start_position)
                 say_pruned(recording_id, expired, count, is_dry=False, is_json=is_json)

@@ -222,12 +222,15 @@ async def described(where: str, recording_id: int) -> RecordingDescriptor:
 
 
 @asynccontextmanager
-async def opened(where: str, *, may_be_new: bool = False) -> AsyncIterator[tuple[Aeron, Archive]]:
+async def opened(
+    where: str, *, aeron_dir: str | None = None, may_be_new: bool = False
+) -> AsyncIterator[tuple[Aeron, Archive]]:
     """Yield a client and an archive; both are closed at the end of the block.
 
     Args:
         where: A directory, such as "aeron-archive", or a control channel, such as
             "aeron:udp?endpoint=localhost:8010".
+        aeron_dir: See `ArchiveRunOptions`.
         may_be_new: Whether to create an archive in a directory that has none.
 
     Raises:
@@ -237,7 +240,7 @@ async def opened(where: str, *, may_be_new: bool = False) -> AsyncIterator[tuple
     """
     if not (may_be_new or is_elsewhere(where)):
         listed(where)
-    async with Aeron.connect() as aeron:
+    async with Aeron.connect(directory=aeron_dir) as aeron:
         if is_elsewhere(where):
             client = RemoteArchive.connect(aeron, control_channel=where, **client_settings())
             async with client as remote:

@@ -19,8 +19,8 @@ from aeron_async.text import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from aeron_async.aeron_directory import AeronDirectory
     from aeron_async.cli.stream_positions import ImageFigures
-    from aeron_async.driver.aeron_directory import AeronDirectory
 
 __all__ = ["backlog"]
 

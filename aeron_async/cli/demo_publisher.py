@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aeron_async.cli.demo_child import Configuration, Parent
     from aeron_async.client.exclusive_publication import ExclusivePublication
     from aeron_async.client.subscription import Subscription
-    from aeron_async.counters import CountersManager
+    from aeron_async.counters import CountersReader
 
 __all__ = ["CHANNEL_OPTIONS", "ECHO_STREAM_ID", "STREAM_ID", "counter_value"]
 
@@ -78,7 +78,7 @@ class Publisher:
         *,
         publication: ExclusivePublication,
         echoes: Subscription,
-        counters: CountersManager,
+        counters: CountersReader,
     ) -> None:
         self._parent = parent
         self._configuration = configuration
@@ -181,7 +181,7 @@ class Publisher:
         return counter_value(self._counters, SystemCounterId.RETRANSMITS_SENT)
 
 
-def counter_value(counters: CountersManager, counter_id: SystemCounterId) -> int:
+def counter_value(counters: CountersReader, counter_id: SystemCounterId) -> int:
     """Return the value of one of the driver's own counters."""
     record = counters.find(type_id=SYSTEM_COUNTER_TYPE_ID, registration_id=counter_id)
     return 0 if record is None else record.value

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from aeron_async.client.exclusive_publication import ExclusivePublication
     from aeron_async.client.image import Message
     from aeron_async.client.subscription import Subscription
-    from aeron_async.counters import CountersManager
+    from aeron_async.counters import CountersReader
 
 __all__: Sequence[str] = []
 
@@ -76,7 +76,7 @@ class Subscriber:
         *,
         subscription: Subscription,
         echoes: ExclusivePublication,
-        counters: CountersManager,
+        counters: CountersReader,
     ) -> None:
         self._parent = parent
         self._subscription = subscription

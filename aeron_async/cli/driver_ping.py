@@ -5,11 +5,13 @@ Source: Aeron `DriverTool`, `CommonContext.isDriverActive`.
 
 from __future__ import annotations
 
+from aeron_async.aeron_directory import AeronDirectory
 from aeron_async.cli.aeron_directories import (
     DRIVER_TIMEOUT_MS,
     MS_PER_SECOND,
     Directory,
     epoch_ms,
+    facts_of,
     format_when,
     located,
 )
@@ -19,7 +21,6 @@ from aeron_async.cli.options import (
 )
 from aeron_async.cli.output import complain, print_json, print_line
 from aeron_async.cli.runner import ExitCode
-from aeron_async.driver.aeron_directory import AeronDirectory
 from aeron_async.errors import DriverError, ProtocolError
 
 __all__ = ["ping"]
@@ -44,24 +45,18 @@ def ping(
     report: dict[str, object] = {"directory": str(place), "is_active": False}
     try:
         with AeronDirectory.open(place) as found:
-            layout = found.layout
-            heartbeat_ms, now_ms = found.heartbeat_ms, epoch_ms()
+            layout, now_ms = found.layout, epoch_ms()
+            facts = facts_of(found, now_ms)
+            age_ms = now_ms - found.heartbeat_ms
             reason = found.why_not_active(now_ms, round(timeout * MS_PER_SECOND))
     except (DriverError, ProtocolError) as error:
         reason = str(error)
     else:
-        report |= {
-            "is_active": reason is None,
-            "pid": layout.pid,
-            "start_timestamp_ms": layout.start_timestamp_ms,
-            "now_ms": now_ms,
-            "heartbeat_ms": heartbeat_ms,
-        }
+        report |= facts | {"is_active": reason is None}
         if reason is None and not json:
             print_line(
                 f"active: process {layout.pid} in {place}, started "
-                f"{format_when(layout.start_timestamp_ms)}, heartbeat {now_ms - heartbeat_ms:,} ms "
-                "ago"
+                f"{format_when(layout.start_timestamp_ms)}, heartbeat {age_ms:,} ms ago"
             )
     if json:
         print_json(report | {"reason": reason})

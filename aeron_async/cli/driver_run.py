@@ -51,6 +51,7 @@ class DriverOptions:
     files: Sequence[str] = ()
     define: Sequence[str] = ()
     directory: str | None = None
+    idle_strategy: str | None = None
     pidfile: str | None = None
     loop: Literal["asyncio", "uvloop"] | None = None
     print_config: bool = False
@@ -73,7 +74,10 @@ def main(arguments: Sequence[str]) -> int:
         if arguments:
             options = DriverOptions(**vars(parser().parse_args(arguments)))
         configuration = configure(
-            directory=options.directory, defines=options.define, files=options.files
+            directory=options.directory,
+            idle_strategy=options.idle_strategy,
+            defines=options.define,
+            files=options.files,
         )
         if options.print_config or configuration.is_printed:
             sys.stdout.writelines(f"{line}\n" for line in configuration.lines())
@@ -163,6 +167,7 @@ def parser() -> ArgumentParser:
     add("files", nargs="*", metavar="FILE", help="properties file: a line is name=value")
     add("-D", dest="define", action="append", metavar="NAME=VALUE", help="set a property")
     add("-d", "--directory", metavar="DIR", help="Aeron directory; by default AERON_DIR")
+    add("--idle-strategy", metavar="NAME", help="spin, yield, backoff, sleep-ns, sleep-ms or noop")
     add("--pidfile", metavar="FILE", help="hold the process id in a file while the driver runs")
     add("--loop", choices=("asyncio", "uvloop"), help="event loop; uvloop where it is installed")
     add("--print-config", action="store_true", help="print each setting and its origin, and end")
@@ -260,7 +265,7 @@ def pidfile(path: str | None) -> Iterator[None]:
     pid = os.getpid()
     other = _pid_in(place)
     # In a container, a process that was killed may have had the id of this one.
-    if other not in {None, pid} and _lives(other):
+    if other is not None and other != pid and _lives(other):
         message = f"{path} names process {other}, which is alive: end it, or choose another file"
         raise DriverError(message)
     new = place.with_name(f"{place.name}.{pid}")
@@ -282,9 +287,9 @@ def _pid_in(place: Path) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= PID_DIGITS_MAX else None
 
 
-def _lives(pid: int | None) -> bool:
+def _lives(pid: int) -> bool:
     try:
-        os.kill(pid or 0, 0)
+        os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):
@@ -294,11 +299,11 @@ def _lives(pid: int | None) -> bool:
 
 @final
 class ServiceManager:
-    """Tells systemd, or who started the process like it, that the driver serves, lives and ends.
+    """Reports to systemd, or what started the process in its way: it serves, it lives, it ends.
 
     Args:
-        environ: Has `NOTIFY_SOCKET` if anyone listens, and `WATCHDOG_USEC` if it must hear of the
-            driver at least so often.
+        environ: Has `NOTIFY_SOCKET` if there is a listener, and `WATCHDOG_USEC` if that must hear
+            of the driver at least so often.
 
     Source: systemd `sd_notify(3)`, `sd_watchdog_enabled(3)`.
     """

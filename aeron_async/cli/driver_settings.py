@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
-from aeron_async.driver.aeron_directory import DIRECTORY_VARIABLE, default_directory
+from aeron_async.aeron_directory import DIRECTORY_VARIABLE, default_directory
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.errors import ConfigurationError
 from aeron_async.settings import Flag, Integer
@@ -37,6 +37,7 @@ DIRECTORY_PROPERTY: Final = "aeron.dir"
 DIRECTORY_FIELD: Final = "aeron_directory"
 PRINT_VARIABLE: Final = "AERON_PRINT_CONFIGURATION"
 FILE_SCHEME: Final = "file://"
+IDLE_FIELD: Final = "idle_strategy"
 DEFAULT: Final = "default"
 
 
@@ -164,6 +165,7 @@ class DriverConfiguration:
 def configure(
     *,
     directory: str | None = None,
+    idle_strategy: str | None = None,
     defines: Sequence[str] = (),
     files: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
@@ -172,6 +174,7 @@ def configure(
 
     Args:
         directory: The Aeron directory; None if a variable or the default decides.
+        idle_strategy: Name of the idle strategy; None if a variable or the default decides.
         defines: Each `name=value`.
         files: Paths of properties files.
         environ: Environment variables; None for those of this process.
@@ -199,6 +202,8 @@ def configure(
         origins[DIRECTORY_FIELD] = variables.origin_of(DIRECTORY_VARIABLE)
     elif DIRECTORY_FIELD not in found:
         found[DIRECTORY_FIELD] = str(default_directory(variables.values))
+    if idle_strategy is not None:
+        found[IDLE_FIELD], origins[IDLE_FIELD] = idle_strategy, "--idle-strategy"
     is_printed = Flag.words.get(variables.values.get(PRINT_VARIABLE, "").strip().lower())
     return DriverConfiguration(
         context=DriverContext(**found), origins=origins, is_printed=bool(is_printed)

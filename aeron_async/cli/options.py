@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LONGEST_MESSAGE",
+    "ArchiveRunOptions",
     "Count",
     "Flag",
     "Int32",
@@ -104,3 +105,15 @@ class RunOptions:
     verbose: Annotated[
         bool, Parameter(name=("--verbose", "-v"), negative=(), show_default=False)
     ] = False
+
+
+@Parameter(name="*", group="Running")
+@attrs.frozen(kw_only=True)
+class ArchiveRunOptions(RunOptions):
+    """Options of the archive commands that run a driver, or use another one.
+
+    Attributes:
+        aeron_dir: Use the driver in this Aeron directory; its clients share aeron:ipc.
+    """
+
+    aeron_dir: str | None = None

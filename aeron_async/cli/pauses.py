@@ -11,7 +11,7 @@ from aeron_async.cli.runner import hush_pauses
 from aeron_async.driver.core.system_counters import DRIVER_COUNTER_TYPE_ID, DriverCounterId
 
 if TYPE_CHECKING:
-    from aeron_async.counters import CountersManager
+    from aeron_async.counters import CountersReader
 
 __all__ = ["Pauses"]
 
@@ -29,7 +29,7 @@ class Pauses:
     longest_ns: int = 0
 
     @classmethod
-    def of(cls, counters: CountersManager | None) -> Pauses:
+    def of(cls, counters: CountersReader | None) -> Pauses:
         """Return the pauses so far, and stop logging later ones, because the summary follows."""
         hush_pauses()
         if counters is None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from aeron_async.client.exclusive_publication import ExclusivePublication
-    from aeron_async.counters import CountersManager
+    from aeron_async.counters import CountersReader
 
 __all__ = ["Pace", "pub"]
 
@@ -182,7 +182,7 @@ class PubReport:
         self.message_count = 0
         self.length = 0
         self.waited_count = 0
-        self.counters: CountersManager | None = None
+        self.counters: CountersReader | None = None
 
     def say(self, text: str) -> None:
         """Write a remark unless quiet."""

@@ -20,8 +20,8 @@ from aeron_async.cli.output import print_json, print_line
 from aeron_async.driver.core.stream_counters import StreamKey
 
 if TYPE_CHECKING:
+    from aeron_async.aeron_directory import AeronDirectory
     from aeron_async.counters import CounterRecord
-    from aeron_async.driver.aeron_directory import AeronDirectory
 
 __all__ = ["stat"]
 

@@ -19,8 +19,8 @@ from aeron_async.driver.core.stream_counters import StreamCounterType, StreamKey
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from aeron_async.aeron_directory import AeronDirectory, LogDescription
     from aeron_async.counters import CounterRecord
-    from aeron_async.driver.aeron_directory import AeronDirectory, LogDescription
 
 __all__ = ["ImageFigures", "PublicationFigures", "StreamPositions", "SubscriberFigures", "distance"]
 

@@ -25,12 +25,12 @@ from aeron_async.logbuffer.metadata import LogType
 from aeron_async.text import printable
 
 if TYPE_CHECKING:
+    from aeron_async.aeron_directory import AeronDirectory, LogDescription
     from aeron_async.cli.stream_positions import (
         ImageFigures,
         PublicationFigures,
         SubscriberFigures,
     )
-    from aeron_async.driver.aeron_directory import AeronDirectory, LogDescription
 
 __all__ = ["streams"]
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aeron_async.client.image import Image, Message
-    from aeron_async.counters import CountersManager
+    from aeron_async.counters import CountersReader
 
 __all__ = ["sub"]
 
@@ -168,7 +168,7 @@ class Printer:
         self._last_ns = 0
         self.message_count: int = 0
         self.length: int = 0
-        self.counters: CountersManager | None = None
+        self.counters: CountersReader | None = None
         self._few = FewRemarks(self.say)
 
     def name_source(self, *, session_id: int, stream_id: int) -> None:

@@ -8,23 +8,27 @@ Source: Aeron `Aeron`.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, Self, TypeVar, final
 
 from aeron_async.client.arguments import (
     check_driver,
+    check_reconnect,
     check_stream_id,
     check_whole,
     publication_uri,
     subscription_uri,
 )
 from aeron_async.client.attached_driver import AttachedDriver
-from aeron_async.client.client_conductor import ClientConductor
+from aeron_async.client.client_conductor import ClientConductor, check_process
+from aeron_async.client.counter import Counter, CounterSpec
 from aeron_async.client.exclusive_publication import ExclusivePublication
 from aeron_async.client.opening import Opening
 from aeron_async.client.publication import Publication
 from aeron_async.client.subscription import Subscription
+from aeron_async.driver.driver_thread import ThreadedMediaDriver
 from aeron_async.driver.media_driver import MediaDriver
 from aeron_async.errors import ClosedError, ConfigurationError
+from aeron_async.idle_strategy import idle_strategy_of
 
 if TYPE_CHECKING:
     import os
@@ -32,13 +36,16 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from aeron_async.client.arguments import OnDisconnected
+    from aeron_async.client.client_conductor import ReconnectedHandler
     from aeron_async.client.publication import PublicationErrorHandler
     from aeron_async.client.subscription import ImageHandler
     from aeron_async.clock import Clock
-    from aeron_async.counters import CountersManager
+    from aeron_async.counters import CountersReader
     from aeron_async.driver.commands import CongestionControlSupplier, FlowControlSupplier
     from aeron_async.driver.core.context import DriverContext
+    from aeron_async.idle_strategy import IdleStrategy
     from aeron_async.protocol.channel_uri import ChannelUri
+    from aeron_async.protocol.header import Buffer
 
 __all__ = ["Aeron"]
 
@@ -53,41 +60,76 @@ class Aeron:
     everything it added. The client, and what it added, belong to the event loop it was started in.
 
     Attributes:
-        driver: The media driver that the client uses.
+        driver: The media driver that the client uses: a `MediaDriver` of this process, or, if the
+            client was given a directory or a driver in a thread, an `AttachedDriver`, which passes
+            the client's requests to the driver there and has only what a client needs.
     """
 
-    def __init__(self, driver: MediaDriver | AttachedDriver, *, is_driver_owned: bool) -> None:
-        # Both take the same requests; only the one in this process has tasks of its own.
-        self.driver: MediaDriver = cast("MediaDriver", driver)
+    def __init__(
+        self,
+        driver: MediaDriver | AttachedDriver,
+        *,
+        is_driver_owned: bool,
+        on_reconnected: ReconnectedHandler | None = None,
+    ) -> None:
+        self.driver: MediaDriver | AttachedDriver = driver
         self._is_driver_owned = is_driver_owned
-        self._conductor = ClientConductor(self.driver)
+        self._conductor = ClientConductor(self.driver, on_reconnected)
+        self._thread: ThreadedMediaDriver | None = None
 
     @classmethod
     def connect(
         cls,
-        driver: MediaDriver | None = None,
+        driver: MediaDriver | ThreadedMediaDriver | None = None,
         *,
         context: DriverContext | None = None,
         directory: str | os.PathLike[str] | None = None,
+        idle_strategy: IdleStrategy | str | None = None,
+        reconnect: bool = False,
+        on_reconnected: ReconnectedHandler | None = None,
     ) -> Self:
         """Return a client that starts when it is entered with `async with`, or awaited.
 
         Args:
             driver: The driver to use, which keeps running when the client closes. If not given, the
                 client embeds its own driver in the running event loop, and closes it at the end.
+                To a driver in a thread the client attaches by its directory.
             context: Settings of the client's own driver; if not given, read from the environment.
             directory: The Aeron directory of a driver in another process, official or this
                 package's, to use that one.
+            idle_strategy: With a directory, or a driver in a thread, what the thread that watches
+                the driver's memory does between two looks: an object, or an official name such as
+                "spin" or "sleep-ns". None backs off.
+            reconnect: With a directory, whether the client goes on when its driver has closed, died
+                or been replaced: it looks for the next driver in the directory for as long as it is
+                open, and adds everything again. Streams begin anew.
+            on_reconnected: With `reconnect`, called with a `Reconnected` when everything was added
+                again, as far as possible.
 
         Raises:
             ConfigurationError: An argument has the wrong type, or both are given.
         """
         check_driver(driver, context)
+        check_reconnect(directory, reconnect=reconnect, on_reconnected=on_reconnected)
+        idle = None if idle_strategy is None else idle_strategy_of(idle_strategy)
         if directory is not None:
             if driver is not None:
                 message = "give a driver or the directory of one, not both"
                 raise ConfigurationError(message)
-            return cls(AttachedDriver(directory, context), is_driver_owned=True)
+            attached = AttachedDriver(directory, context, idle, reconnect=reconnect)
+            return cls(attached, is_driver_owned=True, on_reconnected=on_reconnected)
+        if isinstance(driver, ThreadedMediaDriver):
+            client = cls(
+                AttachedDriver(driver.directory, driver.context, idle), is_driver_owned=True
+            )
+            client._thread = driver
+            return client
+        if idle is not None:
+            message = (
+                "idle_strategy is for a client that is given a directory or a driver in a thread; "
+                "for a driver of this event loop it is a setting of its DriverContext"
+            )
+            raise ConfigurationError(message)
         if driver is None:
             return cls(MediaDriver.launch(context), is_driver_owned=True)
         return cls(driver, is_driver_owned=False)
@@ -117,12 +159,16 @@ class Aeron:
         return self.driver.clock
 
     @property
-    def counters(self) -> CountersManager:
+    def counters(self) -> CountersReader:
         """Return the driver's counters.
 
         Raises:
-            ClosedError: The client has not been started.
+            ClosedError: The client has not been started; or its driver is of another process, and
+                the client is closed.
+            WrongLoopError: The client belongs to the parent of this process, and the driver shares
+                its memory with other processes.
         """
+        check_process(self._conductor.closed, "the client")
         if not self._conductor.is_started:
             self._check_started()
         return self.driver.counters
@@ -134,6 +180,8 @@ class Aeron:
             ClosedError: The driver, or this client, is closed.
             WrongLoopError: The driver runs in another event loop or process.
         """
+        if self._thread is not None:
+            self._thread.check_serves()
         await self._conductor.start(is_driver_owned=self._is_driver_owned)
 
     def add_publication(
@@ -256,6 +304,48 @@ class Aeron:
         adding = self._add_subscription(subscription, uri, congestion_control)
         return Opening(adding, "Aeron.add_subscription")
 
+    def add_counter(self, type_id: int, label: str, key: Buffer = b"") -> Opening[Counter]:
+        """Add a counter to the driver's table, where every process can read it.
+
+        The driver frees it when it is closed, when this client closes, and when this client dies.
+
+        Args:
+            type_id: Type of the counter; signed 32 bits. Those below 1000 belong to Aeron.
+            label: Describes the value to people; at most 380 bytes of UTF-8.
+            key: Identifies the counter among those of its type; at most 112 bytes.
+
+        Raises:
+            ConfigurationError: An argument is invalid.
+            RegistrationError: The driver has no counter left.
+            ClosedError: The client or the driver is closed.
+        """
+        spec = CounterSpec(type_id, label, key)
+        self._check_started()
+        return Opening(self._add_counter(spec), "Aeron.add_counter")
+
+    def add_static_counter(
+        self, type_id: int, label: str, key: Buffer = b"", *, registration_id: int
+    ) -> Opening[Counter]:
+        """Add a counter that stays for as long as the driver, or return the one that is there.
+
+        Closing it, or this client, does not free it.
+
+        Args:
+            type_id: As for `add_counter`.
+            label: As for `add_counter`; a counter that is there keeps its own.
+            key: As for `add_counter`; a counter that is there keeps its own.
+            registration_id: Identifies the counter, with its type; signed 64 bits.
+
+        Raises:
+            ConfigurationError: An argument is invalid.
+            RegistrationError: The driver has no counter left, or a client owns a counter with this
+                type and registration id.
+            ClosedError: The client or the driver is closed.
+        """
+        spec = CounterSpec(type_id, label, key, registration_id)
+        self._check_started()
+        return Opening(self._add_counter(spec), "Aeron.add_static_counter")
+
     async def aclose(self) -> None:
         """Close everything this client added, and its driver if it is the client's own.
 
@@ -314,10 +404,24 @@ class Aeron:
         subscription._start(ready)  # noqa: SLF001 - the two halves of one construction
         return subscription
 
+    async def _add_counter(self, spec: CounterSpec) -> Counter:
+        counter = Counter(self._conductor, spec)
+        added = await self.driver.conductor.add_counter(
+            self.client_id,
+            spec.type_id,
+            key=spec.key,
+            label=spec.label,
+            static_registration_id=spec.static_registration_id,
+        )
+        counter._start(added)  # noqa: SLF001 - the two halves of one construction
+        self._check_still_open(counter)
+        self._conductor.hold_counter(added.correlation_id, counter)
+        return counter
+
     def _check_started(self) -> None:
         _ = self.client_id
 
-    def _check_still_open(self, added: Publication | Subscription) -> None:
+    def _check_still_open(self, added: Publication | Subscription | Counter) -> None:
         conductor = self._conductor
         if conductor.is_closed:
             error = None if conductor.closed is None else conductor.closed.error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal, TypeVar, get_args
 
 from aeron_async.driver.core.context import DriverContext
+from aeron_async.driver.driver_thread import ThreadedMediaDriver
 from aeron_async.driver.media_driver import MediaDriver
 from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.arguments import (
@@ -31,6 +32,7 @@ __all__ = [
     "check_on_disconnected",
     "check_on_error",
     "check_reason",
+    "check_reconnect",
     "check_session_id",
     "check_stream_id",
     "check_timeout",
@@ -171,7 +173,7 @@ def check_driver(driver: object, context: object) -> None:
     Raises:
         ConfigurationError: An argument has the wrong type, or both are given.
     """
-    if driver is not None and not isinstance(driver, MediaDriver):
+    if driver is not None and not isinstance(driver, MediaDriver | ThreadedMediaDriver):
         given = f"Aeron.connect() was given {type(driver).__name__} as its driver"
         meant = "write context=..." if isinstance(driver, DriverContext) else "give a MediaDriver"
         message = f"{given}: {meant}"
@@ -182,6 +184,25 @@ def check_driver(driver: object, context: object) -> None:
     if driver is not None and context is not None:
         message = "a context configures the client's own driver: give it to MediaDriver.launch"
         raise ConfigurationError(message)
+
+
+def check_reconnect(directory: object, *, reconnect: object, on_reconnected: object) -> None:
+    """Check what `Aeron.connect` is told about the loss of a driver.
+
+    Raises:
+        ConfigurationError: An argument has the wrong type, or has no effect.
+    """
+    if not isinstance(reconnect, bool):
+        message = f"reconnect={shown(reconnect)} must be True or False"
+        raise ConfigurationError(message)
+    if reconnect and directory is None:
+        message = "reconnect is for a client that is given a directory: no other loses its driver"
+        raise ConfigurationError(message)
+    if on_reconnected is not None:
+        check_handler(on_reconnected, "on_reconnected", "the event")
+        if not reconnect:
+            message = "on_reconnected is never called without reconnect=True"
+            raise ConfigurationError(message)
 
 
 def check_reason(reason: str) -> str:

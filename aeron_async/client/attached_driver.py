@@ -7,8 +7,7 @@ process: the same requests, the same events.
 Invariant: the driver's files are trusted no more than a peer's datagrams. A path that the driver
 names must lie in its directory, and every number in a file is checked once, on a copy.
 
-Source: Aeron `Aeron`, `ClientConductor`, `DriverProxy`, `DriverEventsAdapter`, `LogBuffers`,
-`aeron_client_conductor.c`.
+Source: Aeron `Aeron`, `ClientConductor`, `LogBuffers`, `aeron_client_conductor.c`.
 """
 
 from __future__ import annotations
@@ -16,174 +15,97 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
+from aeron_async.aeron_directory import (
+    DIRECTORY_VARIABLE,
+    HEARTBEAT_ENDED,
+    AeronDirectory,
+    CncMissing,
+)
 from aeron_async.client.attached_streams import (
+    AttachedCounter,
     AttachedImage,
     AttachedPublication,
+    AttachedSubscription,
     CounterCell,
-    local_address,
 )
+from aeron_async.client.attachment import AttachedDestinations, Attachment
+from aeron_async.client.reconnecting import Comeback
 from aeron_async.clock import NS_PER_MS, SystemClock
-from aeron_async.concurrent.atomic_buffer import Mapping
-from aeron_async.concurrent.broadcast import BroadcastReceiver
 from aeron_async.concurrent.cnc_file import CncNotReady
-from aeron_async.concurrent.ring_buffer import ManyToOneRingBuffer
-from aeron_async.driver.aeron_directory import AeronDirectory, CncMissing
-from aeron_async.driver.commands import PublicationErrorFrame, SubscriptionReady
+from aeron_async.driver.commands import AddedCounter, PublicationErrorFrame, SubscriptionReady
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.media_driver import system_network
 from aeron_async.errors import (
-    AeronError,
     ClosedError,
     DriverError,
     DriverTimeoutError,
     ErrorCode,
     ProtocolError,
     RegistrationError,
-    WrongLoopError,
 )
-from aeron_async.logbuffer.log_buffers import LogBuffers
-from aeron_async.logs import LogBudget
+from aeron_async.logs import LogBudget, get_logger
+from aeron_async.protocol.channel_uri import Media
 from aeron_async.protocol.control_protocol import (
-    AddDestination,
+    AddCounter,
     AddExclusivePublication,
     AddPublication,
-    AddReceiveDestination,
     AddressType,
+    AddStaticCounter,
     AddSubscription,
-    ClientClose,
-    ClientCommand,
     ClientTimeout,
     ControlMessage,
     CounterReady,
-    ErrorResponse,
     ImageBuffersReady,
-    NextAvailableSessionId,
     OperationSucceeded,
     PublicationBuffersReady,
     PublicationErrorResponse,
     RejectImage,
-    RemoveDestination,
-    RemoveDestinationById,
+    RemoveCounter,
     RemovePublication,
     RemovePublicationFlags,
-    RemoveReceiveDestination,
     RemoveSubscription,
     StaticCounterReady,
     SubscriptionReadyResponse,
     UnavailableImage,
-    response_of,
     text_of,
 )
-from aeron_async.waits import SubscriptionSeen
 from aeron_async.watcher import Watcher
 
 if TYPE_CHECKING:
+    from aeron_async.client.driver_proxy import DriverProxy
+    from aeron_async.client.reconnecting import ReconnectListener
     from aeron_async.clock import Clock
     from aeron_async.counters import CountersReader
     from aeron_async.driver.commands import (
-        ClientListener,
         CongestionControlSupplier,
         FlowControlSupplier,
-        PublicationListener,
         PublicationReady,
+        PublicationUser,
         SubscriptionListener,
     )
+    from aeron_async.idle_strategy import IdleStrategy
     from aeron_async.protocol.channel_uri import ChannelUri
-    from aeron_async.watcher import WatchedWord
 
 __all__ = ["AttachedDriver"]
 
-T = TypeVar("T", bound=ControlMessage)
-
 KEEPALIVE_INTERVAL_S: Final = 0.5
 ATTACH_INTERVAL_S: Final = 0.016
-RING_FULL_INTERVAL_S: Final = 0.001
-RING_FULL_RETRIES: Final = 10
-HEARTBEAT_ENDED: Final = -1
+SILENCE_MS: Final = 2_000
+"""A driver that has not beaten for two of its seconds may have been replaced by another one."""
 NO_ID: Final = -1
+CATCH_UP_TYPE_ID: Final = 20_001
+"""Type of a counter that exists for a moment only."""
+NOT_HEARD: Final = (
+    "the media driver has not heard this client in time: block its event loop for less long, or "
+    "raise client_liveness_timeout_ns of the driver"
+)
 IPV4_LENGTH: Final = 4
-CODES: Final = frozenset(ErrorCode)
-ANSWERS_PER_TURN: Final = 1_000
-"""Messages of the driver taken in one turn of the loop; the rest come in the next."""
 
-
-class SharedLogs:
-    """The logs that this process has mapped, each once, however many use it."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory.resolve()
-        self._logs: dict[str, tuple[LogBuffers, Mapping, int]] = {}
-
-    def map(self, name: bytes) -> LogBuffers:
-        """Return the log in a file that the driver has named.
-
-        Raises:
-            ProtocolError: The file is not in the driver's directory, or no log.
-            DriverError: It cannot be opened.
-        """
-        path = text_of(name)
-        found = self._logs.get(path)
-        if found is not None:
-            log, mapping, count = found
-            self._logs[path] = log, mapping, count + 1
-            return log
-        if self._directory not in Path(path).resolve().parents:
-            message = f"the driver names a log outside {self._directory}: {path!r}"
-            raise ProtocolError(message)
-        try:
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError as error:
-            message = f"the log {path} cannot be opened: {error}"
-            raise DriverError(message) from error
-        try:
-            mapping = Mapping(fd, os.fstat(fd).st_size)
-        finally:
-            os.close(fd)
-        try:
-            log = LogBuffers.map(mapping, file=path)
-        except BaseException:
-            mapping.close()
-            raise
-        self._logs[path] = log, mapping, 1
-        return log
-
-    def release(self, log: LogBuffers) -> None:
-        """Unmap a log that nothing else uses."""
-        _, mapping, count = self._logs[log.file]
-        if count > 1:
-            self._logs[log.file] = log, mapping, count - 1
-            return
-        del self._logs[log.file]
-        log.close()
-        close_quietly(mapping)
-
-
-def close_quietly(mapping: Mapping) -> None:
-    """Unmap memory, unless the application still holds a view: then it goes with the view."""
-    try:
-        mapping.close()
-    except BufferError:
-        return
-
-
-class AttachedSubscription:
-    """One subscription of this client, and its images."""
-
-    def __init__(self, registration_id: int, listener: SubscriptionListener) -> None:
-        self.registration_id: Final = registration_id
-        self.listener: Final = listener
-        self.images: Final[dict[int, AttachedImage]] = {}
-        self.status: CounterCell | None = None
-
-    def arm(self) -> bool:
-        """Watch for the next message of each image; return whether there is one already."""
-        is_there = False
-        for image in self.images.values():
-            is_there |= image.arm()
-        return is_there
+log: Final = get_logger(__name__)
 
 
 class AttachedDriver:
@@ -192,31 +114,47 @@ class AttachedDriver:
     Args:
         directory: The Aeron directory.
         context: Gives the timeouts of this client.
+        idle_strategy: What the watcher does between two looks; None backs off.
+        reconnect: Whether the client goes on with the next driver when it has lost one.
 
     Attributes:
+        path: The Aeron directory.
         context: As given.
+        listener: The client, once it has started.
+        client_id: Its id in the driver, once it has started.
+        publications: Those that the client has added, by their ids.
+        subscriptions: Those that the client has added, by their ids.
+        own_counters: Those that the client has added, by their correlation ids.
+        destinations: Adds and removes destinations.
         is_closed: Whether this client has left the driver, or the driver has gone.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], context: DriverContext | None) -> None:
-        self.context: Final = DriverContext.from_environment() if context is None else context
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        context: DriverContext | None,
+        idle_strategy: IdleStrategy | None = None,
+        *,
+        reconnect: bool = False,
+    ) -> None:
+        self.context: Final = context_here() if context is None else context
         self.is_closed = False
-        self.destinations: Final = AttachedDestinations(self)
-        self._path = Path(directory)
+        self.path: Final = Path(directory)
+        self._idle_strategy = idle_strategy
         self._clock = SystemClock()
         self._network = system_network(self.context)
         self._log_budget = LogBudget(self._clock.now_ns)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._listener: ClientListener | None = None
-        self._client_id = NO_ID
-        self._waiting: dict[int, asyncio.Future[ControlMessage]] = {}
-        self._publications: dict[int, AttachedPublication] = {}
-        self._subscriptions: dict[int, AttachedSubscription] = {}
-        self._heartbeat: CounterCell | None = None
+        self.listener: ReconnectListener | None = None
+        self.client_id = NO_ID
+        self._attached: Attachment | None = None
+        self.publications: Final[dict[int, AttachedPublication]] = {}
+        self.subscriptions: Final[dict[int, AttachedSubscription]] = {}
+        self.own_counters: Final[dict[int, AttachedCounter]] = {}
+        self._order = count()
         self._timer: asyncio.TimerHandle | None = None
-        self._logs = SharedLogs(self._path)
-        self._driver_heartbeat_ms = 0
-        self._heard_ns = 0
+        self._comeback = Comeback(self) if reconnect else None
+        self._lost_at: tuple[tuple[int, int], int] | None = None
+        self.destinations: Final = AttachedDestinations(self._owner, self._proxy)
 
     # What `MediaDriver` has.
 
@@ -232,8 +170,12 @@ class AttachedDriver:
 
     @property
     def counters(self) -> CountersReader:
-        """Return the driver's counters."""
-        return self._directory.counters
+        """Return the driver's counters.
+
+        Raises:
+            ClosedError: The client is not attached to the driver.
+        """
+        return self._attachment().directory.counters
 
     @property
     def log_budget(self) -> LogBudget:
@@ -247,80 +189,138 @@ class AttachedDriver:
             DriverTimeoutError: No driver was there in time.
             DriverError: This user may not open its files.
             ProtocolError: The files are of another version, or damaged.
+            ConfigurationError: The compiled code is missing, or the system is not Linux.
         """
-        loop = self._loop = asyncio.get_running_loop()
-        self._directory = directory = await self._attach()
-        layout = directory.layout
-        self._ring = ManyToOneRingBuffer(directory.atomic_buffer(layout.to_driver_buffer))
-        self._answers = BroadcastReceiver(directory.atomic_buffer(layout.to_clients_buffer))
-        self._values = directory.counter_values()
-        self._watcher = Watcher(loop)
-        section = layout.to_clients_buffer
-        self._word: WatchedWord = self._watcher.add(
-            directory.memory, section.offset + self._answers.tail_offset, 64, self._on_answers
-        )
-        self._word.arm(self._answers.tail)
-        self._driver_heartbeat_ms = directory.heartbeat_ms
-        self._heard_ns = self._clock.now_ns()
-
-    async def _attach(self) -> AeronDirectory:
         timeout_ms = self.context.driver_timeout_ms
         deadline_ns = self._clock.now_ns() + timeout_ms * NS_PER_MS
         while True:
-            found = AeronDirectory.try_open(self._path, is_writable=True)
-            if isinstance(found, CncMissing | CncNotReady):
-                reason = found.reason
-            else:
-                why = found.why_not_active(self._clock.epoch_ms(), timeout_ms)
-                if why is None:
-                    return found
-                found.close()
-                reason = why
+            found = self._look()
+            if isinstance(found, AeronDirectory):
+                self._attach(found)
+                return
             if self._clock.now_ns() >= deadline_ns:
-                message = f"no media driver within {timeout_ms} ms: {reason}"
+                message = f"no media driver within {timeout_ms} ms: {found}"
                 raise DriverTimeoutError(message)
-            # A driver that starts wakes nobody.
+            # A driver that starts wakes no client.
             await asyncio.sleep(ATTACH_INTERVAL_S)
+
+    def _look(self) -> AeronDirectory | str:
+        """Return the directory if it has an active driver; if not, say why not."""
+        found = AeronDirectory.try_open(self.path, is_writable=True)
+        if isinstance(found, CncMissing | CncNotReady):
+            return found.reason
+        why = found.why_not_active(self._clock.epoch_ms(), self.context.driver_timeout_ms)
+        if why is None:
+            return found
+        found.close()
+        return why
+
+    def _attach(self, directory: AeronDirectory) -> None:
+        try:
+            self._attached = Attachment(
+                directory,
+                Watcher(asyncio.get_running_loop(), self._idle_strategy),
+                timeout_ms=self.context.driver_timeout_ms,
+                on_event=self._on_event,
+                on_missed=self._on_missed,
+                on_failed=self._fail,
+                now_ns=self._clock.now_ns(),
+            )
+        except BaseException:
+            directory.close()
+            raise
+        self.client_id = self._attached.proxy.client_id
+
+    def look_for_driver(self) -> str | None:
+        """Attach to the next driver if there is one; if not, say why not.
+
+        Raises:
+            AeronError: Its files cannot be used, or not yet.
+            OSError: The system has no memory or no thread for them.
+        """
+        found = self._look()
+        if isinstance(found, str):
+            return found
+        if (found.identity, found.heartbeat_ms) == self._lost_at:
+            # It was lost because its heartbeat stands still, whatever its time says.
+            found.close()
+            return "the driver that was lost has shown no life since"
+        self._attach(found)
+        self._keep_alive_later()
+        return None
 
     async def aclose(self) -> None:
         """Leave the driver, which removes what this client has added."""
         self._detach()
+        if self._comeback is not None:
+            await self._comeback.wait_closed()
+        # As every close of the client: what was woken runs before this returns.
         await asyncio.sleep(0)
 
     def _detach(self) -> None:
         if self.is_closed:
             return
         self.is_closed = True
-        if self._loop is None or not hasattr(self, "_watcher"):
-            return
-        if self._client_id != NO_ID:
-            self._ring.write(ClientClose.TYPE_ID, ClientClose(client_id=self._client_id).encode())
         if self._timer is not None:
             self._timer.cancel()
-        for waiting in self._waiting.values():
-            if not waiting.done():
-                waiting.set_exception(ClosedError("the client left its media driver"))
-        self._waiting.clear()
-        for publication in list(self._publications.values()):
-            self._end_publication(publication)
-        for subscription in list(self._subscriptions.values()):
-            self._end_subscription(subscription)
-        if self._heartbeat is not None:
-            self._heartbeat.close()
-        self._word.remove()
-        self._watcher.close()
-        self._values.release()
-        self._directory.close()
+        if self._comeback is not None:
+            self._comeback.close()
+        if self._attached is not None:
+            self._attached.proxy.close()
+        self._end_all()
+
+    def on_forked(self) -> None:
+        """Stop using the driver's memory, which a child process has not inherited."""
+        self.is_closed = True
+        if self._attached is not None:
+            self._attached.proxy.is_closed = True
+        self._end_all()
+
+    def _end_all(self) -> None:
+        attached, self._attached = self._attached, None
+        for publication in list(self.publications.values()):
+            self._end_publication(publication, attached)
+        for subscription in list(self.subscriptions.values()):
+            self.end_subscription(subscription, attached)
+        for correlation_id in list(self.own_counters):
+            self._end_counter(correlation_id)
+        if attached is not None:
+            attached.close()
+
+    @property
+    def is_attached(self) -> bool:
+        """Return whether the client has a driver now."""
+        return self._attached is not None
+
+    def _attachment(self) -> Attachment:
+        if self._attached is None:
+            if self._comeback is not None and self._comeback.is_away:
+                raise self._comeback.error()
+            message = "the client is not attached to its media driver"
+            raise ClosedError(message)
+        return self._attached
+
+    async def _found(self) -> Attachment:
+        """Return what takes requests, after waiting for the next driver if the last one is lost.
+
+        Raises:
+            DriverTimeoutError: There is none in time.
+            ClosedError: The client is closed.
+        """
+        if self._attached is None and self._comeback is not None and self._comeback.is_away:
+            await self._comeback.wait_found()
+        return self._attachment()
+
+    def _proxy(self) -> DriverProxy:
+        return self._attachment().proxy
 
     # What `Conductor` has.
 
-    def add_client(self, listener: ClientListener) -> int:
+    def add_client(self, listener: ReconnectListener) -> int:
         """Add the one client of this object, and return its id."""
-        self._listener = listener
-        self._client_id = self._ring.next_correlation_id()
-        assert self._loop is not None, "the client starts its driver first"
-        self._timer = self._loop.call_later(KEEPALIVE_INTERVAL_S, self._keep_alive)
-        return self._client_id
+        self.listener = listener
+        self._keep_alive_later()
+        return self._proxy().client_id
 
     def remove_client(self, client_id: int) -> None:
         """Leave the driver."""
@@ -334,7 +334,7 @@ class AttachedDriver:
         stream_id: int,
         *,
         is_exclusive: bool,
-        listener: PublicationListener,
+        listener: PublicationUser,
         flow_control: FlowControlSupplier | None = None,
         handshake_length: int | None = None,
     ) -> PublicationReady:
@@ -344,36 +344,78 @@ class AttachedDriver:
             RegistrationError: The driver refuses it; or a strategy is given, which cannot be passed
                 to another process.
             DriverTimeoutError: The driver did not answer in time.
+            DriverError: Its log cannot be opened.
+            ProtocolError: The driver's answer cannot be.
             ClosedError: The client or the driver is closed.
         """
         refuse_strategy(flow_control, "flow_control", "fc")
-        if handshake_length is not None:
-            message = "handshake_length needs a driver of the same process"
+        if handshake_length is not None and uri.media is not Media.IPC:
+            message = "handshake_length needs a driver of the same process: leave it out"
             raise RegistrationError(message, code=ErrorCode.NOT_SUPPORTED)
-        kind = AddExclusivePublication if is_exclusive else AddPublication
-        correlation_id = self._next_id()
-        answer = await self._ask(
+        del client_id
+        await self._found()
+        publication = AttachedPublication(
+            uri,
+            stream_id,
+            is_exclusive=is_exclusive,
+            listener=listener,
+            order=next(self._order),
+        )
+        request_id = uri.response_correlation_id
+        publication.answers = None if request_id is None else self.subscriptions.get(request_id)
+        await self.open_publication(publication)
+        self.publications[publication.ready.registration_id] = publication
+        return publication.ready
+
+    async def open_publication(self, publication: AttachedPublication) -> None:
+        """Ask the driver for a publication, and use what it has created."""
+        attached = self._attachment()
+        proxy = attached.proxy
+        uri = publication.uri
+        if publication.answers is not None:
+            uri = uri.replace(response_correlation_id=publication.answers.registration_id)
+        kind = AddExclusivePublication if publication.is_exclusive else AddPublication
+        answer = await proxy.ask(
             kind(
-                client_id=client_id,
-                correlation_id=correlation_id,
-                stream_id=stream_id,
+                client_id=proxy.client_id,
+                correlation_id=proxy.next_id(),
+                stream_id=publication.stream_id,
                 channel=str(uri).encode(),
             ),
             PublicationBuffersReady,
             RemovePublication,
         )
-        publication = AttachedPublication(
-            answer,
-            uri=uri,
-            log=self._logs.map(answer.log_file),
-            is_exclusive=is_exclusive,
-            listener=listener,
-            counters=self._directory.counters,
-            memory=self._values,
-            watcher=self._watcher,
-        )
-        self._publications[correlation_id] = publication
-        return publication.ready
+        try:
+            self._open_log(publication, answer, attached)
+        except BaseException:
+            proxy.undo(RemovePublication, answer.correlation_id)
+            raise
+        if publication.listener.has_error_handler:
+            proxy.hold()
+
+    def _open_log(
+        self,
+        publication: AttachedPublication,
+        answer: PublicationBuffersReady,
+        attached: Attachment,
+    ) -> None:
+        mapped = attached.logs.map(answer.log_file)
+        if mapped is None:
+            self._check_driver(attached)
+            message = f"the media driver has removed the log {text_of(answer.log_file)} already"
+            raise DriverError(message)
+        try:
+            publication.open(
+                answer,
+                log=mapped,
+                counters=attached.directory.counters,
+                memory=attached.values,
+                watcher=attached.watcher,
+            )
+        except BaseException:
+            publication.close()
+            attached.logs.release(mapped)
+            raise
 
     async def add_subscription(
         self,
@@ -389,39 +431,68 @@ class AttachedDriver:
         Raises:
             RegistrationError: As `add_publication`.
             DriverTimeoutError: The driver did not answer in time.
+            ProtocolError: The driver's answer cannot be.
             ClosedError: The client or the driver is closed.
         """
         refuse_strategy(congestion_control, "congestion_control", "cc")
-        registration_id = self._next_id()
+        del client_id
+        await self._found()
+        subscription = AttachedSubscription(
+            uri, stream_id, listener=listener, order=next(self._order)
+        )
+        ready = await self.open_subscription(subscription)
+        assert ready is not None, "nothing closes a subscription before it is returned"
+        return ready
+
+    async def open_subscription(
+        self, subscription: AttachedSubscription
+    ) -> SubscriptionReady | None:
+        """Ask the driver for a subscription; return what it has created.
+
+        None says that the subscription was closed in the meantime, and is removed again.
+        """
+        attached = self._attachment()
+        proxy = attached.proxy
+        registration_id = proxy.next_id()
         # Images are announced right after the answer.
-        subscription = AttachedSubscription(registration_id, listener)
-        self._subscriptions[registration_id] = subscription
+        self.subscriptions[registration_id] = subscription
+        subscription.asked_id = registration_id
+        proxy.hold()
         try:
-            answer = await self._ask(
+            answer = await proxy.ask(
                 AddSubscription(
-                    client_id=client_id,
+                    client_id=proxy.client_id,
                     correlation_id=registration_id,
-                    stream_id=stream_id,
-                    channel=str(uri).encode(),
+                    stream_id=subscription.stream_id,
+                    channel=str(subscription.uri).encode(),
                 ),
                 SubscriptionReadyResponse,
                 RemoveSubscription,
             )
         except BaseException:
-            self._end_subscription(subscription)
+            if subscription.asked_id == registration_id:
+                self._end_request(subscription, attached)
             raise
-        status = subscription.status = CounterCell.of(
-            self._directory.counters, self._values, answer.channel_status_id
-        )
-        return SubscriptionReady(
-            registration_id=registration_id,
-            uri=uri,
-            stream_id=stream_id,
-            channel_status=None if status is None else status.counter,
-            local_address=local_address(self._directory.counters, answer.channel_status_id),
-            seen=SubscriptionSeen,
-            arm=subscription.arm,
-        )
+        if subscription.asked_id != registration_id:
+            proxy.undo(RemoveSubscription, registration_id)
+            return None
+        try:
+            return subscription.open(answer, attached.directory.counters, attached.values)
+        except BaseException:
+            proxy.undo(RemoveSubscription, registration_id)
+            self._end_request(subscription, attached)
+            raise
+
+    def _end_request(self, subscription: AttachedSubscription, attached: Attachment) -> None:
+        """Forget a subscription that the driver has not added, and its images."""
+        if subscription.asked_id is not None:
+            self.subscriptions.pop(subscription.asked_id, None)
+            subscription.asked_id = None
+        attached.proxy.release()
+        for image in subscription.images.values():
+            image.close()
+            attached.logs.release(image.log)
+        subscription.images.clear()
 
     def remove_publication(self, registration_id: int) -> None:
         """Remove a publication; what was offered is still sent."""
@@ -432,14 +503,17 @@ class AttachedDriver:
         self._remove_publication(registration_id, RemovePublicationFlags.REVOKE)
 
     def _remove_publication(self, registration_id: int, flags: RemovePublicationFlags) -> None:
-        publication = self._publications.get(registration_id)
+        publication = self.publications.get(registration_id)
         if publication is None:
             return
-        self._end_publication(publication)
-        self._tell(
+        is_attached, attached = publication.is_attached, self._attached
+        self._end_publication(publication, attached)
+        if not is_attached or attached is None:
+            return
+        attached.proxy.tell(
             RemovePublication(
-                client_id=self._client_id,
-                correlation_id=self._next_id(),
+                client_id=attached.proxy.client_id,
+                correlation_id=attached.proxy.next_id(),
                 registration_id=registration_id,
                 flags=flags,
             )
@@ -447,26 +521,120 @@ class AttachedDriver:
 
     def remove_subscription(self, registration_id: int) -> None:
         """Remove a subscription."""
-        subscription = self._subscriptions.get(registration_id)
+        subscription = self.subscriptions.get(registration_id)
         if subscription is None:
             return
-        self._end_subscription(subscription)
-        self._tell(
-            RemoveSubscription(
-                client_id=self._client_id,
-                correlation_id=self._next_id(),
-                registration_id=registration_id,
-            )
+        is_attached, attached = subscription.is_attached, self._attached
+        self.end_subscription(subscription, attached)
+        if is_attached and attached is not None:
+            attached.proxy.undo(RemoveSubscription, registration_id)
+
+    async def add_counter(
+        self,
+        client_id: int,
+        type_id: int,
+        *,
+        key: bytes,
+        label: str,
+        static_registration_id: int | None = None,
+    ) -> AddedCounter:
+        """Add a counter; see `Conductor.add_counter`.
+
+        Raises:
+            RegistrationError: The driver refuses it.
+            DriverTimeoutError: The driver did not answer in time.
+            ProtocolError: The driver's answer cannot be.
+            ClosedError: The client or the driver is closed.
+        """
+        del client_id
+        await self._found()
+        counter = AttachedCounter(
+            type_id=type_id,
+            key=key,
+            label=label,
+            static_registration_id=static_registration_id,
+            order=next(self._order),
         )
+        added = await self.open_counter(counter)
+        self.own_counters[added.correlation_id] = counter
+        return added
+
+    async def catch_up(self, client_id: int) -> None:
+        """Hear everything that the driver has said by now; see `Conductor.catch_up`.
+
+        Raises:
+            AeronError: See `add_counter`.
+        """
+        # The driver says things in order. Every version of it knows this command, and a counter
+        # disturbs nothing else.
+        proxy = self._proxy()
+        answer = await proxy.ask(
+            AddCounter(
+                client_id=client_id,
+                correlation_id=proxy.next_id(),
+                counter_type_id=CATCH_UP_TYPE_ID,
+                key=b"",
+                label=b"catch-up",
+            ),
+            CounterReady,
+            RemoveCounter,
+        )
+        proxy.undo(RemoveCounter, answer.correlation_id)
+
+    async def open_counter(self, counter: AttachedCounter) -> AddedCounter:
+        """Ask the driver for a counter; return what it has allocated."""
+        attached = self._attachment()
+        proxy = attached.proxy
+        correlation_id = proxy.next_id()
+        static_id = counter.static_registration_id
+        label = counter.label.encode("utf-8", "replace")
+        answer: CounterReady
+        if static_id is None:
+            command = AddCounter(
+                client_id=proxy.client_id,
+                correlation_id=correlation_id,
+                counter_type_id=counter.type_id,
+                key=counter.key,
+                label=label,
+            )
+            answer = await proxy.ask(command, CounterReady, RemoveCounter)
+        else:
+            static = AddStaticCounter(
+                client_id=proxy.client_id,
+                correlation_id=correlation_id,
+                registration_id=static_id,
+                counter_type_id=counter.type_id,
+                key=counter.key,
+                label=label,
+            )
+            answer = await proxy.ask(static, StaticCounterReady)
+        try:
+            cell = CounterCell(attached.directory.counters, attached.values, answer.counter_id)
+        except BaseException:
+            if static_id is None:
+                proxy.undo(RemoveCounter, correlation_id)
+            raise
+        return counter.open(correlation_id, cell.counter)
+
+    def remove_counter(self, correlation_id: int) -> None:
+        """Free a counter, by the id of the request that added it; a static one stays."""
+        counter = self.own_counters.get(correlation_id)
+        if counter is None:
+            return
+        self._end_counter(correlation_id)
+        if counter.is_attached and counter.static_registration_id is None:
+            self._proxy().undo(RemoveCounter, correlation_id)
 
     async def reject_image(self, client_id: int, image_id: int, reason: str) -> None:
         """Reject an image; see `Conductor.reject_image`."""
-        images = (each.images.get(image_id) for each in self._subscriptions.values())
+        del client_id
+        images = (each.images.get(image_id) for each in self.subscriptions.values())
         image = next((each for each in images if each is not None), None)
-        await self._ask(
+        proxy = self._proxy()
+        await proxy.ask(
             RejectImage(
-                client_id=client_id,
-                correlation_id=self._next_id(),
+                client_id=proxy.client_id,
+                correlation_id=proxy.next_id(),
                 image_id=image_id,
                 position=0 if image is None else image.position.get(),
                 reason=reason.encode(),
@@ -483,194 +651,80 @@ class AttachedDriver:
         address = await self._network.resolve(host, port)
         return address[0], address[1]
 
-    def original_id(self, registration_id: int) -> int:
-        """Return the id by which the driver knows a publication that several requests share."""
-        publication = self._publications.get(registration_id)
-        return (
-            registration_id if publication is None else publication.ready.original_registration_id
-        )
-
-    # Requests.
-
-    def _next_id(self) -> int:
-        self._check_open()
-        return self._ring.next_correlation_id()
-
-    def _check_open(self) -> None:
-        if self.is_closed:
-            message = "the client has left its media driver"
-            raise ClosedError(message)
-        if asyncio.get_running_loop() is not self._loop:
-            message = "the client was started in another event loop"
-            raise WrongLoopError(message)
-
-    def _tell(self, command: ClientCommand) -> None:
-        """Write a command whose answer nobody waits for; a full ring loses it.
-
-        What a lost command should have removed goes when the client closes.
-        """
-        self._ring.write(command.TYPE_ID, command.encode())
-
-    async def _ask(
-        self,
-        command: ClientCommand,
-        kind: type[T],
-        undo: type[RemovePublication | RemoveSubscription] | None = None,
-    ) -> T:
-        """Write a command, and return its answer.
-
-        Args:
-            command: The command.
-            kind: The type of its answer.
-            undo: Removes what it has added, if the caller no longer waits.
-        """
-        self._check_open()
-        loop = asyncio.get_running_loop()
-        waiting: asyncio.Future[ControlMessage] = loop.create_future()
-        self._waiting[command.correlation_id] = waiting
-        timeout_ms = self.context.driver_timeout_ms
-        try:
-            async with asyncio.timeout(timeout_ms / 1_000):
-                await self._write(command)
-                answer = await waiting
-        except TimeoutError:
-            message = f"the media driver at {self._path} did not answer within {timeout_ms} ms"
-            raise DriverTimeoutError(message) from None
-        except asyncio.CancelledError:
-            if undo is not None and not self.is_closed:
-                self._tell(
-                    undo(
-                        client_id=self._client_id,
-                        correlation_id=self._ring.next_correlation_id(),
-                        registration_id=command.correlation_id,
-                    )
-                )
-            raise
-        finally:
-            self._waiting.pop(command.correlation_id, None)
-        if not isinstance(answer, kind):
-            message = f"the media driver answered {type(command).__name__} by {answer!r}"
-            raise ProtocolError(message)
-        return answer
-
-    async def _write(self, command: ClientCommand) -> None:
-        body = command.encode()
-        for _ in range(RING_FULL_RETRIES):
-            if self._ring.write(command.TYPE_ID, body):
-                return
-            await asyncio.sleep(RING_FULL_INTERVAL_S)
-        message = f"the ring of commands in {self._path} is full: its driver stands still"
-        raise RegistrationError(message, code=ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE)
+    def _owner(self, registration_id: int) -> AttachedPublication | AttachedSubscription | None:
+        """Return the publication or the subscription with an id."""
+        publication = self.publications.get(registration_id)
+        return self.subscriptions.get(registration_id) if publication is None else publication
 
     # Events.
 
-    def _on_answers(self) -> None:
-        """Take what the driver has said, and wait for more.
-
-        A client that cannot read what its driver says ends, instead of waiting for ever.
-        """
-        try:
-            self._take_answers()
-        except AeronError as error:
-            self._fail(error)
-
-    def _take_answers(self) -> None:
-        for _ in range(ANSWERS_PER_TURN):
-            # Read before the message, so that one written in between ends the wait at once.
-            tail = self._answers.tail
-            received = self._answers.receive()
-            if self._answers.lapped_count:
-                message = "the media driver has written over answers that this client had not read"
-                raise DriverError(message)
-            if received is None:
-                self._word.arm(tail)
-                return
-            answer = response_of(*received)
-            if answer is not None:
-                self._on_answer(answer)
-            if self.is_closed:
-                return
-        assert self._loop is not None, "it is set before there are answers"
-        self._loop.call_soon(self._on_answers)
-
-    def _on_answer(self, answer: ControlMessage) -> None:
-        match answer:
-            case ErrorResponse():
-                code = ErrorCode(answer.code) if answer.code in CODES else ErrorCode.GENERIC
-                message = text_of(answer.message)
-                self._settle(answer.correlation_id, RegistrationError(message, code=code))
+    def _on_event(self, event: ControlMessage) -> None:
+        match event:
             case ImageBuffersReady():
-                self._on_available_image(answer)
+                self._on_available_image(event)
             case UnavailableImage():
-                self._on_unavailable_image(answer)
+                self._on_unavailable_image(event)
             case PublicationErrorResponse():
-                self._on_publication_error(answer)
+                self._on_publication_error(event)
             case ClientTimeout():
-                if answer.client_id == self._client_id:
-                    self._fail(DriverError("the media driver has not heard this client in time"))
-            case CounterReady() | StaticCounterReady() if answer.correlation_id == self._client_id:
-                self._heartbeat = CounterCell.of(
-                    self._directory.counters, self._values, answer.counter_id
-                )
-                self._beat()
-            case (
-                PublicationBuffersReady()
-                | SubscriptionReadyResponse()
-                | OperationSucceeded()
-                | CounterReady()
-                | NextAvailableSessionId()
-            ):
-                self._settle(answer.correlation_id, answer)
+                if event.client_id == self._proxy().client_id:
+                    self._fail(DriverError(NOT_HEARD))
+            case CounterReady():
+                self._attachment().open_heartbeat(event.counter_id)
+                self._attachment().beat(self._clock.epoch_ms())
             case _:
                 pass
 
-    def _settle(self, correlation_id: int, answer: ControlMessage | Exception) -> None:
-        """Give an answer to who waits for it."""
-        waiting = self._waiting.get(correlation_id)
-        if waiting is None or waiting.done():
+    def _on_available_image(self, event: ImageBuffersReady) -> None:
+        subscription = self.subscriptions.get(event.subscription_registration_id)
+        if subscription is None or event.image_id in subscription.images:
             return
-        if isinstance(answer, Exception):
-            waiting.set_exception(answer)
-        else:
-            waiting.set_result(answer)
-
-    def _on_available_image(self, answer: ImageBuffersReady) -> None:
-        subscription = self._subscriptions.get(answer.subscription_registration_id)
-        if subscription is None or answer.image_id in subscription.images:
+        attached = self._attachment()
+        mapped = attached.logs.map(event.log_file)
+        if mapped is None:
+            # Its publisher has left, and its driver has removed it, before this client looked.
+            log.info("image_gone", image_id=event.image_id, stream_id=event.stream_id)
             return
-        image = subscription.images[answer.image_id] = AttachedImage(
-            answer,
-            log=self._logs.map(answer.log_file),
-            counters=self._directory.counters,
-            memory=self._values,
-            watcher=self._watcher,
-            on_progress=subscription.listener.on_image_progress,
-        )
+        try:
+            image = AttachedImage(
+                event,
+                log=mapped,
+                counters=attached.directory.counters,
+                memory=attached.values,
+                watcher=attached.watcher,
+                on_progress=subscription.listener.on_image_progress,
+                is_tethered=subscription.uri.is_tether is not False,
+            )
+        except BaseException:
+            attached.logs.release(mapped)
+            raise
+        subscription.images[event.image_id] = image
         subscription.listener.on_available_image(image.ready)
 
-    def _on_unavailable_image(self, answer: UnavailableImage) -> None:
-        subscription = self._subscriptions.get(answer.subscription_registration_id)
-        image = None if subscription is None else subscription.images.pop(answer.image_id, None)
+    def _on_unavailable_image(self, event: UnavailableImage) -> None:
+        subscription = self.subscriptions.get(event.subscription_registration_id)
+        image = None if subscription is None else subscription.images.pop(event.image_id, None)
         if subscription is None or image is None:
             return
+        image.on_unavailable()
         # The reader looks at the log a last time before it is unmapped.
-        subscription.listener.on_unavailable_image(answer.image_id)
+        subscription.listener.on_unavailable_image(event.image_id)
         image.close()
-        self._logs.release(image.log)
+        self._attachment().logs.release(image.log)
 
-    def _on_publication_error(self, answer: PublicationErrorResponse) -> None:
-        destination_id = answer.destination_registration_id
-        for registration_id, publication in list(self._publications.items()):
-            if publication.ready.original_registration_id == answer.registration_id:
+    def _on_publication_error(self, event: PublicationErrorResponse) -> None:
+        destination_id = event.destination_registration_id
+        for registration_id, publication in list(self.publications.items()):
+            if publication.ready.original_registration_id == event.registration_id:
                 publication.listener.on_publication_error(
                     PublicationErrorFrame(
-                        code=answer.code,
-                        message=text_of(answer.message),
-                        session_id=answer.session_id,
-                        stream_id=answer.stream_id,
-                        receiver_id=answer.receiver_id,
-                        group_tag=None if answer.group_tag == NO_ID else answer.group_tag,
-                        source_address=source_of(answer),
+                        code=event.code,
+                        message=text_of(event.message),
+                        session_id=event.session_id,
+                        stream_id=event.stream_id,
+                        receiver_id=event.receiver_id,
+                        group_tag=None if event.group_tag == NO_ID else event.group_tag,
+                        source_address=source_of(event),
                         registration_id=registration_id,
                         destination_registration_id=(
                             None if destination_id == NO_ID else destination_id
@@ -678,120 +732,119 @@ class AttachedDriver:
                     )
                 )
 
+    def _on_missed(self) -> None:
+        """End the client if what it has missed is that the driver gave it up."""
+        if not self._attachment().is_known():
+            self._fail(DriverError(NOT_HEARD))
+
     # Life.
+
+    def _keep_alive_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(KEEPALIVE_INTERVAL_S, self._keep_alive)
 
     def _keep_alive(self) -> None:
         """Show that this client lives, and look whether the driver does."""
-        assert self._loop is not None, "the timer is started with the client"
-        now_ns, heartbeat_ms = self._clock.now_ns(), self._directory.heartbeat_ms
-        if heartbeat_ms != self._driver_heartbeat_ms:
-            self._driver_heartbeat_ms, self._heard_ns = heartbeat_ms, now_ns
-        silent_ms = (now_ns - self._heard_ns) // NS_PER_MS
-        if heartbeat_ms == HEARTBEAT_ENDED:
+        attached = self._attachment()
+        silent_ms = attached.silent_ms(self._clock.now_ns())
+        directory = attached.directory
+        if directory.heartbeat_ms == HEARTBEAT_ENDED:
             self._fail(None)
         elif silent_ms > self.context.driver_timeout_ms:
-            message = f"the media driver at {self._path} has shown no life for {silent_ms} ms"
+            message = f"the media driver at {self.path} has shown no life for {silent_ms} ms"
+            self._fail(DriverTimeoutError(message))
+        elif silent_ms > SILENCE_MS and directory.is_replaced():
+            message = f"another media driver uses {self.path} now, or none: connect again"
             self._fail(DriverTimeoutError(message))
         else:
-            self._beat()
-            self._timer = self._loop.call_later(KEEPALIVE_INTERVAL_S, self._keep_alive)
+            attached.proxy.flush()
+            attached.beat(self._clock.epoch_ms())
+            self._keep_alive_later()
+            if self._comeback is not None:
+                self._comeback.on_alive()
+            # Last, because what the driver says may end the client.
+            attached.proxy.look()
 
-    def _beat(self) -> None:
-        heartbeat = self._heartbeat
-        # The driver may have given the counter to somebody else.
-        if heartbeat is not None and heartbeat.is_of(self._client_id):
-            heartbeat.counter.set(self._clock.epoch_ms())
-
-    def _fail(self, error: Exception | None) -> None:
-        """End the client: the driver has closed, died, or given the client up."""
-        for waiting in self._waiting.values():
-            if not waiting.done():
-                closed = ClosedError("the media driver was closed")
-                waiting.set_exception(closed if error is None else error)
-        self._waiting.clear()
-        if self._listener is not None:
-            self._listener.on_driver_closed(error)
-        self._detach()
-
-    def _end_publication(self, publication: AttachedPublication) -> None:
-        self._publications.pop(publication.ready.registration_id, None)
-        publication.close()
-        self._logs.release(publication.ready.log)
-
-    def _end_subscription(self, subscription: AttachedSubscription) -> None:
-        self._subscriptions.pop(subscription.registration_id, None)
-        for image in subscription.images.values():
-            image.close()
-            self._logs.release(image.log)
-        subscription.images.clear()
-        if subscription.status is not None:
-            subscription.status.close()
-
-
-class AttachedDestinations:
-    """Commands about destinations, to a driver in another process; see `Destinations`."""
-
-    def __init__(self, driver: AttachedDriver) -> None:
-        self._driver = driver
-
-    async def add_to_publication(
-        self, client_id: int, registration_id: int, uri: ChannelUri
-    ) -> int:
-        """Add a destination to a publication; return the id of the destination."""
-        return await self._change(AddDestination, client_id, registration_id, uri)
-
-    async def remove_from_publication(
-        self, client_id: int, registration_id: int, destination: ChannelUri | int
-    ) -> None:
-        """Remove a destination from a publication, by its channel or its id."""
-        if not isinstance(destination, int):
-            await self._change(RemoveDestination, client_id, registration_id, destination)
-            return
-        driver = self._driver
-        await driver._ask(  # noqa: SLF001 - one object in two parts
-            RemoveDestinationById(
-                client_id=client_id,
-                correlation_id=driver._next_id(),  # noqa: SLF001 - as above
-                registration_id=driver.original_id(registration_id),
-                destination_registration_id=destination,
-            ),
-            OperationSucceeded,
-        )
-
-    async def add_to_subscription(
-        self, client_id: int, registration_id: int, uri: ChannelUri
-    ) -> int:
-        """Add a destination to a subscription; return the id of the destination."""
-        return await self._change(AddReceiveDestination, client_id, registration_id, uri)
-
-    async def remove_from_subscription(
-        self, client_id: int, registration_id: int, destination: ChannelUri | int
-    ) -> None:
-        """Remove a destination from a subscription, by its channel.
+    def _check_driver(self, attached: Attachment) -> None:
+        """Notice now, and not half a second later, that a driver has ended with its logs.
 
         Raises:
-            RegistrationError: NOT_SUPPORTED; an id is given, for which there is no command.
+            DriverTimeoutError: It has, and the client reconnects.
         """
-        if isinstance(destination, int):
-            message = "a driver in another process removes a receive destination by its channel"
-            raise RegistrationError(message, code=ErrorCode.NOT_SUPPORTED)
-        await self._change(RemoveReceiveDestination, client_id, registration_id, destination)
+        directory = attached.directory
+        has_ended = directory.heartbeat_ms == HEARTBEAT_ENDED
+        if self._comeback is not None and (has_ended or directory.is_replaced()):
+            self.lose("it was closed" if has_ended else "another media driver has taken its place")
+            raise self._comeback.error()
 
-    async def _change(
-        self, kind: type[AddDestination], client_id: int, registration_id: int, uri: ChannelUri
-    ) -> int:
-        driver = self._driver
-        correlation_id = driver._next_id()  # noqa: SLF001 - one object in two parts
-        await driver._ask(  # noqa: SLF001 - as above
-            kind(
-                client_id=client_id,
-                correlation_id=correlation_id,
-                registration_id=driver.original_id(registration_id),
-                channel=str(uri).encode(),
-            ),
-            OperationSucceeded,
-        )
-        return correlation_id
+    def _fail(self, error: Exception | None) -> None:
+        """Act on a driver that has closed, died, or given the client up.
+
+        A driver that says what no driver says ends the client: the next look would find it again.
+        """
+        if self._comeback is None or self.listener is None or isinstance(error, ProtocolError):
+            self.end(error)
+        else:
+            self.lose("it was closed" if error is None else str(error))
+
+    def end(self, error: Exception | None) -> None:
+        """End the client with its driver."""
+        if self._attached is not None:
+            closed = ClosedError("the media driver was closed")
+            self._attached.proxy.fail(closed if error is None else error)
+        if self.listener is not None:
+            self.listener.on_driver_closed(error)
+        self._detach()
+
+    def lose(self, reason: str) -> None:
+        """Leave the driver, and look for the next one; do nothing if that has begun."""
+        attached, self._attached = self._attached, None
+        if attached is None or self._comeback is None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._lost_at = attached.directory.identity, attached.directory.heartbeat_ms
+        try:
+            self._comeback.begin(attached, reason)
+        except OSError as error:
+            # No memory for what stands in for the logs of the driver.
+            self._attached = attached
+            self.end(DriverError(f"the media driver was lost: {reason}; and then: {error}"))
+        else:
+            attached.close()
+
+    def _end_publication(
+        self, publication: AttachedPublication, attached: Attachment | None
+    ) -> None:
+        self.publications.pop(publication.ready.registration_id, None)
+        if attached is None or not publication.is_attached:
+            publication.ready.log.close()
+            return
+        if publication.listener.has_error_handler:
+            attached.proxy.release()
+        publication.close()
+        attached.logs.release(publication.ready.log)
+
+    def end_subscription(
+        self, subscription: AttachedSubscription, attached: Attachment | None
+    ) -> None:
+        """Forget a subscription, and its images."""
+        self.subscriptions.pop(subscription.registration_id, None)
+        if attached is not None:
+            self._end_request(subscription, attached)
+        subscription.is_attached = False
+        subscription.close_status()
+
+    def _end_counter(self, correlation_id: int) -> None:
+        added = self.own_counters.pop(correlation_id).added
+        if added is not None:
+            added.counter.invalidate()
+
+
+def context_here() -> DriverContext:
+    """Return the settings of the environment, without a word about a directory that is given."""
+    variables = {name: text for name, text in os.environ.items() if name != DIRECTORY_VARIABLE}
+    return DriverContext.from_environment(variables)
 
 
 def refuse_strategy(supplier: object, name: str, key: str) -> None:

@@ -1,6 +1,6 @@
 """Streams of a driver in another process: the publications and the images of a client.
 
-The other side wakes nobody. A publication therefore watches its limit and its connection, and an
+The other side wakes no client. A publication therefore watches its limit and its connection, and an
 image the length of the frame that its reader waits for.
 
 Source: Aeron `Publication`, `Image`, `ClientConductor.onNewPublication`, `onAvailableImage`.
@@ -8,48 +8,146 @@ Source: Aeron `Publication`, `Image`, `ClientConductor.onNewPublication`, `onAva
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from aeron_async.concurrent.atomic_buffer import acquire_fence
+import attrs
+
+from aeron_async.aeron_directory import open_plain
+from aeron_async.concurrent.atomic_buffer import Mapping
 from aeron_async.counters import VALUE_LENGTH, Counter
-from aeron_async.driver.commands import ImageReady, PublicationReady
+from aeron_async.driver.commands import (
+    AddedCounter,
+    ImageReady,
+    PublicationReady,
+    SubscriptionReady,
+)
 from aeron_async.driver.core.stream_counters import LocalAddressType, StreamCounterType
+from aeron_async.errors import DriverError, ProtocolError
+from aeron_async.logbuffer.log_buffers import LogBuffers
 from aeron_async.logbuffer.metadata import END_OF_STREAM_OFFSET, IS_CONNECTED_OFFSET
 from aeron_async.logbuffer.scanner import scan_for_send
 from aeron_async.logbuffer.wake_flag import WakeFlag
 from aeron_async.protocol.channel_uri import Media
 from aeron_async.protocol.control_protocol import text_of
+from aeron_async.protocol.header import FRAME_ALIGNMENT
 from aeron_async.protocol.units import INT64_MAX
-from aeron_async.waits import PublicationSeen
+from aeron_async.text import printable
+from aeron_async.waits import ImageSeen, PublicationSeen, SubscriptionSeen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aeron_async.counters import CountersReader
-    from aeron_async.driver.commands import PublicationListener
-    from aeron_async.logbuffer.log_buffers import LogBuffers
+    from aeron_async.driver.commands import PublicationUser, SubscriptionListener
     from aeron_async.protocol.channel_uri import ChannelUri
-    from aeron_async.protocol.control_protocol import ImageBuffersReady, PublicationBuffersReady
+    from aeron_async.protocol.control_protocol import (
+        ImageBuffersReady,
+        PublicationBuffersReady,
+        SubscriptionReadyResponse,
+    )
     from aeron_async.watcher import WatchedWord, Watcher
 
-__all__ = ["AttachedImage", "AttachedPublication", "CounterCell", "local_address"]
+__all__ = [
+    "AttachedCounter",
+    "AttachedImage",
+    "AttachedPublication",
+    "AttachedSubscription",
+    "CounterCell",
+    "Destination",
+    "MappedLogs",
+    "local_address",
+]
 
 NO_COUNTER: Final = -1
+NO_ID: Final = -1
 SCAN_LENGTH: Final = 256 * 1024
 """Most bytes looked through at once for what is committed."""
 ADDRESS_LENGTH_AT: Final = 4
 ADDRESS_AT: Final = 8
 
 
+class MappedLogs:
+    """The logs that this process has mapped, each once, however many use it.
+
+    Args:
+        directory: The driver's directory; no log is outside it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory.resolve()
+        self._logs: dict[str, tuple[LogBuffers, int]] = {}
+
+    def map(self, name: bytes) -> LogBuffers | None:
+        """Return the log in a file that the driver has named; None if the file is gone.
+
+        Raises:
+            ProtocolError: The file is not in the driver's directory, or no plain file.
+            DriverError: It cannot be opened, or holds no log.
+        """
+        path = text_of(name)
+        found = self._logs.get(path)
+        if found is None:
+            try:
+                mapped = self._open(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            except (DriverError, ProtocolError):
+                raise
+            except (OSError, ValueError) as error:
+                message = f"the log {path!r} cannot be used: {error}"
+                raise DriverError(message) from error
+            found = mapped, 0
+        mapped, count = found
+        self._logs[path] = mapped, count + 1
+        return mapped
+
+    def _open(self, path: str) -> LogBuffers:
+        if self._directory not in Path(path).resolve().parents:
+            message = f"the media driver names a log outside {self._directory}: {path!r}"
+            raise ProtocolError(message)
+        fd = open_plain(Path(path), is_writable=True)
+        try:
+            mapping = Mapping(fd, os.fstat(fd).st_size)
+        finally:
+            os.close(fd)
+        try:
+            return LogBuffers.map(mapping, owned=mapping, file=path)
+        except BaseException:
+            mapping.close()
+            raise
+
+    def release(self, log: LogBuffers) -> None:
+        """Unmap a log that nothing else uses; a view that is left keeps its memory."""
+        _, count = self._logs[log.file]
+        if count > 1:
+            self._logs[log.file] = log, count - 1
+        else:
+            del self._logs[log.file]
+            log.close()
+
+
 class CounterCell:
     """A counter of the driver, as this client reads or writes it.
+
+    Args:
+        counters: The driver's counters.
+        memory: Their values.
+        counter_id: As the driver has named it.
 
     Attributes:
         counter: Its value; closed by `close`, which leaves the driver's counter as it is.
         address: Where its value is among the values of all counters, in bytes.
+
+    Raises:
+        ProtocolError: There is no such counter.
     """
 
     def __init__(self, counters: CountersReader, memory: memoryview, counter_id: int) -> None:
+        if not 0 <= counter_id < counters.limit:
+            message = f"the media driver names counter {counter_id}, and has {counters.limit}"
+            raise ProtocolError(message)
         self._counters = counters
         self.address: Final = counter_id * VALUE_LENGTH
         self.counter: Final = Counter.mapped(
@@ -61,12 +159,9 @@ class CounterCell:
         """Return a counter that the driver has named; None for none.
 
         Raises:
-            IndexError: There is no such counter.
+            ProtocolError: There is no such counter.
         """
-        if counter_id == NO_COUNTER:
-            return None
-        counters.state(counter_id)
-        return cls(counters, memory, counter_id)
+        return None if counter_id == NO_COUNTER else cls(counters, memory, counter_id)
 
     def is_of(self, registration_id: int) -> bool:
         """Return whether the counter still belongs to a registration."""
@@ -81,55 +176,144 @@ def local_address(counters: CountersReader, channel_status_id: int) -> str:
     """Return the bound address of an endpoint, as `host:port`; empty if the driver shows none."""
     if channel_status_id == NO_COUNTER:
         return ""
-    type_id = LocalAddressType.SEND.type_id
-    for record in counters:
-        key = record.key
-        if record.type_id == type_id and int.from_bytes(key[:4], "little") == channel_status_id:
+    for counter_id in counters.ids_of(LocalAddressType.SEND.type_id):
+        key = counters.record(counter_id).key
+        if int.from_bytes(key[:ADDRESS_LENGTH_AT], "little") == channel_status_id:
             length = int.from_bytes(key[ADDRESS_LENGTH_AT:ADDRESS_AT], "little")
-            return key[ADDRESS_AT : ADDRESS_AT + length].decode("utf-8", "replace")
+            # The key has 112 bytes, whatever length another process has written into it.
+            return printable(key[ADDRESS_AT : ADDRESS_AT + length].decode("utf-8", "replace"))
     return ""
+
+
+class WordWatch:
+    """A `MemoryWatch` of some words of memory.
+
+    It outlives the memory: after `close`, words of other memory may be added for the same tasks.
+
+    Args:
+        on_changed: Called when one of them has changed while a task waits.
+    """
+
+    def __init__(self, on_changed: Callable[[], object]) -> None:
+        self._on_changed = on_changed
+        self._words: list[tuple[WatchedWord, Callable[[], int]]] = []
+        self._waiter_count = 0
+
+    def add(
+        self,
+        watcher: Watcher,
+        memory: memoryview,
+        offset: int,
+        width: int,
+        read: Callable[[], int],
+    ) -> None:
+        """Add a word, which the watcher looks at while a task waits; `read` returns its value."""
+        word = watcher.add(memory, offset, width, lambda: self._on_word(word, read))
+        self._words.append((word, read))
+        if self._waiter_count:
+            word.arm(read())
+
+    def begin(self) -> None:
+        """Look for one more task; see `MemoryWatch`."""
+        self._waiter_count += 1
+        if self._waiter_count == 1:
+            for word, read in self._words:
+                word.arm(read())
+
+    def end(self) -> None:
+        """Look no more for one of the tasks."""
+        self._waiter_count -= 1
+        if not self._waiter_count:
+            for word, _ in self._words:
+                word.disarm()
+
+    def _on_word(self, word: WatchedWord, read: Callable[[], int]) -> None:
+        # Before the call, whose tasks check what they wait for: no store is missed in between.
+        word.arm(read())
+        self._on_changed()
+
+    def close(self) -> None:
+        """Look no more."""
+        for word, _ in self._words:
+            word.remove()
+        self._words.clear()
 
 
 class AttachedPublication:
     """A publication of this client, in a driver of another process.
 
     Args:
-        answer: What the driver said when it was added.
         uri: The channel as asked for.
-        log: Its log.
+        stream_id: The stream.
         is_exclusive: Whether no other request shares it.
         listener: Called when an offer may find room.
-        counters: The driver's counters.
-        memory: Their values.
-        watcher: Looks at the words that the driver writes.
+        order: Which of the things that the client has added it is.
 
     Attributes:
+        answers: The subscription of this client whose id the channel names, for its responses.
+        destinations: Those that were added, by their ids.
+        is_attached: Whether the driver has it.
         ready: What the client is given.
-        listener: As given.
     """
+
+    ready: PublicationReady
 
     def __init__(
         self,
+        uri: ChannelUri,
+        stream_id: int,
+        *,
+        is_exclusive: bool,
+        listener: PublicationUser,
+        order: int,
+    ) -> None:
+        self.uri: Final = uri
+        self.stream_id: Final = stream_id
+        self.is_exclusive: Final = is_exclusive
+        self.listener: Final = listener
+        self.order: Final = order
+        self.answers: AttachedSubscription | None = None
+        self.destinations: Final[dict[int, Destination]] = {}
+        self.is_attached = False
+        self._cells: list[CounterCell] = []
+        self._window_watch: Final = WordWatch(listener.on_window_changed)
+        self._sent_watch: Final = WordWatch(listener.on_window_changed)
+
+    def open(
+        self,
         answer: PublicationBuffersReady,
         *,
-        uri: ChannelUri,
         log: LogBuffers,
-        is_exclusive: bool,
-        listener: PublicationListener,
         counters: CountersReader,
         memory: memoryview,
         watcher: Watcher,
     ) -> None:
-        self.listener: Final = listener
-        self._log = log
+        """Use what the driver has created.
+
+        Args:
+            answer: What the driver said when it was added.
+            log: Its log.
+            counters: The driver's counters.
+            memory: Their values.
+            watcher: Looks at the words that the driver writes.
+
+        Raises:
+            ProtocolError: The driver names counters that it does not have.
+        """
         limit = CounterCell(counters, memory, answer.publisher_limit_id)
         status = CounterCell.of(counters, memory, answer.channel_status_id)
-        sent = CounterCell.of(counters, memory, position_counter(counters, answer, uri)) or limit
+        sent = CounterCell.of(counters, memory, position_counter(counters, answer, self.uri))
+        sent = sent or limit
         self._cells = [limit, *(each for each in (status, sent) if each is not None)]
-        self.ready: Final = PublicationReady(
+        connection = log.metadata_offset + IS_CONNECTED_OFFSET
+        window, sending = self._window_watch, self._sent_watch
+        window.add(watcher, memory, limit.address, 64, limit.counter.get)
+        window.add(watcher, log.memory, connection, 32, lambda: log.metadata.is_connected)
+        sending.add(watcher, memory, sent.address, 64, sent.counter.get)
+        self.ready = PublicationReady(
             registration_id=answer.correlation_id,
             original_registration_id=answer.registration_id,
-            uri=uri,
+            uri=self.uri,
             session_id=answer.session_id,
             stream_id=answer.stream_id,
             log=log,
@@ -137,39 +321,33 @@ class AttachedPublication:
             channel_status=None if status is None else status.counter,
             local_address=local_address(counters, answer.channel_status_id),
             sender_position=sent.counter,
-            is_exclusive=is_exclusive,
+            is_exclusive=self.is_exclusive,
             # The driver looks at the log by itself.
             wake_flag=WakeFlag(),
             slowest_receiver=lambda: None,
-            seen=PublicationSeen,
+            seen=self._seen,
+            window_watch=window,
+            sent_watch=sending,
         )
-        self._limit_word: WatchedWord = watcher.add(memory, limit.address, 64, self._on_limit)
-        self._connected_word: WatchedWord = watcher.add(
-            log.memory, log.metadata_offset + IS_CONNECTED_OFFSET, 32, self._on_connected
+        self.is_attached = True
+
+    def _seen(self) -> PublicationSeen:
+        """Return what this client knows; the rest is in the other process."""
+        return PublicationSeen(
+            is_elsewhere=True,
+            is_driver_lost=not self.is_attached,
+            is_ipc=self.uri.media is Media.IPC,
+            sender_position=self.ready.sender_position.get() if self.is_attached else 0,
         )
-        self._sent_word: WatchedWord = watcher.add(memory, sent.address, 64, self._on_sent)
-        self._limit_word.arm(limit.counter.get())
-        self._sent_word.arm(sent.counter.get())
-        self._connected_word.arm(log.metadata.is_connected)
-
-    def _on_limit(self) -> None:
-        self._limit_word.arm(self.ready.publisher_limit.get())
-        self.listener.on_window_changed()
-
-    def _on_sent(self) -> None:
-        self._sent_word.arm(self.ready.sender_position.get())
-        self.listener.on_window_changed()
-
-    def _on_connected(self) -> None:
-        self._connected_word.arm(self._log.metadata.is_connected)
-        self.listener.on_window_changed()
 
     def close(self) -> None:
         """Stop using the memory."""
-        for word in (self._limit_word, self._connected_word, self._sent_word):
-            word.remove()
+        self.is_attached = False
+        self._window_watch.close()
+        self._sent_watch.close()
         for cell in self._cells:
             cell.close()
+        self._cells.clear()
 
 
 def position_counter(
@@ -195,15 +373,15 @@ class AttachedImage:
         memory: Their values.
         watcher: Looks at the log.
         on_progress: Wakes the reader.
+        is_tethered: Whether the stream waits for the reader.
 
     Attributes:
         ready: What the subscription is given.
         log: As given.
         position: Up to where the reader has taken the stream.
-        left_count: Always 0: a driver in another process does not say it.
+        left_count: How often the stream may have continued without the reader.
     """
 
-    left_count: Final = 0
     consumption_trigger: Final = INT64_MAX
     """The driver looks at the position by itself."""
 
@@ -216,20 +394,26 @@ class AttachedImage:
         memory: memoryview,
         watcher: Watcher,
         on_progress: Callable[[], object],
+        is_tethered: bool,
     ) -> None:
+        self.left_count = 0
+        self._is_tethered = is_tethered
         self.log: Final = log
         self._watcher = watcher
         self._on_progress = on_progress
         self._cell = CounterCell(counters, memory, answer.subscriber_position_id)
         self.position: Final = self._cell.counter
         join_position = self.position.get()
+        if join_position < 0 or join_position % FRAME_ALIGNMENT:
+            message = f"the media driver lets an image begin at {join_position}, where no frame can"
+            raise ProtocolError(message)
         self._committed = join_position
         self._word: WatchedWord | None = None
         self._word_at = -1
         self._end_word: WatchedWord = watcher.add(
             log.memory, log.metadata_offset + END_OF_STREAM_OFFSET, 64, self._on_end
         )
-        self._end_word.arm(log.metadata.end_of_stream_position)
+        self._end_position = log.metadata.end_of_stream_position
         self.ready: Final = ImageReady(
             image_id=answer.image_id,
             session_id=answer.session_id,
@@ -237,7 +421,7 @@ class AttachedImage:
             log=log,
             join_position=join_position,
             position=self.position,
-            source_identity=text_of(answer.source_identity),
+            source_identity=printable(text_of(answer.source_identity)),
             port=self,
             hold=self,
             wake_flag=WakeFlag(),
@@ -249,7 +433,6 @@ class AttachedImage:
         log = self.log
         index, offset = log.place_of(self._committed)
         if log.term_words[index][offset >> 2] > 0:
-            acquire_fence()
             available, padding = scan_for_send(
                 log.terms[index],
                 log.term_words[index],
@@ -260,12 +443,16 @@ class AttachedImage:
         return self._committed
 
     def arm(self) -> bool:
-        """Watch for the next frame; return whether it is there already."""
+        """Watch for the next frame, or the end; return whether the frame is there already."""
         log = self.log
+        if not self._end_word.is_armed:
+            # As the reader knows it: what was stored since then fires at once.
+            self._end_word.arm(self._end_position)
         before = self._committed
-        if self.rebuild_position != before:
-            return True
         index, offset = log.place_of(before)
+        length = log.term_words[index][offset >> 2]
+        if length > 0 and self.rebuild_position != before:
+            return True
         at = index * log.term_length + offset
         if self._word is None or at != self._word_at:
             if self._word is not None:
@@ -273,7 +460,8 @@ class AttachedImage:
             self._word = self._watcher.add(log.memory, at, 32, self._on_frame)
             self._word_at = at
         self._word.disarm()
-        self._word.arm(min(log.term_words[index][offset >> 2], 0))
+        # Nothing yet, a claim, or a length that no frame has: wait until it is another one.
+        self._word.arm(length)
         return False
 
     def _on_frame(self) -> None:
@@ -285,8 +473,22 @@ class AttachedImage:
             return
         self._on_progress()
 
+    def disarm(self) -> None:
+        """Watch no more: no reader waits."""
+        if self._word is not None:
+            self._word.disarm()
+        self._end_word.disarm()
+
+    def on_unavailable(self) -> None:
+        """Note that the driver has closed the image; the log is still mapped.
+
+        A driver does not say when it continues without a reader that is not tethered.
+        """
+        if not self._is_tethered:
+            self.left_count = 1
+
     def _on_end(self) -> None:
-        self._end_word.arm(self.log.metadata.end_of_stream_position)
+        self._end_position = self.log.metadata.end_of_stream_position
         self._on_progress()
 
     def close(self) -> None:
@@ -295,3 +497,153 @@ class AttachedImage:
             self._word.remove()
         self._end_word.remove()
         self._cell.close()
+
+
+class AttachedSubscription:
+    """One subscription of this client, and its images.
+
+    Args:
+        uri: The channel as asked for.
+        stream_id: The stream.
+        listener: Called when its images change.
+        order: Which of the things that the client has added it is.
+
+    Attributes:
+        asked_id: Id of the request that the driver has not answered yet; None without one.
+        registration_id: Its id, once the driver has answered.
+        destinations: Those that were added, by their ids.
+        images: By their ids.
+        is_attached: Whether the driver has it.
+        ready: What the client is given, once the driver has answered.
+        status: The status of its channel, once the driver has answered; None without one.
+    """
+
+    def __init__(
+        self, uri: ChannelUri, stream_id: int, *, listener: SubscriptionListener, order: int
+    ) -> None:
+        self._waiter_count = 0
+        self.asked_id: int | None = None
+        self.registration_id = NO_ID
+        self.uri: Final = uri
+        self.stream_id: Final = stream_id
+        self.listener: Final = listener
+        self.order: Final = order
+        self.destinations: Final[dict[int, Destination]] = {}
+        self.images: Final[dict[int, AttachedImage]] = {}
+        self.is_attached = False
+        self.ready: SubscriptionReady | None = None
+        self.status: CounterCell | None = None
+
+    def open(
+        self, answer: SubscriptionReadyResponse, counters: CountersReader, memory: memoryview
+    ) -> SubscriptionReady:
+        """Return what the client is given.
+
+        Raises:
+            ProtocolError: The driver names a counter that it does not have.
+        """
+        status = self.status = CounterCell.of(counters, memory, answer.channel_status_id)
+        self.registration_id, self.asked_id = answer.correlation_id, None
+        self.ready = SubscriptionReady(
+            registration_id=self.registration_id,
+            uri=self.uri,
+            stream_id=self.stream_id,
+            channel_status=None if status is None else status.counter,
+            local_address=local_address(counters, answer.channel_status_id),
+            seen=self.seen,
+            arm=self.arm,
+            disarm=self.disarm,
+        )
+        self.is_attached = True
+        return self.ready
+
+    def close_status(self) -> None:
+        """Stop using the memory of the status."""
+        if self.status is not None:
+            self.status.close()
+            self.status = None
+
+    def arm(self) -> bool:
+        """Watch for the next message of each image; return whether there is one already.
+
+        Each of several tasks that wait calls this, and then `disarm`.
+        """
+        self._waiter_count += 1
+        is_there = False
+        for image in self.images.values():
+            is_there |= image.arm()
+        if is_there and self._waiter_count > 1:
+            # What this task has seen may be for another one, and nothing else would say so.
+            self.listener.on_image_progress()
+        return is_there
+
+    def disarm(self) -> None:
+        """Watch no more, unless another task waits."""
+        self._waiter_count -= 1
+        if self._waiter_count:
+            return
+        for image in self.images.values():
+            image.disarm()
+
+    def seen(self) -> SubscriptionSeen:
+        """Return what this client knows; the rest is in the other process."""
+        return SubscriptionSeen(
+            is_elsewhere=True,
+            is_driver_lost=not self.is_attached,
+            images=tuple(
+                ImageSeen(
+                    session_id=each.ready.session_id,
+                    source=each.ready.source_identity,
+                    unread_length=each.rebuild_position - each.position.get(),
+                )
+                for each in self.images.values()
+            ),
+        )
+
+
+@attrs.define
+class Destination:
+    """A destination of a publication or a subscription.
+
+    Attributes:
+        uri: Its channel.
+        driver_id: The id by which the driver that is attached to knows it.
+    """
+
+    uri: ChannelUri
+    driver_id: int
+
+
+@attrs.define(kw_only=True, eq=False)
+class AttachedCounter:
+    """A counter that this client has added.
+
+    Attributes:
+        type_id: Its type.
+        key: Its key.
+        label: Its label.
+        static_registration_id: Identifies a static counter; None for one of the client.
+        order: Which of the things that the client has added it is.
+        added: What the client is given, once the driver has answered.
+        is_attached: Whether the driver has it.
+    """
+
+    type_id: int
+    key: bytes
+    label: str
+    static_registration_id: int | None
+    order: int
+    added: AddedCounter | None = None
+    is_attached: bool = False
+
+    def open(self, correlation_id: int, counter: Counter) -> AddedCounter:
+        """Return what the client is given."""
+        static_id = self.static_registration_id
+        self.is_attached = True
+        self.added = AddedCounter(
+            correlation_id=correlation_id,
+            registration_id=correlation_id if static_id is None else static_id,
+            is_static=static_id is not None,
+            counter=counter,
+        )
+        return self.added

@@ -27,6 +27,7 @@ from typing import (
 
 from aeron_async._speedups import WHY_PURE
 from aeron_async.client.arguments import check_limit
+from aeron_async.client.client_conductor import check_process
 from aeron_async.client.waiters import Notify, Wait
 from aeron_async.driver.commands import ImageEnd, ImageEndReason
 from aeron_async.errors import ConfigurationError
@@ -299,6 +300,7 @@ class Image(Taking):
     def _poll(self, handler: FragmentHandler, fragment_limit: int) -> int:
         """Do what `poll` does, with arguments that were checked."""
         if self._is_closed:
+            check_process(self.subscription._closed, self)  # noqa: SLF001 - why it is closed
             return 0
         self.subscription._begin_poll()
         self._look_up_trigger()
@@ -347,11 +349,13 @@ class Image(Taking):
         reader, port = self._reader, self._port
         position = reader.position
         # Notifying the driver may have closed the image: that may be all it was waiting for.
-        if self._has_closed() or port.rebuild_position <= position == self._position:
-            return None
         # Differs: Aeron reads wherever it finds a frame. Beyond the rebuild position, frames may
         # have been left there by a damaged or forged datagram.
-        limit_position = port.rebuild_position
+        if (
+            self._has_closed()
+            or (limit_position := port.rebuild_position) <= position == self._position
+        ):
+            return None
         end_position = min(limit_position, position + READ_AHEAD_LENGTH)
         batch = reader.open_batch(limit=limit, limit_position=end_position, image=self)
         if batch.left:
@@ -442,6 +446,12 @@ class Image(Taking):
             self._is_revoked = self._metadata.is_publication_revoked
             self._is_closed = True
             self._end = ImageEnd.at(self._end_reason(), self._position) if end is None else end
+
+    def _on_forked(self) -> None:
+        """Close the image in a child process, which must not touch its log."""
+        self._is_closed = True
+        if self._end is None:
+            self._end = ImageEnd.at(ImageEndReason.CLOSED, self._position)
 
     def _end_reason(self) -> ImageEndReason:
         """Return why the image ended, as far as the image itself can tell."""

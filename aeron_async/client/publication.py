@@ -15,34 +15,31 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from enum import Enum
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Final,
-    NoReturn,
-    Self,
-    TypeAlias,
-    final,
-)
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias, final
 
 import attrs
 from anyio.abc import ObjectSendStream
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from aeron_async._speedups import WHY_PURE
-from aeron_async.client.arguments import (
-    check_on_disconnected,
-    check_on_error,
-    destination_uri,
-)
-from aeron_async.client.client_conductor import Closing
+from aeron_async.client.arguments import check_on_disconnected, check_on_error, destination_uri
+from aeron_async.client.client_conductor import BY_FORK, Closing, check_process
 from aeron_async.client.home_loop import HomeLoop, YieldBudget
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
-from aeron_async.client.waiters import FifoWaiters, Notify, Wait, offer_timeout, watched_wait
+from aeron_async.client.waiters import (
+    FifoWaiters,
+    Notify,
+    Wait,
+    offer_timeout,
+    watched_wait,
+    watching,
+)
 from aeron_async.client.why import explain_publication, stream_named
 from aeron_async.driver.commands import PublicationErrorFrame
 from aeron_async.errors import (
+    AeronError,
     ClosedError,
     ConfigurationError,
     ErrorCode,
@@ -134,6 +131,7 @@ class Offering:
             OfferTimeoutError: The timeout passed; nothing was appended.
             ConfigurationError: The timeout is not a number of seconds, even if there is no wait.
             ClosedError: The publication was closed, before or during the call.
+            DriverTimeoutError: The driver was lost during the call, and the client reconnects.
             NotConnectedError: No subscriber is connected, and `on_disconnected` is "raise".
             MessageTooLongError: The message is longer than `max_message_length`.
             MaxPositionExceededError: The stream is at its last position.
@@ -241,7 +239,8 @@ class BufferClaim:
         if exc_type is None:
             self.commit()
         else:
-            self.abort()
+            with suppress(ClosedError):
+                self.abort()
 
 
 @final
@@ -267,6 +266,7 @@ class PublicationEvents:
     on_window_changed: Callable[[], None]
     on_publication_error: Callable[[PublicationErrorFrame], None]
     on_publication_failed: Callable[[Exception], None]
+    has_error_handler: bool
 
 
 class PublicationBase(Offering, ABC):
@@ -314,7 +314,10 @@ class PublicationBase(Offering, ABC):
         self._is_started = False
         self.last_error: str | None = None
         self._listener = PublicationEvents(
-            self._on_window_changed, self._on_publication_error, self._on_publication_failed
+            self._on_window_changed,
+            self._on_publication_error,
+            self._on_publication_failed,
+            has_error_handler=on_error is not None,
         )
 
     def _start(self, ready: PublicationReady) -> None:
@@ -336,6 +339,16 @@ class PublicationBase(Offering, ABC):
         self.mtu_length: int = ready.log.mtu_length
         self.max_payload_length: int = self._appender.max_payload_length
         self.max_message_length: int = self._appender.max_message_length
+
+    def _move(self, ready: PublicationReady, lost: Callable[[], Exception] | None = None) -> None:
+        """Use another log: the driver is gone, and `lost` makes the errors of waits; or is back."""
+        self._appender.detach()
+        self._news = (-1, 0)
+        self._start(ready)
+        if lost is not None:
+            self._line.fail(lost)
+            self._changed.fail(lost)
+        self._on_window_changed()
 
     @abstractmethod
     def _make_appender(self) -> Appender: ...
@@ -381,6 +394,7 @@ class PublicationBase(Offering, ABC):
     @property
     def is_connected(self) -> bool:
         """Return whether a subscriber is connected."""
+        check_process(self._closed, self)
         return not self._is_closed and self._ready.log.metadata.is_connected == 1
 
     @property
@@ -404,6 +418,7 @@ class PublicationBase(Offering, ABC):
             lambda: self.is_connected and self.available_window > 0,
             "wait_connected",
             timeout,
+            self._ready.window_watch,
         )
 
     async def drain(self, timeout: float | None = None) -> None:
@@ -424,6 +439,7 @@ class PublicationBase(Offering, ABC):
             lambda: self._ready.sender_position.get() >= self.position,
             "drain",
             timeout,
+            self._ready.sent_watch,
         )
 
     async def add_destination(self, channel: str | ChannelUri) -> int:
@@ -467,10 +483,7 @@ class PublicationBase(Offering, ABC):
         Raises:
             WrongLoopError: Its event loop is not running in this thread; it stays open.
         """
-        if not self._is_closed:
-            self._check_loop()
-            self._mark_closed(self._conductor.closing)
-            self._conductor.release_publication(self._ready.registration_id)
+        self._end(self._conductor.release_publication)
 
     async def aclose(self) -> None:
         """Close now; what was offered is still sent. Closing a closed publication does nothing.
@@ -482,10 +495,14 @@ class PublicationBase(Offering, ABC):
         await asyncio.sleep(0)
 
     def _revoke(self) -> None:
+        self._end(self._conductor.revoke_publication)
+
+    def _end(self, remove: Callable[[int], object]) -> None:
+        check_process(self._closed, self)
         if not self._is_closed:
             self._check_loop()
             self._mark_closed(self._conductor.closing)
-            self._conductor.revoke_publication(self._ready.registration_id)
+            remove(self._ready.registration_id)
 
     def _wake(self) -> None:
         """Wake the driver after a claim was committed or aborted."""
@@ -527,6 +544,14 @@ class PublicationBase(Offering, ABC):
         """Close without a request to the driver, which is closed."""
         self._mark_closed(Closing.by_driver(error))
 
+    def _on_forked(self) -> None:
+        """Close in a child process, without waking the parent's tasks."""
+        self._is_closed = True
+        self._closed = BY_FORK
+        if self._is_started:
+            self._appender.detach()
+        self._detach()
+
     def _tell_of_error(self, error: PublicationErrorFrame) -> None:
         if self._on_error is None or self._is_closed:
             return
@@ -543,10 +568,21 @@ class PublicationBase(Offering, ABC):
         self, attempt: Callable[[], int], result: int, timeout: float | None, operation: str
     ) -> int:
         """Wait in line and try whenever this task is woken, until success or the timeout."""
-        started_ns = self._conductor.clock.now_ns()
         if not self._line:
             # The state in which the attempt has just failed: only another state is worth a new one.
             self._news = self._look_around()
+        if self._ready.window_watch is None:
+            return await self._wait_in_line(attempt, result, timeout, operation)
+        with watching(self._ready.window_watch):
+            # Another process may have stored what this waits for before the watch began.
+            if not self._line and (result := attempt()) >= 0:
+                return result
+            return await self._wait_in_line(attempt, result, timeout, operation)
+
+    async def _wait_in_line(
+        self, attempt: Callable[[], int], result: int, timeout: float | None, operation: str
+    ) -> int:
+        started_ns = self._conductor.clock.now_ns()
         place = self._line.join(started_ns)
         if self.logs_waits and not self._offer_wait.is_watched:
             self._waits.begin(self._offer_wait)
@@ -557,6 +593,8 @@ class PublicationBase(Offering, ABC):
                 return await self._attempt_in_line(attempt, result, place)
             async with asyncio.timeout(timeout):
                 return await self._attempt_in_line(attempt, result, place)
+        except AeronError:
+            raise
         except TimeoutError:
             waited_ns = self._conductor.clock.now_ns() - started_ns
             raise offer_timeout(self._explain(), operation, waited_ns) from None
@@ -691,12 +729,7 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
             position = await self._wait_for_room(attempt, position, timeout, operation)
         return position
 
-    async def offer_many(
-        self,
-        messages: Iterable[Offered],
-        *,
-        timeout: float | None = None,
-    ) -> int:
+    async def offer_many(self, messages: Iterable[Offered], *, timeout: float | None = None) -> int:
         """Append messages one after the other; return the position after the last.
 
         If the call is cancelled or a timeout passes, the messages before that point have been
@@ -731,6 +764,7 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
                 `on_disconnected` is "raise"; or the stream is at its last position.
             MessageTooLongError: The message is longer than `max_message_length`.
         """
+        check_process(self._closed, self)
         await checkpoint_if_cancelled()
         try:
             await self.offer(item)
@@ -774,12 +808,7 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
         result = self._claim(length)
         return result if isinstance(result, BufferClaim) else OfferOutcome(result)
 
-    async def claim(
-        self,
-        length: int,
-        *,
-        timeout: float | None = None,
-    ) -> BufferClaim:
+    async def claim(self, length: int, *, timeout: float | None = None) -> BufferClaim:
         """Claim space for one message of `length` bytes, waiting for it as `offer` does.
 
         Args:

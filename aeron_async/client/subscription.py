@@ -35,7 +35,7 @@ from aeron_async.client.arguments import (
     check_session_id,
     destination_uri,
 )
-from aeron_async.client.client_conductor import Closing
+from aeron_async.client.client_conductor import BY_FORK, Closing, check_process
 from aeron_async.client.home_loop import YieldBudget
 from aeron_async.client.image import Image, ImageEvent, ImageEventKind, ImageEvents, Message
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
@@ -142,6 +142,8 @@ class SubscriptionEvents:
     on_image_progress: Callable[[], None]
     on_unavailable_image: Callable[..., None]
     on_unanswered: Callable[[str | None], None]
+    is_polling: bool = False
+    written_channel: str | None = None
 
 
 class SubscriptionBase(Reading, ABC):
@@ -246,6 +248,24 @@ class SubscriptionBase(Reading, ABC):
             self, self._progress, lambda: bool(self._images), "wait_connected", timeout
         )
 
+    @property
+    def _is_watched(self) -> bool:
+        """Return whether a driver in another process is watched, which wakes no reader itself."""
+        return self._ready.arm is not None
+
+    async def _wait_for_progress(self) -> None:
+        """Wait until there may be more to read, or an image was added or removed."""
+        arm, disarm = self._ready.arm, self._ready.disarm
+        if arm is None or disarm is None:
+            await self._progress.wait()
+            return
+        # A driver in another process wakes no reader: its words are watched.
+        try:
+            if not arm():
+                await self._progress.wait()
+        finally:
+            disarm()
+
     def _watch_for_image(self) -> None:
         """Log the current wait if it becomes long; called while there is no image."""
         if self._waits_since_ns is None:
@@ -338,6 +358,7 @@ class SubscriptionBase(Reading, ABC):
         Raises:
             WrongLoopError: Its event loop is not running in this thread; it stays open.
         """
+        check_process(self._closed, self)
         if not self._is_closed:
             self._check_loop()
             self._mark_closed(self._conductor.closing)
@@ -383,6 +404,15 @@ class SubscriptionBase(Reading, ABC):
     def _on_driver_closed(self, error: Exception | None) -> None:
         """Close without a request to the driver, which is closed."""
         self._mark_closed(Closing.by_driver(error))
+
+    def _on_forked(self) -> None:
+        """Close in a child process, without waking the parent's tasks and without its handlers."""
+        self._is_closed = True
+        self._closed = BY_FORK
+        self._batch = NOTHING
+        self._taken = None
+        for image in (*self._unannounced.values(), *self._images.values()):
+            image._on_forked()
 
     def _announce(self, image: Image) -> None:
         """Announce an image, and only then allow it to be read."""
@@ -598,6 +628,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             BrokenResourceError: The driver failed.
             BusyResourceError: Another task consumes the subscription.
         """
+        check_process(self._closed, self)
         await checkpoint_if_cancelled()
         try:
             self._check_open()
@@ -746,10 +777,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
                         self._waits_since_ns = None
                     else:
                         self._watch_for_image()
-                    # A driver in another process wakes nobody: its words are watched.
-                    arm = self._ready.arm
-                    if arm is None or not arm():
-                        await self._progress.wait()
+                    await self._wait_for_progress()
         finally:
             self._is_waiting = False
             self._waits_since_ns = None
@@ -767,7 +795,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         return self._is_closed
 
     def _why_over(self, only: Image | None) -> str:
-        """Return why no more messages will come, for whoever calls `anext` without a loop."""
+        """Return why no more messages will come, for a caller of `anext` outside a loop."""
         of = f"stream {self.stream_id} on {self.channel}"
         if self._closed is not None:
             return f"no more messages of {of}: the subscription is closed; {self._closed.text}"

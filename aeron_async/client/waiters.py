@@ -23,19 +23,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 from aeron_async.client.arguments import check_timeout
 from aeron_async.clock import NS_PER_SECOND
-from aeron_async.errors import AeronTimeoutError, OfferTimeoutError
+from aeron_async.errors import AeronError, AeronTimeoutError, OfferTimeoutError
 from aeron_async.logs import get_logger
 from aeron_async.text import printable
 from aeron_async.waits import PublicationSeen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from aeron_async.clock import Clock
+    from aeron_async.driver.commands import MemoryWatch
     from aeron_async.waits import Why
 
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "offer_timeout",
     "wait_timeout",
     "watched_wait",
+    "watching",
 ]
 
 
@@ -68,6 +71,12 @@ class Notify:
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+    def fail(self, error: Callable[[], Exception]) -> None:
+        """Let the wait of every task that waits now raise an error."""
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_exception(error())
 
     async def wait(self) -> None:
         """Wait until the next `notify`."""
@@ -139,6 +148,12 @@ class FifoWaiters:
         """Wake all tasks, because there is nothing left to wait for."""
         for waiter in self._waiters.values():
             self._wake(waiter)
+
+    def fail(self, error: Callable[[], Exception]) -> None:
+        """Let the wait of every task that waits now raise an error."""
+        for waiter in self._waiters.values():
+            if waiter is not None and not waiter.done():
+                waiter.set_exception(error())
 
     def _wake(self, waiter: asyncio.Future[None] | None) -> None:
         if waiter is not None and not waiter.done():
@@ -328,6 +343,19 @@ class WaitWatch:
         )
 
 
+@contextmanager
+def watching(watch: MemoryWatch | None) -> Iterator[None]:
+    """Look at the memory of a driver in another process for as long as a task waits."""
+    if watch is None:
+        yield
+        return
+    watch.begin()
+    try:
+        yield
+    finally:
+        watch.end()
+
+
 # Timeouts.
 
 
@@ -371,6 +399,7 @@ async def watched_wait(
     condition: Callable[[], bool],
     operation: str,
     timeout: float | None,
+    watch: MemoryWatch | None = None,
 ) -> None:
     """Wait until a condition holds.
 
@@ -380,6 +409,7 @@ async def watched_wait(
         condition: Checked before the wait, and after each notification.
         operation: The method the caller called.
         timeout: Most seconds to wait; None sets no limit.
+        watch: Looks at what the condition depends on; None if the driver itself wakes the client.
 
     Raises:
         AeronTimeoutError: The timeout passed; the text says what the call waited for.
@@ -394,10 +424,15 @@ async def watched_wait(
     if waiter.logs_waits:
         waiter._waits.begin(wait)
     try:
-        async with asyncio.timeout(timeout):
-            while not condition():
-                await changed.wait()
-                waiter._check_open()
+        # The watch begins before the condition is checked again: no store is missed in between.
+        with watching(watch):
+            async with asyncio.timeout(timeout):
+                while not condition():
+                    await changed.wait()
+                    waiter._check_open()
+    except AeronError:
+        # An error of the driver, such as `DriverTimeoutError`, is no timeout of this call.
+        raise
     except TimeoutError:
         waited_ns = waiter._waits.now_ns() - started_ns
         raise wait_timeout(waiter._explain(), operation, waited_ns) from None

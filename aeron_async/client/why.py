@@ -54,6 +54,13 @@ def explain_publication(stream: str, seen: PublicationSeen, *, is_closed: bool =
     """
     if is_closed:
         subject, reason, sight, remedy = "closed", WaitReason.CLOSED, "it is closed", ""
+    elif seen.is_driver_lost:
+        subject, reason = "no media driver", WaitReason.DRIVER_LOST
+        sight, remedy = LOST_SIGHT, LOST_REMEDY
+    elif not seen.is_connected and seen.is_elsewhere:
+        subject, reason = "no subscriber connected", WaitReason.DRIVER_ELSEWHERE
+        sight = "its driver is another process, which has no subscriber of this stream"
+        remedy = ELSEWHERE_REMEDY
     elif not seen.is_connected:
         subject = "no subscriber connected"
         reason, sight, remedy = _unconnected(seen)
@@ -72,6 +79,14 @@ def explain_publication(stream: str, seen: PublicationSeen, *, is_closed: bool =
     return Why(
         reason=reason, subject=f"{subject} on {stream}", sight=sight, remedy=remedy, seen=seen
     )
+
+
+LOST_SIGHT: Final = "its driver has gone, and the client looks for the next one"
+LOST_REMEDY: Final = "start a driver in the same directory"
+ELSEWHERE_REMEDY: Final = (
+    "`aeron-async streams --directory DIR` shows what that driver knows of its streams, and "
+    "`aeron-async errors` what it has refused"
+)
 
 
 def _unconnected(seen: PublicationSeen) -> tuple[WaitReason, str, str]:
@@ -120,8 +135,7 @@ def _without_local_subscription(seen: PublicationSeen) -> tuple[WaitReason, str,
         WaitReason.NO_SUBSCRIPTION_HERE,
         f"no subscription of this driver reads it{_nearby_subscriptions(seen)}",
         _meant_subscription(seen)
-        + "subscribe with a client of the same MediaDriver: IPC stays within one; other drivers "
-        "need UDP",
+        + "subscribe with a client of the same driver: IPC stays within one, and others need UDP",
     )
 
 
@@ -208,6 +222,8 @@ def _sent(seen: PublicationSeen) -> str:
 
 def _back_pressured(seen: PublicationSeen) -> tuple[str, str]:
     where = f"position {seen.position}, limit {seen.position_limit}"
+    if seen.is_elsewhere:
+        return f"{where}; its driver is another process", ELSEWHERE_REMEDY
     if seen.is_ipc:
         return (
             (
@@ -381,6 +397,12 @@ def explain_subscription(stream: str, seen: SubscriptionSeen, *, is_closed: bool
         sources = [f"session {each.session_id} {each.source}".strip() for each in seen.images]
         sight = f"everything was read of {listed(tuple(sources))}"
         remedy = "nothing to change here: the publishers have offered no more"
+    elif seen.is_driver_lost:
+        subject, reason = "no media driver", WaitReason.DRIVER_LOST
+        sight, remedy = LOST_SIGHT, LOST_REMEDY
+    elif seen.is_elsewhere:
+        subject, reason, remedy = "no image", WaitReason.DRIVER_ELSEWHERE, ELSEWHERE_REMEDY
+        sight = "its driver is another process, which has no publication for this subscription"
     else:
         subject = "no publication"
         reason, sight, remedy = _without_image(seen)

@@ -29,7 +29,7 @@ from aeron_async.concurrent.atomic_buffer import acquire_fence
 from aeron_async.concurrent.broadcast import BROADCAST_TRAILER_LENGTH
 from aeron_async.concurrent.ring_buffer import RING_TRAILER_LENGTH
 from aeron_async.errors import ConfigurationError, ProtocolError
-from aeron_async.protocol.units import INT64_MAX
+from aeron_async.protocol.units import INT64_MAX, align
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -198,7 +198,7 @@ class CncLayout:
     @property
     def file_length(self) -> int:
         """Length of the file that a driver creates: whole pages, in bytes."""
-        return -(-self.error_log_buffer.end // self.file_page_size) * self.file_page_size
+        return align(self.error_log_buffer.end, self.file_page_size)
 
     def encode(self) -> bytes:
         """Return the header with version 0, which tells clients to wait.

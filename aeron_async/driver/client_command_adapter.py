@@ -13,16 +13,17 @@ Source: Aeron `ClientCommandAdapter`, `AeronClient`, `DriverConductor`,
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from aeron_async.clock import NEVER_NS
+from aeron_async.clock import NEVER_NS, NS_PER_SECOND
 from aeron_async.concurrent.ring_buffer import TAIL_OFFSET
 from aeron_async.driver.client_proxy import ClientProxy, code_of
-from aeron_async.driver.core.stream_counters import NO_OWNER_ID, allocate_client_heartbeat
+from aeron_async.driver.core.stream_counters import allocate_client_heartbeat
 from aeron_async.driver.core.system_counters import SystemCounterId
-from aeron_async.driver.foreign_streams import PublicationProxy, SubscriptionProxy
+from aeron_async.driver.foreign_streams import PublicationWatch, SubscriptionWatch
 from aeron_async.errors import (
     AeronError,
     ChannelUriError,
@@ -57,25 +58,28 @@ from aeron_async.protocol.control_protocol import (
     command_of,
     text_of,
 )
+from aeron_async.protocol.units import format_duration
 from aeron_async.tasks import TaskOwner
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Awaitable, Callable, Iterator
 
     from aeron_async.counters import Counter
     from aeron_async.driver.conductor import Conductor
-    from aeron_async.driver.foreign_streams import WatchedWord, WordWatcher
     from aeron_async.driver.resources import DriverResources
     from aeron_async.driver.storage import DirectoryStorage
+    from aeron_async.watcher import Word, WordWatcher
 
-__all__ = ["ClientCommandAdapter"]
+__all__ = ["RING_WORDS", "ClientCommandAdapter"]
 
 COMMANDS_PER_TURN: Final = 10
 """Commands taken in one turn of the conductor, as in Aeron."""
 WAITING_COMMANDS_MAX: Final = 1_024
 """Commands of one client that may wait for those before them."""
 CLIENTS_MAX: Final = 4_096
+"""Clients of other processes that one driver serves."""
+RING_WORDS: Final = 2
+"""Words of the ring that are watched: its tail, and the length of the next record."""
 CLOSED_HEARTBEAT: Final = 0
 """What a client stores when it closes."""
 
@@ -85,7 +89,7 @@ OFFICIAL_WORDS: Final = {
         "'prototype'"
     ),
 }
-"""What Aeron's users look for in the refusal of a parameter, by how ours begins."""
+"""The words of an official refusal, which clients may look for, by how our text begins."""
 
 log: Final = get_logger(__name__)
 
@@ -107,9 +111,8 @@ class AeronClient:
         self.commands: Final[deque[ClientCommand]] = deque()
         self.task: asyncio.Task[None] | None = None
         self.is_closed = False
-        self.publications: Final[dict[int, PublicationProxy]] = {}
-        self.subscriptions: Final[dict[int, SubscriptionProxy]] = {}
-        self.counters: Final[dict[int, Counter]] = {}
+        self.publications: Final[dict[int, PublicationWatch]] = {}
+        self.subscriptions: Final[dict[int, SubscriptionWatch]] = {}
         self._heartbeat_value = heartbeat.get()
         self._heard_ns = now_ns
 
@@ -119,6 +122,16 @@ class AeronClient:
     def on_alive(self, now_ns: int) -> None:
         """Note a sign of life."""
         self._heard_ns = now_ns
+
+    def check_open(self) -> None:
+        """Refuse to go on for a client that has gone while it was waited for.
+
+        Raises:
+            ClosedError: The client has gone; another one may have its id by now.
+        """
+        if self.is_closed:
+            message = f"client {self.client_id} has gone"
+            raise ClosedError(message)
 
     def is_silent(self, now_ns: int, timeout_ns: int) -> bool:
         """Return whether the client has stored no new heartbeat for longer than the timeout.
@@ -133,14 +146,14 @@ class AeronClient:
         return now_ns - self._heard_ns > timeout_ns
 
     @property
-    def proxies(self) -> list[PublicationProxy | SubscriptionProxy]:
-        """What looks at what the client writes."""
+    def watches(self) -> list[PublicationWatch | SubscriptionWatch]:
+        """What watches the logs and the positions that the client writes."""
         return [*self.publications.values(), *self.subscriptions.values()]
 
-    def end_proxies(self) -> None:
-        """Stop looking at what the client writes."""
-        for proxy in self.proxies:
-            proxy.end()
+    def end_watches(self) -> None:
+        """Stop watching what the client writes."""
+        for watch in self.watches:
+            watch.end()
 
 
 class ClientCommandAdapter:
@@ -169,15 +182,19 @@ class ClientCommandAdapter:
         self._watcher = watcher
         self._on_terminate = on_terminate
         self._proxy = ClientProxy(storage.answers)
+        conductor.client_counters.listener = self._proxy
         self._clients: dict[int, AeronClient] = {}
         self._ids_being_added: set[int] = set()
+        self._is_stopped = False
         self._tasks = TaskOwner()
         counters = resources.system_counters
-        self._errors = counters[SystemCounterId.ERRORS]
+        self._note_error: Final = counters.note_error
         self._client_timeouts = counters[SystemCounterId.CLIENT_TIMEOUTS]
         self._unblocked_commands = counters[SystemCounterId.UNBLOCKED_COMMANDS]
         self._timer_ns = 0
+        self._beat: asyncio.TimerHandle
         self._commands = storage.commands
+        self._corrupt_count = 0
         self._blocked_position = self._commands.consumer_position
         self._blocked_since_ns = NEVER_NS
         section = storage.layout.to_driver_buffer
@@ -188,7 +205,7 @@ class ClientCommandAdapter:
             64,
             conductor.wake,
         )
-        self._record_word: WatchedWord | None = None
+        self._record_word: Word | None = None
         self._execute: Final[dict[type[ClientCommand], Callable[..., Awaitable[None]]]] = {
             AddPublication: self._add_publication,
             AddExclusivePublication: self._add_publication,
@@ -214,25 +231,52 @@ class ClientCommandAdapter:
         if now_ns >= self._timer_ns:
             self._on_timer(now_ns)
             self._timer_ns = now_ns + self._context.timer_interval_ns
+        if self._is_stopped:
+            return self._timer_ns
         count = self._commands.read(self._on_message, COMMANDS_PER_TURN)
+        self._note_corruption()
         if count:
             return now_ns
         self._watch_ring()
         return self._timer_ns
 
-    def close(self) -> None:
-        """Stop serving: clients see it from the driver's heartbeat."""
+    @contextmanager
+    def alive(self) -> Iterator[None]:
+        """Show that the driver lives while its conductor waits, such as for a disk."""
+        loop = asyncio.get_running_loop()
+        interval_s = self._context.timer_interval_ns / NS_PER_SECOND
+
+        def beat() -> None:
+            self._show_life()
+            self._beat = loop.call_later(interval_s, beat)
+
+        self._beat = loop.call_later(interval_s, beat)
+        try:
+            yield
+        finally:
+            self._beat.cancel()
+
+    def stop(self) -> None:
+        """Forget the clients, and read no more commands; a second call does nothing.
+
+        The driver may still send what is left. Until it closes, `poll` shows that it lives, so that
+        no other driver takes its directory; then clients see from its heartbeat that it has gone.
+        """
+        if self._is_stopped:
+            return
+        self._is_stopped = True
         self._tasks.cancel()
         self._tail_word.remove()
         if self._record_word is not None:
             self._record_word.remove()
         for client in self._clients.values():
-            client.end_proxies()
             client.is_closed = True
+            client.commands.clear()
+            client.end_watches()
         self._clients.clear()
 
     async def wait_closed(self) -> None:
-        """Wait until no command is being executed; to be called after `close`."""
+        """Wait until no command is being executed; to be called after `stop`."""
         await self._tasks.wait()
 
     def _watch_ring(self) -> None:
@@ -258,28 +302,55 @@ class ClientCommandAdapter:
         )
         self._record_word.arm(length)
 
+    def _show_life(self) -> None:
+        self._commands.consumer_heartbeat_ms = self._resources.clock.epoch_ms()
+
     def _on_timer(self, now_ns: int) -> None:
         """Show that the driver lives, look for dead clients, and for dead producers."""
-        clock = self._resources.clock
-        self._commands.consumer_heartbeat_ms = clock.epoch_ms()
+        self._show_life()
+        if self._is_stopped:
+            return
         timeout_ns = self._context.client_liveness_timeout_ns
         for client in list(self._clients.values()):
-            if client.is_silent(now_ns, timeout_ns):
-                if client.heartbeat.get() != CLOSED_HEARTBEAT:
-                    self._client_timeouts.increment()
-                    log.warning(
-                        "client_timed_out",
-                        client_id=client.client_id,
-                        timeout_ns=timeout_ns,
-                        remedy="the client was stopped, or its loop held up for that long",
-                    )
-                    self._proxy.on_client_timeout(client.client_id)
-                self._remove(client)
-                continue
-            # Nothing should be missed; if it was, it is found here.
-            for proxy in client.proxies:
-                proxy.act()
+            try:
+                self._look_after(client, now_ns, timeout_ns)
+            except Exception as error:  # noqa: BLE001 - it is logged; other clients share this driver
+                self._end_failed(client, error)
         self._check_ring(now_ns, timeout_ns)
+
+    def _look_after(self, client: AeronClient, now_ns: int, timeout_ns: int) -> None:
+        """Remove a client that is silent; act on what was missed of one that is not."""
+        if not client.is_silent(now_ns, timeout_ns):
+            # Nothing should be missed; if it was, it is found here.
+            for watch in client.watches:
+                watch.look()
+            return
+        if client.heartbeat.get() != CLOSED_HEARTBEAT:
+            self._client_timeouts.increment()
+            log.warning(
+                "client_timed_out",
+                client_id=client.client_id,
+                timeout_ns=timeout_ns,
+                remedy="the client was stopped, or its loop held up for that long",
+            )
+            self._proxy.on_client_timeout(client.client_id)
+        self._remove(client)
+
+    def _end_failed(self, client: AeronClient, error: Exception) -> None:
+        """Remove a client that the driver failed to look after, and say so to it."""
+        client_id = client.client_id
+        log.error("client_failed", client_id=client_id, exc_info=error)
+        self._note_error(ErrorCode.GENERIC, f"client {client_id} was not looked after: {error!r}")
+        # A client that is closed already is one whose removal failed: what is left of it stays.
+        if not client.is_closed:
+            self._proxy.on_client_timeout(client_id)
+            try:
+                self._remove(client)
+            except Exception as second:
+                log.error("client_failed", client_id=client_id, exc_info=second)  # noqa: TRY400 - it is given the error
+                self._note_error(
+                    ErrorCode.GENERIC, f"client {client_id} was not removed: {second!r}"
+                )
 
     def _check_ring(self, now_ns: int, timeout_ns: int) -> None:
         """Skip what a dead producer left in the ring."""
@@ -292,19 +363,44 @@ class ClientCommandAdapter:
             self._unblocked_commands.increment()
             self._conductor.wake()
 
+    def _note_corruption(self) -> None:
+        """Record that the ring holds what no client library writes, if it was found just now."""
+        count = self._commands.corrupt_count
+        if count == self._corrupt_count:
+            return
+        self._corrupt_count = count
+        timeout = format_duration(self._context.client_liveness_timeout_ns)
+        message = (
+            "the ring of commands holds what no client library writes: none of it is read, and "
+            f"after {timeout} all of it is dropped; stop the process that wrote it, or update its "
+            "library"
+        )
+        log.error("command_ring_corrupt", reason=message)
+        self._note_error(ErrorCode.MALFORMED_COMMAND, message)
+
     # Commands.
 
     def _on_message(self, type_id: int, body: bytes) -> None:
-        """Take a command from the ring."""
+        """Take a command from the ring; if that fails, the driver and its clients live on."""
+        try:
+            self._take(type_id, body)
+        except Exception as error:
+            log.error("command_failed", type_id=type_id, exc_info=error)  # noqa: TRY400 - it is given the error
+            self._note_error(ErrorCode.GENERIC, f"command {type_id} was not taken: {error!r}")
+
+    def _take(self, type_id: int, body: bytes) -> None:
+        """Act on a message to the driver itself; queue what is a command of a client."""
         try:
             command = command_of(type_id, body)
         except ProtocolError as error:
-            self._record(ErrorCode.MALFORMED_COMMAND, f"type={type_id} length={len(body)}: {error}")
+            self._note_error(
+                ErrorCode.MALFORMED_COMMAND, f"type={type_id} length={len(body)}: {error}"
+            )
             return
         now_ns = self._resources.clock.now_ns()
         match command:
             case None:
-                self._record(ErrorCode.UNKNOWN_COMMAND, f"command={type_id} unknown")
+                self._note_error(ErrorCode.UNKNOWN_COMMAND, f"command={type_id} unknown")
             case ClientKeepalive():
                 client = self._clients.get(command.client_id)
                 if client is not None:
@@ -327,8 +423,13 @@ class ClientCommandAdapter:
             if client is None:
                 client = self._add_client(client_id, now_ns)
             client.on_alive(now_ns)
-            if len(client.commands) >= WAITING_COMMANDS_MAX:
-                message = f"{WAITING_COMMANDS_MAX} commands of client {client_id} wait already"
+            waiting_count = len(client.commands)
+            if waiting_count >= WAITING_COMMANDS_MAX:
+                message = (
+                    f"{waiting_count} commands of client {client_id} wait for those before them, "
+                    f"and {WAITING_COMMANDS_MAX} is the limit: wait for the answers before more "
+                    "is sent"
+                )
                 raise RegistrationError(message, code=ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE)
         except AeronError as error:
             self._refuse(command, error)
@@ -347,8 +448,12 @@ class ClientCommandAdapter:
         if self._conductor.has_client(client_id):
             message = f"client id {client_id} is in use: take it from the driver's counter"
             raise RegistrationError(message)
-        if len(self._clients) >= CLIENTS_MAX:
-            message = f"{CLIENTS_MAX} clients use this driver already: no more are served"
+        client_count = len(self._clients)
+        if client_count >= CLIENTS_MAX:
+            message = (
+                f"{client_count} clients of other processes use this driver, and {CLIENTS_MAX} is "
+                "the limit: close some, or start a second driver with a directory of its own"
+            )
             raise RegistrationError(message, code=ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE)
         heartbeat = allocate_client_heartbeat(self._resources.counters_manager, client_id=client_id)
         heartbeat.set(self._resources.clock.epoch_ms())
@@ -362,48 +467,54 @@ class ClientCommandAdapter:
         client.is_closed = True
         del self._clients[client.client_id]
         client.commands.clear()
-        client.end_proxies()
+        client.end_watches()
         self._conductor.remove_client(client.client_id)
-        for registration_id, counter in client.counters.items():
-            self._free(registration_id, counter)
-        self._free(client.client_id, client.heartbeat)
-
-    def _free(self, registration_id: int, counter: Counter) -> None:
-        counter_id = counter.id
-        counter.close()
-        self._proxy.on_unavailable_counter(registration_id, counter_id)
+        heartbeat_id = client.heartbeat.id
+        client.heartbeat.close()
+        self._proxy.on_unavailable_counter(client.client_id, heartbeat_id)
 
     async def _carry_out(self, client: AeronClient) -> None:
         """Execute the commands of one client, in order."""
         commands = client.commands
-        while commands:
-            command = commands.popleft()
-            try:
-                await self._execute[type(command)](client, command)
-            except ClosedError:
-                # The client or the driver has gone, and nobody waits for an answer.
-                break
-            except AeronError as error:
-                if not client.is_closed:
-                    self._refuse(command, error)
-            except Exception as error:
-                log.error("command_failed", client_id=client.client_id, exc_info=error)  # noqa: TRY400 - it is given the error
-                self._refuse(command, RegistrationError(f"the driver failed: {error!r}"))
-        client.task = None
+        try:
+            while commands:
+                await self._carry_out_one(client, commands.popleft())
+        finally:
+            client.task = None
+
+    async def _carry_out_one(self, client: AeronClient, command: ClientCommand) -> None:
+        """Execute a command; what fails is an answer, and does not stop those after it."""
+        try:
+            await self._execute[type(command)](client, command)
+        except AeronError as error:
+            self._answer_error(client, command, error)
+        except Exception as error:
+            log.error("command_failed", client_id=client.client_id, exc_info=error)  # noqa: TRY400 - it is given the error
+            self._answer_error(client, command, RegistrationError(f"the driver failed: {error!r}"))
+
+    def _answer_error(self, client: AeronClient, command: ClientCommand, error: AeronError) -> None:
+        """Refuse a command that was executed in vain; a client that has closed gets no answer."""
+        if client.is_closed:
+            return
+        try:
+            self._refuse(command, error)
+        except Exception as second:
+            client_id = client.client_id
+            log.error("answer_failed", client_id=client_id, exc_info=second)  # noqa: TRY400 - it is given the error
+            self._note_error(ErrorCode.GENERIC, f"client {client_id} got no refusal: {second!r}")
 
     def _refuse(self, command: ClientCommand, error: AeronError) -> None:
         """Answer a command with an error, and record it."""
-        code, message = code_of(error), str(error)
+        code = code_of(error)
+        message = recorded = str(error)
         if isinstance(command, AddPublication | AddSubscription | AddDestination):
             message = in_clients_words(message, error, text_of(command.channel))
         self._proxy.on_error(command.correlation_id, code, message)
         if code is not ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE:
-            self._record(code, f"client {command.client_id}: {message}")
-
-    def _record(self, code: ErrorCode, message: str) -> None:
-        """Record an error in the log of distinct errors, with the text of Aeron's C driver."""
-        self._errors.increment()
-        self._resources.record_error(code, message)
+            recorded = f"client {command.client_id}: {message}"
+        # Differs: Aeron records no refusal with that code. Here it says that a limit was reached,
+        # and one record is for all commands that the limit keeps off.
+        self._note_error(code, recorded)
 
     # What commands do.
 
@@ -411,28 +522,33 @@ class ClientCommandAdapter:
         with self._new_id(command.correlation_id) as registration_id:
             uri = channel_of(command)
             uri.check_publication(command.stream_id)
-            proxy = PublicationProxy(self._proxy, self._watcher)
+            watch = PublicationWatch(self._proxy, self._watcher)
             ready = await self._conductor.add_publication(
                 client.client_id,
                 uri,
                 command.stream_id,
                 is_exclusive=isinstance(command, AddExclusivePublication),
-                listener=proxy,
+                listener=watch,
                 registration_id=registration_id,
             )
-            if client.is_closed:
-                return
-            client.publications[registration_id] = proxy
+            try:
+                # Each may fail, and a command has one answer.
+                client.check_open()
+                watch.begin(self._conductor.publication(registration_id))
+            except BaseException:
+                watch.end()
+                self._conductor.remove_publication(registration_id)
+                raise
+            client.publications[registration_id] = watch
             self._proxy.on_publication_ready(ready)
-            proxy.begin(self._conductor.publication(registration_id))
 
     async def _remove_publication(self, client: AeronClient, command: RemovePublication) -> None:
         registration_id = command.registration_id
-        proxy = client.publications.pop(registration_id, None)
-        if proxy is None:
+        watch = client.publications.pop(registration_id, None)
+        if watch is None:
             message = f"unknown publication: {registration_id}"
             raise RegistrationError(message, code=ErrorCode.UNKNOWN_PUBLICATION)
-        proxy.end()
+        watch.end()
         if command.flags & RemovePublicationFlags.REVOKE:
             self._conductor.revoke_publication(registration_id)
         else:
@@ -443,141 +559,140 @@ class ClientCommandAdapter:
         with self._new_id(command.correlation_id) as registration_id:
             uri = channel_of(command)
             uri.check_subscription(command.stream_id)
-            proxy = SubscriptionProxy(
+            watch = SubscriptionWatch(
                 registration_id,
-                channel=text_of(command.channel),
+                written_channel=text_of(command.channel),
                 stream_id=command.stream_id,
                 proxy=self._proxy,
                 values=self._storage.counter_values,
                 watcher=self._watcher,
             )
-            ready = await self._conductor.add_subscription(
-                client.client_id,
-                uri,
-                command.stream_id,
-                listener=proxy,
-                registration_id=registration_id,
-            )
-            if client.is_closed:
-                proxy.end()
-                return
-            client.subscriptions[registration_id] = proxy
+            try:
+                ready = await self._conductor.add_subscription(
+                    client.client_id,
+                    uri,
+                    command.stream_id,
+                    listener=watch,
+                    registration_id=registration_id,
+                )
+                client.check_open()
+            except BaseException:
+                # It may have joined images before it failed.
+                watch.end()
+                self._conductor.remove_subscription(registration_id)
+                raise
+            client.subscriptions[registration_id] = watch
             self._proxy.on_subscription_ready(ready)
-            proxy.begin()
+            watch.begin()
 
     async def _remove_subscription(self, client: AeronClient, command: RemoveSubscription) -> None:
         registration_id = command.registration_id
         # Differs: Aeron lets a client remove the subscription of another one.
-        proxy = client.subscriptions.pop(registration_id, None)
-        if proxy is None:
+        watch = client.subscriptions.pop(registration_id, None)
+        if watch is None:
             message = f"unknown subscription: {registration_id}"
             raise RegistrationError(message, code=ErrorCode.UNKNOWN_SUBSCRIPTION)
-        proxy.end()
+        watch.end()
         self._conductor.remove_subscription(registration_id)
+        self._proxy.on_operation_succeeded(command.correlation_id)
+
+    async def _succeed(
+        self, client: AeronClient, command: ClientCommand, executing: Awaitable[object]
+    ) -> None:
+        """Answer a command that has no other result, once it is executed.
+
+        Raises:
+            ClosedError: The client has gone in the meantime.
+        """
+        await executing
+        client.check_open()
         self._proxy.on_operation_succeeded(command.correlation_id)
 
     async def _add_destination(self, client: AeronClient, command: AddDestination) -> None:
         uri = channel_of(command)
         uri.check_send_destination()
-        await self._conductor.destinations.add_to_publication(
+        executing = self._conductor.destinations.add_to_publication(
             client.client_id,
             command.registration_id,
             uri,
             destination_id=command.correlation_id,
         )
-        self._proxy.on_operation_succeeded(command.correlation_id)
+        await self._succeed(client, command, executing)
 
     async def _remove_destination(self, client: AeronClient, command: RemoveDestination) -> None:
-        await self._conductor.destinations.remove_from_publication(
+        executing = self._conductor.destinations.remove_from_publication(
             client.client_id,
             command.registration_id,
             channel_of(command),
         )
-        self._proxy.on_operation_succeeded(command.correlation_id)
+        await self._succeed(client, command, executing)
 
     async def _remove_destination_by_id(
         self, client: AeronClient, command: RemoveDestinationById
     ) -> None:
-        await self._conductor.destinations.remove_from_publication(
+        executing = self._conductor.destinations.remove_from_publication(
             client.client_id, command.registration_id, command.destination_registration_id
         )
-        self._proxy.on_operation_succeeded(command.correlation_id)
+        await self._succeed(client, command, executing)
 
     async def _add_receive_destination(
         self, client: AeronClient, command: AddReceiveDestination
     ) -> None:
         uri = channel_of(command)
         uri.check_receive_destination()
-        await self._conductor.destinations.add_to_subscription(
+        executing = self._conductor.destinations.add_to_subscription(
             client.client_id,
             command.registration_id,
             uri,
             destination_id=command.correlation_id,
         )
-        self._proxy.on_operation_succeeded(command.correlation_id)
+        await self._succeed(client, command, executing)
 
     async def _remove_receive_destination(
         self, client: AeronClient, command: RemoveReceiveDestination
     ) -> None:
-        await self._conductor.destinations.remove_from_subscription(
+        executing = self._conductor.destinations.remove_from_subscription(
             client.client_id,
             command.registration_id,
             channel_of(command),
         )
-        self._proxy.on_operation_succeeded(command.correlation_id)
+        await self._succeed(client, command, executing)
 
     async def _add_counter(self, client: AeronClient, command: AddCounter) -> None:
         with self._new_id(command.correlation_id) as registration_id:
-            counter = client.counters[registration_id] = self._resources.counters_manager.allocate(
+            self._conductor.client_counters.add(
+                client.client_id,
+                registration_id,
                 command.counter_type_id,
-                command.key,
-                text_of(command.label),
-                registration_id=registration_id,
-                owner_id=client.client_id,
+                key=command.key,
+                label=text_of(command.label),
             )
-            self._proxy.on_counter_ready(registration_id, counter.id)
 
     async def _add_static_counter(self, client: AeronClient, command: AddStaticCounter) -> None:
         del client
-        manager = self._resources.counters_manager
-        type_id, registration_id = command.counter_type_id, command.registration_id
-        found = manager.find(type_id=type_id, registration_id=registration_id)
-        if found is None:
-            counter_id = manager.allocate(
-                type_id,
-                command.key,
-                text_of(command.label),
-                registration_id=registration_id,
-                owner_id=NO_OWNER_ID,
-            ).id
-        elif found.owner_id == NO_OWNER_ID:
-            counter_id = found.counter_id
-        else:
-            message = (
-                "cannot add static counter, because a non-static counter exists "
-                f"(counterId={found.counter_id}) for typeId={type_id} and "
-                f"registrationId={registration_id}"
-            )
-            raise RegistrationError(message)
-        self._proxy.on_counter_ready(command.correlation_id, counter_id, is_static=True)
+        self._conductor.client_counters.add_static(
+            command.correlation_id,
+            command.registration_id,
+            command.counter_type_id,
+            key=command.key,
+            label=text_of(command.label),
+        )
 
     async def _remove_counter(self, client: AeronClient, command: RemoveCounter) -> None:
-        counter = client.counters.pop(command.registration_id, None)
-        if counter is None:
-            message = f"unknown counter: {command.registration_id}"
-            raise RegistrationError(message, code=ErrorCode.UNKNOWN_COUNTER)
+        counters = self._conductor.client_counters
+        counters.check_owner(client.client_id, command.registration_id)
         self._proxy.on_operation_succeeded(command.correlation_id)
-        self._free(command.registration_id, counter)
+        counters.remove(command.registration_id)
 
     async def _reject_image(self, client: AeronClient, command: RejectImage) -> None:
         # As with subscriptions, Aeron lets a client reject the image of another one.
         if not any(each.has_image(command.image_id) for each in client.subscriptions.values()):
             message = f"the client has no image {command.image_id}"
             raise RegistrationError(message)
-        await self._conductor.reject_image(
+        executing = self._conductor.reject_image(
             client.client_id, command.image_id, text_of(command.reason)
         )
-        self._proxy.on_operation_succeeded(command.correlation_id)
+        await self._succeed(client, command, executing)
 
     async def _next_session_id(
         self, client: AeronClient, command: GetNextAvailableSessionId
@@ -588,16 +703,12 @@ class ClientCommandAdapter:
 
     @contextmanager
     def _new_id(self, registration_id: int) -> Iterator[int]:
-        """Return an id that a client has chosen for something new, and reserve it for as long.
+        """Reserve an id that a client has chosen, until what it names is there or has failed.
 
         Raises:
             RegistrationError: It is in use.
         """
-        if (
-            registration_id in self._ids_being_added
-            or self._conductor.has(registration_id)
-            or any(registration_id in client.counters for client in self._clients.values())
-        ):
+        if registration_id in self._ids_being_added or self._conductor.has(registration_id):
             message = (
                 f"correlation id {registration_id} is in use: take it from the driver's counter"
             )
@@ -616,7 +727,9 @@ def in_clients_words(message: str, error: AeronError, channel: str) -> str:
             if message.startswith(key):
                 message = f"{words}: {message}"
     else:
-        message = message.replace(str(ChannelUri.parse(channel, ignores_unknown=True)), channel)
+        # A command may be refused before its channel is looked at.
+        with suppress(ChannelUriError):
+            message = message.replace(str(ChannelUri.parse(channel, ignores_unknown=True)), channel)
     return message if channel in message else f"{message} (channel {channel})"
 
 

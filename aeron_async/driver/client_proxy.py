@@ -9,6 +9,7 @@ Source: Aeron `ClientProxy`, `aeron_driver_conductor_client_transmit`.
 from __future__ import annotations
 
 import ipaddress
+import os
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.errors import ConfigurationError, ErrorCode, RegistrationError
@@ -77,7 +78,7 @@ class ClientProxy:
                 stream_id=ready.stream_id,
                 publisher_limit_id=ready.publisher_limit.id,
                 channel_status_id=NO_COUNTER if status is None else status.id,
-                log_file=ready.log.file.encode(),
+                log_file=os.fsencode(ready.log.file),
             )
         )
 
@@ -125,7 +126,7 @@ class ClientProxy:
                 stream_id=ready.stream_id,
                 subscription_registration_id=subscription_id,
                 subscriber_position_id=ready.position.id,
-                log_file=ready.log.file.encode(),
+                log_file=os.fsencode(ready.log.file),
                 source_identity=ready.source_identity.encode(),
             )
         )

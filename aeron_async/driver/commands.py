@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from aeron_async.waits import PublicationSeen, SubscriptionSeen
 
 __all__ = [
+    "AddedCounter",
     "ClientListener",
     "CongestionControlSupplier",
     "FlowControlSupplier",
@@ -32,9 +33,11 @@ __all__ = [
     "ImageEndReason",
     "ImagePort",
     "ImageReady",
+    "MemoryWatch",
     "PublicationErrorFrame",
     "PublicationListener",
     "PublicationReady",
+    "PublicationUser",
     "SubscriptionListener",
     "SubscriptionReady",
 ]
@@ -59,8 +62,27 @@ class PublicationListener(Protocol):
         ...
 
 
+class PublicationUser(PublicationListener, Protocol):
+    """A publication of a client, as a driver in another process needs to know it."""
+
+    @property
+    def has_error_handler(self) -> bool:
+        """Return whether the application is to hear of errors at once."""
+        ...
+
+
 class SubscriptionListener(Protocol):
     """What a client implements to hear about one of its subscriptions."""
+
+    @property
+    def is_polling(self) -> bool:
+        """Return whether the client looks by itself, and waits for no `on_image_progress`."""
+        ...
+
+    @property
+    def written_channel(self) -> str | None:
+        """Return the channel as the client wrote it; None if that is not known."""
+        ...
 
     def on_available_image(self, ready: ImageReady) -> None:
         """The subscription has joined an image; nothing of it has been read yet."""
@@ -107,6 +129,21 @@ class ImageHold(Protocol):
     @property
     def left_count(self) -> int:
         """Return how often the stream has continued without the reader."""
+        ...
+
+
+class MemoryWatch(Protocol):
+    """Looks at memory that a driver in another process writes, while tasks wait for it."""
+
+    def begin(self) -> None:
+        """Look for one more task, from now on: what is stored later calls the listener.
+
+        What was stored before does not, so the task checks its condition after this call.
+        """
+        ...
+
+    def end(self) -> None:
+        """Look no more for one of the tasks."""
         ...
 
 
@@ -163,6 +200,8 @@ class PublicationReady:
         wake_flag: To be set after something was appended.
         slowest_receiver: Returns the receiver that sets the limit, if known.
         seen: Returns the driver's state of it, to explain why it waits.
+        window_watch: Looks at the limit and the connection; None if the driver wakes the client.
+        sent_watch: Looks at `sender_position`; None if the driver wakes the client.
     """
 
     registration_id: int
@@ -179,6 +218,8 @@ class PublicationReady:
     wake_flag: WakeFlag
     slowest_receiver: Callable[[], str | None]
     seen: Callable[[], PublicationSeen]
+    window_watch: MemoryWatch | None = None
+    sent_watch: MemoryWatch | None = None
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -193,6 +234,7 @@ class SubscriptionReady:
         seen: Returns the driver's state of it, to explain why it waits.
         arm: To be called before waiting, if the driver wakes no reader by itself: watches for the
             next message, and returns whether there is one already.
+        disarm: To be called after waiting, if there is `arm`: watches no more.
     """
 
     registration_id: int
@@ -202,6 +244,7 @@ class SubscriptionReady:
     local_address: str
     seen: Callable[[], SubscriptionSeen]
     arm: Callable[[], bool] | None = None
+    disarm: Callable[[], object] | None = None
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -230,3 +273,20 @@ class ImageReady:
     port: ImagePort
     hold: ImageHold
     wake_flag: WakeFlag
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class AddedCounter:
+    """A counter that a client has added.
+
+    Attributes:
+        correlation_id: Id of this request; used to remove the counter.
+        registration_id: The same, or what the client has chosen for a static counter.
+        is_static: Whether the counter stays when it is removed.
+        counter: Its value, for the caller alone, who invalidates it.
+    """
+
+    correlation_id: int
+    registration_id: int
+    is_static: bool
+    counter: Counter

@@ -20,7 +20,10 @@ import anyio
 import attrs
 
 from aeron_async.clock import NEVER_NS
+from aeron_async.counters import Counter
 from aeron_async.driver.agent import Agent
+from aeron_async.driver.client_counters import ClientCounters
+from aeron_async.driver.commands import AddedCounter
 from aeron_async.driver.core.ipc_publication import IpcPublication
 from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.stream_params import SessionIds, check_is_supported
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.publication_image import PublicationImage
     from aeron_async.driver.core.suppliers import CongestionControlSupplier, FlowControlSupplier
     from aeron_async.driver.core.udp_channel import UdpChannel
+    from aeron_async.driver.name_resolver_agent import NameResolverAgent
     from aeron_async.driver.resources import DriverResources
     from aeron_async.logs import LogBudget
     from aeron_async.protocol.channel_uri import ChannelUri
@@ -133,6 +137,9 @@ class CommandQueue:
                 closed = ClosedError("the media driver was closed")
                 closed.__cause__ = self._error
                 command.result.set_exception(closed)
+
+    def __len__(self) -> int:
+        return len(self._commands)
 
     async def carry_out(self) -> None:
         """Execute the commands in order."""
@@ -395,7 +402,9 @@ class Conductor(Agent):
         sender: Polls the publications.
         receiver: Polls the images.
         destinations: Adds and removes destinations.
+        client_counters: The counters that clients have added.
         adapter: Serves the clients of other processes; None if there can be none.
+        resolver_agent: Tells other drivers the name of this one; None if it has none.
     """
 
     role_name = "conductor"
@@ -415,13 +424,11 @@ class Conductor(Agent):
         self._log_lines_left_out = resources.system_counters[DriverCounterId.LOG_LINES_LEFT_OUT]
         self._clients: dict[int, ClientListener] = {}
         self.adapter: ClientCommandAdapter | None = None
+        self.resolver_agent: NameResolverAgent | None = None
         self._queue = CommandQueue(self.wake, self._clients)
         self._drained: asyncio.Future[None] | None = None
         self.sender: Sender = Sender(
-            context,
-            resources.clock,
-            resources.system_counters,
-            self._on_publication_done,
+            context, resources.clock, resources.system_counters, self._on_publication_done
         )
         self.receiver: Receiver = Receiver(
             context, resources.clock, resources.system_counters, self
@@ -456,6 +463,7 @@ class Conductor(Agent):
         self.destinations: Destinations = Destinations(
             resources, self._queue, self._publications, self._subscriptions
         )
+        self.client_counters: Final = ClientCounters(resources.counters_manager)
         self._names = NameWatch(
             resources, self._publications.endpoints, self._subscriptions.endpoints, self.wake
         )
@@ -501,6 +509,7 @@ class Conductor(Agent):
         if self._clients.pop(client_id, None) is not None:
             self._table.release_client(client_id)
             self._subscriptions.remove_client(client_id)
+            self.client_counters.remove_client(client_id)
 
     async def add_publication(
         self,
@@ -537,7 +546,7 @@ class Conductor(Agent):
 
         async def execute() -> PublicationReady:
             if channel is None:
-                return self._ipc_publications.add(
+                return await self._ipc_publications.add(
                     uri,
                     registration_id=added_id,
                     stream_id=stream_id,
@@ -621,6 +630,12 @@ class Conductor(Agent):
             client_id, execute, lambda ready: self._subscriptions.remove(ready.registration_id)
         )
 
+    async def catch_up(self, client_id: int) -> None:
+        """Return when the client has heard of all images that its streams have by now."""
+        del client_id
+        # An image that was joined is announced in the next iteration of the loop.
+        await asyncio.sleep(0)
+
     async def reject_image(self, client_id: int, image_id: int, reason: str) -> None:
         """Reject an image: it takes no more data, and its sources get the reason.
 
@@ -647,6 +662,57 @@ class Conductor(Agent):
         """Remove a subscription."""
         self._subscriptions.remove(registration_id)
 
+    async def add_counter(
+        self,
+        client_id: int,
+        type_id: int,
+        *,
+        key: bytes,
+        label: str,
+        static_registration_id: int | None = None,
+    ) -> AddedCounter:
+        """Add a counter of a client; see `Aeron.add_counter` and `Aeron.add_static_counter`.
+
+        Args:
+            client_id: The client.
+            type_id: Type of the counter.
+            key: At most 112 bytes.
+            label: At most 380 bytes of UTF-8.
+            static_registration_id: Identifies a static counter; None for one of the client.
+
+        Raises:
+            RegistrationError: No counter is left, or a client owns the one that should be static.
+            ClosedError: The driver or the client is closed.
+        """
+        added_id = self._new_id(self.has)
+        counters, manager = self.client_counters, self._resources.counters_manager
+        is_static = static_registration_id is not None
+        registration_id = added_id if static_registration_id is None else static_registration_id
+
+        async def execute() -> AddedCounter:
+            if is_static:
+                counter_id = counters.add_static(
+                    added_id, registration_id, type_id, key=key, label=label
+                )
+            else:
+                counter_id = counters.add(client_id, added_id, type_id, key=key, label=label)
+            return AddedCounter(
+                correlation_id=added_id,
+                registration_id=registration_id,
+                is_static=is_static,
+                counter=Counter.mapped(manager, counter_id, manager.word(counter_id)),
+            )
+
+        def undo(added: AddedCounter) -> None:
+            added.counter.invalidate()
+            self.remove_counter(added.correlation_id)
+
+        return await self._queue.submit(client_id, execute, undo)
+
+    def remove_counter(self, correlation_id: int) -> None:
+        """Free a client's counter, by the id of the request that added it; a static one stays."""
+        self.client_counters.remove(correlation_id)
+
     # What clients of other processes ask for by id.
 
     def has_client(self, client_id: int) -> bool:
@@ -655,8 +721,10 @@ class Conductor(Agent):
 
     def has(self, registration_id: int) -> bool:
         """Return whether a client holds something under an id."""
-        return self._table.find(registration_id) is not None or self._subscriptions.has(
-            registration_id
+        return (
+            self._table.find(registration_id) is not None
+            or self._subscriptions.has(registration_id)
+            or self.client_counters.has(registration_id)
         )
 
     def publication(self, registration_id: int) -> SubscribablePublication:
@@ -698,11 +766,18 @@ class Conductor(Agent):
         # A command may wait for a name: that time must not count as a stall of the loop.
         self._clock.expect(self, NEVER_NS)
         adapter_at_ns = NEVER_NS if self.adapter is None else self.adapter.poll(now_ns)
-        await self._queue.carry_out()
+        if self.adapter is not None and len(self._queue):
+            with self.adapter.alive():
+                await self._queue.carry_out()
+        else:
+            await self._queue.carry_out()
         said_at_ns = self._log_budget.poll(now_ns)
         self._log_lines_left_out.set(self._log_budget.left_out_count)
         answered_at_ns = self._subscriptions.responses.poll(now_ns)
-        return min(self._names.poll(now_ns), answered_at_ns, said_at_ns, adapter_at_ns)
+        resolver = self.resolver_agent
+        told_at_ns = NEVER_NS if resolver is None else resolver.poll(now_ns)
+        named_at_ns = self._names.poll(now_ns)
+        return min(named_at_ns, told_at_ns, answered_at_ns, said_at_ns, adapter_at_ns)
 
     async def drain(self) -> None:
         """Say goodbye to sources, and wait until every publication has sent all its data."""
@@ -722,11 +797,14 @@ class Conductor(Agent):
         self._queue.close()
         for client_id in list(self._clients):
             self.remove_client(client_id)
+        if self.adapter is not None:
+            self.adapter.stop()
 
     def close(self) -> None:
         """Free everything at once, sent and consumed or not."""
         if self.adapter is not None:
-            self.adapter.close()
+            # The release of the clients may have failed before it came to this.
+            self.adapter.stop()
         if self._clock.stall_log is not None:
             self._clock.stall_log.close()
         self._names.close()
@@ -740,7 +818,10 @@ class Conductor(Agent):
         await self._queue.wait_closed()
         if self.adapter is not None:
             await self.adapter.wait_closed()
+        await self._subscriptions.images.wait_closed()
         await self._names.wait_closed()
+        if self.resolver_agent is not None:
+            await self.resolver_agent.wait_closed()
 
     def _on_publication_done(self, publication: Any) -> None:
         if isinstance(publication, IpcPublication):

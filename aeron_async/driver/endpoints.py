@@ -7,6 +7,7 @@ counter types 6, 7, 14 and 18.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
@@ -352,6 +353,7 @@ class SendEndpoints:
         sender.endpoints = self
         self._on_response_setup = on_response_setup
         self._endpoints: list[SendChannelEndpoint] = []
+        self._held: SendChannelEndpoint | None = None
         self._invalid_datagrams = InvalidDatagramLog(resources.log_budget)
 
     def __iter__(self) -> Iterator[SendChannelEndpoint]:
@@ -452,9 +454,20 @@ class SendEndpoints:
             uri=uri, address=address, registration_id=registration_id
         )
 
+    @contextmanager
+    def hold(self, endpoint: SendChannelEndpoint) -> Iterator[None]:
+        """Keep an endpoint open while a publication is made that will send from it."""
+        assert self._held is None, "commands are executed one by one"
+        self._held = endpoint
+        try:
+            yield
+        finally:
+            self._held = None
+
     def close_if_unused(self, endpoint: SendChannelEndpoint) -> None:
-        """Close an endpoint from which no publication sends any more."""
-        if len(endpoint.dispatcher) == 0 and endpoint in self._endpoints:
+        """Close an endpoint from which no publication sends any more, nor is about to."""
+        is_unused = len(endpoint.dispatcher) == 0 and endpoint is not self._held
+        if is_unused and endpoint in self._endpoints:
             self._endpoints.remove(endpoint)
             endpoint.close()
 

@@ -9,16 +9,15 @@ Source: Aeron `NetworkPublication`, `IpcPublication`, `ReadablePosition`, whose 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from aeron_async.counters import VALUE_LENGTH
 from aeron_async.driver.core.ipc_publication import IpcPublication
 from aeron_async.driver.core.shared_logs import CheckedPosition
+from aeron_async.errors import ConfigurationError, ErrorCode, RegistrationError
 from aeron_async.logbuffer.scanner import scan_for_send
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from typing_extensions import Buffer
 
     from aeron_async.driver.client_proxy import ClientProxy
@@ -28,45 +27,24 @@ if TYPE_CHECKING:
         PublicationErrorFrame,
     )
     from aeron_async.driver.core.publication import SubscribablePublication
+    from aeron_async.watcher import Word, WordWatcher
 
-__all__ = ["PublicationProxy", "SubscriptionProxy", "WatchedWord", "WordWatcher"]
+__all__ = ["PublicationWatch", "SubscriptionWatch"]
 
 TELLING_SHIFT: Final = 6
-"""A reader whose position lets the stream go on at any time is looked at every 64th of a term."""
+"""A reader that is beyond the trigger already is looked at again a 64th of a term later."""
 
 
-class WatchedWord(Protocol):
-    """One word of memory that another process writes."""
-
-    def arm(self, expected: int) -> None:
-        """Call back once when the word is not `expected`."""
-        ...
-
-    def arm_at_least(self, value: int) -> None:
-        """Call back once when the word is `value` or more."""
-        ...
-
-    def disarm(self) -> object:
-        """Call back no more."""
-        ...
-
-    def remove(self) -> None:
-        """Stop looking at the memory, which may be unmapped after this."""
-        ...
+def no_word_left(error: ConfigurationError) -> RegistrationError:
+    """Return the refusal of what the watcher has no word for."""
+    message = f"{error}; the driver's counters_buffer_length sets how many it may have"
+    return RegistrationError(message, code=ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE)
 
 
-class WordWatcher(Protocol):
-    """Looks at words of memory, and calls back from the event loop."""
+class PublicationWatch:
+    """One hold of a publication by a client in another process.
 
-    def add(
-        self, buffer: Buffer, offset: int, width: int, callback: Callable[[], object]
-    ) -> WatchedWord:
-        """Return a word of 32 or 64 bits at an offset in bytes, which is not armed."""
-        ...
-
-
-class PublicationProxy:
-    """One publication of a client in another process.
+    Of all such holds of one publication, the oldest watches its log, for the others too.
 
     Args:
         proxy: Writes to the clients.
@@ -77,22 +55,50 @@ class PublicationProxy:
         self._proxy = proxy
         self._watcher = watcher
         self._publication: SubscribablePublication | None = None
-        self._word: WatchedWord | None = None
+        self._word: Word | None = None
         self._word_at = -1
         self._position = 0
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether it watches the log, or another hold does in its place."""
+        return self._publication is not None
+
     def begin(self, publication: SubscribablePublication) -> None:
-        """Watch the log from now on, unless another client's hold of it does."""
+        """Watch the log from now on, unless an older hold does.
+
+        Raises:
+            RegistrationError: The watcher has no word left for it.
+        """
         self._publication = publication
         self._position = publication.seen_position
-        self.watch()
+        try:
+            # The hold that watched until now may have left a frame that the driver has not seen.
+            self.act()
+        except ConfigurationError as error:
+            raise no_word_left(error) from None
 
     def end(self) -> None:
-        """Stop looking at the log."""
-        self._publication = None
+        """Stop looking at the log; the next hold does from now on."""
+        publication, self._publication = self._publication, None
         if self._word is not None:
             self._word.remove()
             self._word = None
+        next_watch = None if publication is None else oldest_watch(publication)
+        if next_watch is not None:
+            next_watch.act()
+
+    def look(self) -> None:
+        """Act on what was missed; to be called from time to time.
+
+        Nobody says that a publisher of another process has died within a claim: no frame follows,
+        and readers of other processes need no driver to see those that do. The publication finds
+        out by itself once it has looked.
+        """
+        self.act()
+        publication = self._watched()
+        if isinstance(publication, IpcPublication) and publication.has_unread:
+            publication.wake_flag.set()
 
     def act(self) -> None:
         """Let the driver act on frames that it has not seen, and wait for more."""
@@ -117,7 +123,7 @@ class PublicationProxy:
             subscribers = publication.subscribers
             if not subscribers.has_waiting:
                 return
-            # What was read has been committed; what was read long ago may be overwritten.
+            # What all have read was committed, and may be overwritten by now.
             self._position = max(self._position, min(subscribers.consumed()))
         else:
             self._position = publication.seen_position
@@ -173,14 +179,19 @@ class PublicationProxy:
         return is_committed and self._position < publication.producer_position
 
     def _watched(self) -> SubscribablePublication | None:
-        """Return the publication, if this is the first of those that hold and watch it."""
+        """Return the publication, if this is the oldest of the holds that watch it."""
         publication = self._publication
         if publication is None or publication.log.is_closed:
             return None
-        for listener in publication.window_listeners:
-            if isinstance(listener, PublicationProxy):
-                return publication if listener is self else None
-        return None
+        return publication if oldest_watch(publication) is self else None
+
+
+def oldest_watch(publication: SubscribablePublication) -> PublicationWatch | None:
+    """Return the oldest hold by a client in another process that has begun and not ended."""
+    for listener in publication.window_listeners:
+        if isinstance(listener, PublicationWatch) and listener.has_begun:
+            return listener
+    return None
 
 
 def committed_length(publication: SubscribablePublication, position: int) -> int:
@@ -224,14 +235,14 @@ class ReaderWatch:
         It wakes nobody, and so may be called from within the stream.
         """
         if self._is_over():
-            # That was all that the stream had waited for.
+            # The stream waits for this reader no more.
             return
         ready = self._ready
         position, trigger = ready.position.get(), ready.port.consumption_trigger
         if isinstance(ready.position, CheckedPosition):
             position, stored = ready.position.read()
             if stored > max(position, trigger):
-                # No honest reader wrote it: wait for another one.
+                # No honest reader wrote this value: wait for another one.
                 self._word.disarm()
                 self._word.arm(stored)
                 return
@@ -249,32 +260,34 @@ class ReaderWatch:
         self._word.remove()
 
 
-class SubscriptionProxy:
-    """One subscription of a client in another process.
+class SubscriptionWatch:
+    """One subscription of a client in another process, which reads by itself.
 
     Images that come before the subscription is answered are announced after the answer.
 
     Args:
         registration_id: The id of the subscription.
-        channel: As the client wrote it.
+        written_channel: The channel as the client wrote it.
         stream_id: Within the channel.
         proxy: Writes to the clients.
         values: The values of all counters.
         watcher: Looks at them.
     """
 
+    is_polling: Final = True
+
     def __init__(
         self,
         registration_id: int,
         *,
-        channel: str,
+        written_channel: str,
         stream_id: int,
         proxy: ClientProxy,
         values: Buffer,
         watcher: WordWatcher,
     ) -> None:
         self._registration_id = registration_id
-        self.channel: Final = channel
+        self.written_channel: Final = written_channel
         self._stream_id = stream_id
         self._proxy = proxy
         self._values = values
@@ -300,7 +313,7 @@ class SubscriptionProxy:
         """Return whether the subscription has an image."""
         return image_id in self._readers
 
-    def act(self) -> None:
+    def look(self) -> None:
         """Let the streams go on whose readers are far enough."""
         for reader in tuple(self._readers.values()):
             reader.act()
@@ -308,13 +321,20 @@ class SubscriptionProxy:
     # Events of the subscription.
 
     def on_available_image(self, ready: ImageReady) -> None:
-        """Announce an image, and watch how far it is read."""
+        """Announce an image, and watch how far it is read.
+
+        Raises:
+            RegistrationError: The watcher has no word left for it.
+        """
+        self._end_reader(ready.image_id)
+        try:
+            self._readers[ready.image_id] = ReaderWatch(ready, self._values, self._watcher)
+        except ConfigurationError as error:
+            raise no_word_left(error) from None
         if self._is_answered:
             self._proxy.on_available_image(self._registration_id, ready)
         else:
             self._held.append(ready)
-        self._end_reader(ready.image_id)
-        self._readers[ready.image_id] = ReaderWatch(ready, self._values, self._watcher)
 
     def on_image_progress(self) -> None:
         """Wait for what the reader does next: it sees by itself what has arrived."""
@@ -329,7 +349,10 @@ class SubscriptionProxy:
             self._held = [each for each in self._held if each.image_id != image_id]
             return
         self._proxy.on_unavailable_image(
-            self._registration_id, image_id, stream_id=self._stream_id, channel=self.channel
+            self._registration_id,
+            image_id,
+            stream_id=self._stream_id,
+            channel=self.written_channel,
         )
 
     def on_unanswered(self, reason: str | None) -> None:

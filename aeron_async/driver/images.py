@@ -6,7 +6,10 @@ Source: Aeron `DriverConductor.onCreatePublicationImage` and its neighbours.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import attrs
 
 from aeron_async.driver.core.congestion_control import CongestionControlParams, congestion_control
 from aeron_async.driver.core.publication_image import PublicationImage
@@ -22,11 +25,16 @@ from aeron_async.driver.image_refusals import (
     start_position,
     window_refusal,
 )
-from aeron_async.driver.log_creation import create_log, with_channel_settings
+from aeron_async.driver.log_creation import (
+    create_log,
+    create_log_now,
+    with_channel_settings,
+)
 from aeron_async.errors import AeronError, ErrorCode, RegistrationError
 from aeron_async.logbuffer.log_buffers import LogSpec
 from aeron_async.logbuffer.metadata import LogType
 from aeron_async.protocol.header import SetupFlags
+from aeron_async.tasks import TaskOwner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -49,6 +57,33 @@ __all__ = [
     "Images",
 ]
 
+T = TypeVar("T")
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class ImagePlan:
+    """What is decided about an image before its log is created."""
+
+    endpoint: ReceiveChannelEndpoint
+    setup: Setup
+    source: Address
+    destination: ReceiveDestination
+    link: SubscriptionLink
+    congestion_control: CongestionControl
+    spec: LogSpec
+
+    @property
+    def origin(
+        self,
+    ) -> tuple[ReceiveChannelEndpoint, Setup, Address, ReceiveDestination, SubscriptionLink]:
+        """Where the SETUP came from, and for which subscription."""
+        return self.endpoint, self.setup, self.source, self.destination, self.link
+
+    @property
+    def stream(self) -> tuple[ReceiveChannelEndpoint, int, int]:
+        """The stream at its endpoint, which has one image."""
+        return self.endpoint, self.setup.stream_id, self.setup.session_id
+
 
 class ImageFactory:
     """Makes the images of one driver; `listener` hears of their changes."""
@@ -57,42 +92,66 @@ class ImageFactory:
         self._resources = resources
         self._listener = listener
 
-    def make(
+    def plan(
         self,
         endpoint: ReceiveChannelEndpoint,
         setup: Setup,
         source: Address,
         destination: ReceiveDestination,
         link: SubscriptionLink,
-    ) -> PublicationImage:
-        """Return the image of a new stream, with the settings of the oldest subscription to it.
+    ) -> ImagePlan:
+        """Return the plan of an image, with the settings of the oldest subscription to its stream.
 
         Raises:
-            RegistrationError: There is no memory or counter left, or no congestion control.
+            RegistrationError: There is no congestion control.
             Exception: What the congestion control raised.
         """
-        resources, params = self._resources, link.params
-        registration_id = resources.next_id()
+        params = link.params
         is_group = params.is_group
         if is_group is None:
             is_group = destination.is_multicast or bool(setup.flags & SetupFlags.GROUP)
         control = self._congestion_control(params, setup)
+        spec = log_spec(
+            setup,
+            params,
+            correlation_id=self._resources.next_id(),
+            receiver_window_length=control.max_window_length(),
+            is_group=is_group,
+        )
+        return ImagePlan(
+            endpoint=endpoint,
+            setup=setup,
+            source=source,
+            destination=destination,
+            link=link,
+            congestion_control=control,
+            spec=with_channel_settings(spec, link.uri, endpoint, self._resources.context),
+        )
+
+    def make(self, plan: ImagePlan, log: LogBuffers) -> PublicationImage:
+        """Return the image of a new stream; the log is closed if that fails.
+
+        Raises:
+            RegistrationError: There is no counter left.
+            Exception: What the congestion control raised.
+        """
+        resources, setup, link = self._resources, plan.setup, plan.link
+        params, control, endpoint = link.params, plan.congestion_control, plan.endpoint
         with ExitStack() as undo:
-            counters = self._counters(setup, link, registration_id, control)
-            undo.callback(counters.close)
-            log = self._log(setup, link, endpoint, registration_id, control, is_group=is_group)
             undo.callback(log.close)
+            counters = self._counters(setup, link, plan.spec.correlation_id, control)
+            undo.callback(counters.close)
             # This may be foreign code, called as often as peers send SETUPs.
             control.bind(counters.congestion_control)
             image = PublicationImage(
-                registration_id=registration_id,
+                registration_id=plan.spec.correlation_id,
                 log=log,
                 join_position=start_position(setup),
-                source=source,
-                destination=destination,
+                source=plan.source,
+                destination=plan.destination,
                 context=resources.context,
                 congestion_control=control,
-                feedback_delay=self._delay(params, is_group=is_group),
+                feedback_delay=self._delay(params, is_group=plan.spec.is_group),
                 is_reliable=params.is_reliable,
                 counters=counters,
                 system_counters=resources.system_counters,
@@ -100,7 +159,7 @@ class ImageFactory:
                 group_tag=endpoint.group_tag,
                 listener=self._listener,
                 now_ns=resources.clock.now_ns(),
-                record_loss=self._loss_recorder(setup, endpoint, source),
+                record_loss=self._loss_recorder(setup, endpoint, plan.source),
             )
             undo.pop_all()
         image.is_response_requested = bool(setup.flags & SetupFlags.SEND_RESPONSE)
@@ -134,26 +193,6 @@ class ImageFactory:
             client_id=link.client_id,
             congestion_control_types=control.counter_types,
         )
-
-    def _log(
-        self,
-        setup: Setup,
-        link: SubscriptionLink,
-        endpoint: ReceiveChannelEndpoint,
-        registration_id: int,
-        control: CongestionControl,
-        *,
-        is_group: bool,
-    ) -> LogBuffers:
-        spec = log_spec(
-            setup,
-            link.params,
-            correlation_id=registration_id,
-            receiver_window_length=control.max_window_length(),
-            is_group=is_group,
-        )
-        spec = with_channel_settings(spec, link.uri, endpoint, self._resources.context)
-        return create_log(self._resources.storage, spec)
 
     def _loss_recorder(
         self, setup: Setup, endpoint: ReceiveChannelEndpoint, source: Address
@@ -274,6 +313,8 @@ class Images:
         self.refusals: Refusals = Refusals()
         self._budget = ImageBudget(resources.context)
         self._factory = ImageFactory(resources, readers)
+        self._planned: dict[tuple[ReceiveChannelEndpoint, int, int], ImagePlan] = {}
+        self._tasks = TaskOwner()
 
     def __iter__(self) -> Iterator[PublicationImage]:
         return iter(tuple(self._images))
@@ -293,48 +334,102 @@ class Images:
     ) -> None:
         """Make the image of a new stream, if the SETUP does not exceed a limit."""
         # First the checks without subscriptions: those may be many, and SETUPs come in floods.
-        image_count = endpoint.dispatcher.image_count(setup.stream_id)
+        if (endpoint, setup.stream_id, setup.session_id) in self._planned:
+            return
+        image_count = endpoint.dispatcher.image_count(setup.stream_id) + sum(
+            stream[:2] == (endpoint, setup.stream_id) for stream in self._planned
+        )
         refusal = self._budget.refusal(setup, image_count=image_count)
         if refusal is not None:
             self._refuse(refusal, endpoint, setup, source, destination)
             return
-        links = [
-            link
-            for link in self._links.values()
-            if link.matches(endpoint, setup.stream_id, setup.session_id)
-        ]
+        links = self._wanting(endpoint, setup)
         refusal = window_refusal(setup, links[0].params.receiver_window_length)
         if refusal is not None:
             self._refuse(refusal, endpoint, setup, source, destination)
             return
+        storage, origin = self._resources.storage, (endpoint, setup, source, destination, links[0])
+        plan = self._attempt(partial(self._factory.plan, *origin), *origin)
+        if plan is None:
+            return
+        if storage.takes_long(plan.spec):
+            # Until the log is there, the source repeats its SETUP, and gets no window.
+            self._planned[plan.stream] = plan
+            self._budget.take(setup.term_length)
+            self._tasks.start(self._make_later(plan), "aeron-image-log")
+            return
+        log = self._attempt(partial(create_log_now, storage, plan.spec), *origin)
+        if log is not None:
+            self._make(plan, log)
+
+    async def _make_later(self, plan: ImagePlan) -> None:
+        """Make an image when its log has been created, unless no subscription wants it by then."""
         try:
-            image = self._factory.make(endpoint, setup, source, destination, links[0])
+            log = await create_log(self._resources.storage, plan.spec)
+        except Exception as error:  # noqa: BLE001 - the system may give no thread; the SETUP comes again
+            self._refuse(Refusal(str(error)), *plan.origin[:4])
+            return
+        finally:
+            del self._planned[plan.stream]
+            self._budget.give_back(plan.setup.term_length)
+        if plan.link in self._wanting(plan.endpoint, plan.setup):
+            self._make(plan, log)
+        else:
+            # If another subscription wants the stream, the next SETUP leads to its image.
+            log.close()
+
+    def _attempt(
+        self,
+        make: Callable[[], T],
+        endpoint: ReceiveChannelEndpoint,
+        setup: Setup,
+        source: Address,
+        destination: ReceiveDestination,
+        link: SubscriptionLink,
+    ) -> T | None:
+        """Return what `make` returns, or refuse the stream and return None."""
+        try:
+            return make()
         except AeronError as error:
             self._refuse(Refusal(str(error)), endpoint, setup, source, destination)
-            return
         except Exception as error:  # noqa: BLE001 - it is logged; a strategy must not end the driver
-            reason = f"congestion control of {links[0].uri} failed: {error!r}"
+            reason = f"congestion control of {link.uri} failed: {error!r}"
             self._refuse(Refusal(reason), endpoint, setup, source, destination)
+        return None
+
+    def _make(self, plan: ImagePlan, log: LogBuffers) -> None:
+        """Make an image, and join the subscriptions that want it."""
+        endpoint = plan.endpoint
+        image = self._attempt(partial(self._factory.make, plan, log), *plan.origin)
+        if image is None:
             return
-        image.is_following = links[0].is_following
+        image.is_following = plan.link.is_following
         key = image.session_id, image.stream_id
         for older, its_endpoint in self._images.items():
             if its_endpoint is endpoint and (older.session_id, older.stream_id) == key:
                 older.disable_status_messages()
         self._images[image] = endpoint
-        self._budget.take(setup.term_length)
+        self._budget.take(plan.setup.term_length)
         self.refusals.forget(
             receiver_id=endpoint.receiver_id,
             stream_id=image.stream_id,
             session_id=image.session_id,
         )
         endpoint.dispatcher.add_image(image)
-        for link in links:
+        for link in self._wanting(endpoint, plan.setup):
             try:
                 self._join(image, link)
             except RegistrationError as error:
-                self._refuse(Refusal(str(error)), endpoint, setup, source, destination)
+                self._refuse(Refusal(str(error)), *plan.origin[:4])
         self._receiver.on_activity(image)
+
+    def _wanting(self, endpoint: ReceiveChannelEndpoint, setup: Setup) -> list[SubscriptionLink]:
+        """Return the subscriptions to a stream, oldest first."""
+        return [
+            link
+            for link in self._links.values()
+            if link.matches(endpoint, setup.stream_id, setup.session_id)
+        ]
 
     def _refuse(
         self,
@@ -446,6 +541,7 @@ class Images:
 
     def close(self) -> None:
         """Free every image at once."""
+        self._tasks.cancel()
         for image in list(self._images):
             for subscriber in image.subscribers:
                 subscriber.position.close()
@@ -454,6 +550,10 @@ class Images:
             image.counters.close()
             image.log.close()
         self._images.clear()
+
+    async def wait_closed(self) -> None:
+        """Wait until no image is being made; called after `close`."""
+        await self._tasks.wait()
 
     def _join(self, image: PublicationImage, link: SubscriptionLink) -> None:
         self._readers.join(image, link, link.params, channel=link.channel)

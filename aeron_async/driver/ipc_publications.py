@@ -13,7 +13,7 @@ import attrs
 from aeron_async.driver.commands import PublicationErrorFrame, PublicationReady
 from aeron_async.driver.core.ipc_publication import IpcPublication
 from aeron_async.driver.core.publication import PublicationState
-from aeron_async.driver.core.shared_logs import SharedIpcPublication
+from aeron_async.driver.core.shared_logs import CheckedIpcPublication
 from aeron_async.driver.core.stream_counters import IpcPublicationCounters
 from aeron_async.driver.core.stream_params import (
     PublicationParams,
@@ -77,7 +77,7 @@ class IpcPublications:
         self._session_ids = session_ids
         self._on_done = on_done
 
-    def add(
+    async def add(
         self,
         asked: ChannelUri,
         *,
@@ -99,7 +99,7 @@ class IpcPublications:
         params, request = self._as_response(params)
         publication = None if is_exclusive else self._find_shared(stream_id, params)
         if publication is None:
-            publication = self._make(
+            publication = await self._make(
                 uri,
                 params,
                 registration_id=registration_id,
@@ -220,7 +220,7 @@ class IpcPublications:
         )
         raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
 
-    def _make(
+    async def _make(
         self,
         uri: ChannelUri,
         params: PublicationParams,
@@ -244,7 +244,7 @@ class IpcPublications:
             session_id=session_id,
             stream_id=stream_id,
         )
-        log = create_log(
+        log = await create_log(
             resources.storage, with_channel_settings(spec, uri, None, resources.context)
         )
         channel = str(uri)
@@ -261,7 +261,7 @@ class IpcPublications:
         except BaseException:
             log.close()
             raise
-        kind = SharedIpcPublication if log.file else IpcPublication
+        kind = CheckedIpcPublication if log.file else IpcPublication
         return kind(
             registration_id=registration_id,
             channel=channel,

@@ -6,15 +6,17 @@ Source: Aeron `PublicationParams.getSessionId`, `aeron_uri_publication_session_i
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
 
 from aeron_async.driver.core.stream_params import StartPosition
 from aeron_async.errors import ErrorCode, RegistrationError
-from aeron_async.logbuffer.log_buffers import LogSpec, file_length
+from aeron_async.logbuffer.log_buffers import LogBuffers, LogSpec, file_length
 from aeron_async.logbuffer.metadata import LogType
 from aeron_async.protocol.channel_uri import TagReference
+from aeron_async.tasks import make_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,11 +27,11 @@ if TYPE_CHECKING:
     from aeron_async.driver.media.endpoint import ChannelEndpoint
     from aeron_async.driver.resources import DriverResources
     from aeron_async.driver.storage import DriverStorage
-    from aeron_async.logbuffer.log_buffers import LogBuffers
     from aeron_async.protocol.channel_uri import ChannelUri
 
 __all__ = [
     "create_log",
+    "create_log_now",
     "publication_log_spec",
     "with_channel_settings",
     "with_tagged_session",
@@ -150,11 +152,23 @@ def given(value: int | None, default: int) -> int:
     return default if value is None else value
 
 
-def create_log(storage: DriverStorage, spec: LogSpec) -> LogBuffers:
-    """Return a new log in the memory of its driver.
+async def create_log(storage: DriverStorage, spec: LogSpec) -> LogBuffers:
+    """Return a new log in the memory of its driver; in a worker thread if it takes long.
 
     Raises:
         RegistrationError: STORAGE_SPACE; there is no memory or no room for it.
+    """
+    create = partial(create_log_now, storage, spec)
+    if storage.takes_long(spec):
+        return await make_in_thread(create, LogBuffers.close, limiter=storage.limiter)
+    return create()
+
+
+def create_log_now(storage: DriverStorage, spec: LogSpec) -> LogBuffers:
+    """Return a new log, as `create_log`, without letting other tasks run.
+
+    Raises:
+        RegistrationError: As `create_log`.
     """
     try:
         return storage.create_log(spec)

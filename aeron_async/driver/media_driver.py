@@ -13,33 +13,38 @@ import os
 import random
 import warnings
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast, overload
 
 import anyio
 
 from aeron_async.clock import NS_PER_SECOND, SystemClock
 from aeron_async.counters import CountersManager
-from aeron_async.driver.client_command_adapter import ClientCommandAdapter
+from aeron_async.driver.client_command_adapter import RING_WORDS, ClientCommandAdapter
 from aeron_async.driver.conductor import Conductor
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.suppliers import name_resolver
 from aeron_async.driver.core.system_counters import SystemCounters
+from aeron_async.driver.driver_thread import ThreadedMediaDriver, with_directory
 from aeron_async.driver.media.lossy_network import LossyNetwork
 from aeron_async.driver.media.network import SystemNetwork
 from aeron_async.driver.name_resolution import ResolvingNetwork
+from aeron_async.driver.name_resolver_agent import NameResolverAgent
 from aeron_async.driver.resources import DriverResources
 from aeron_async.driver.stall_clock import StallClock, StallLog
 from aeron_async.driver.storage import DirectoryStorage, DriverStorage, MemoryStorage
-from aeron_async.errors import ClosedError, DriverError, WrongLoopError
+from aeron_async.errors import ClosedError, ConfigurationError, DriverError, WrongLoopError
+from aeron_async.idle_strategy import idle_strategy_of
 from aeron_async.logs import LogBudget, get_logger
-from aeron_async.tasks import TaskOwner
-from aeron_async.watcher import Watcher
+from aeron_async.tasks import TaskOwner, make_in_thread
+from aeron_async.watcher import Watcher, check_watcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from types import TracebackType
 
     from aeron_async.clock import Clock
+    from aeron_async.driver.core.suppliers import NameResolver
+    from aeron_async.driver.driver_thread import LoopFactory
     from aeron_async.driver.media.network import Network, TransportKind
 
 __all__ = ["MediaDriver"]
@@ -72,6 +77,7 @@ class MediaDriver:
         self._counters: CountersManager | None = None
         self._storage: DriverStorage | None = None
         self._watcher: Watcher | None = None
+        self._resolver_agent: NameResolverAgent | None = None
         self._tasks = TaskOwner()
         self._closing = TaskOwner()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -81,6 +87,7 @@ class MediaDriver:
         self._closed = asyncio.Event()
         self._error: Exception | None = None
 
+    @overload
     @classmethod
     def launch(
         cls,
@@ -89,7 +96,33 @@ class MediaDriver:
         network: Network | None = None,
         clock: Clock | None = None,
         seed: int | None = None,
-    ) -> Self:
+        thread: Literal[False] = False,
+    ) -> Self: ...
+
+    @overload
+    @classmethod
+    def launch(
+        cls,
+        context: DriverContext | None = None,
+        *,
+        network: Network | None = None,
+        clock: Clock | None = None,
+        seed: int | None = None,
+        thread: Literal[True],
+        loop_factory: LoopFactory | None = None,
+    ) -> ThreadedMediaDriver: ...
+
+    @classmethod
+    def launch(
+        cls,
+        context: DriverContext | None = None,
+        *,
+        network: Network | None = None,
+        clock: Clock | None = None,
+        seed: int | None = None,
+        thread: bool = False,
+        loop_factory: LoopFactory | None = None,
+    ) -> Self | ThreadedMediaDriver:
         """Return a driver that starts when it is entered with `async with`, or awaited.
 
         Args:
@@ -97,17 +130,27 @@ class MediaDriver:
             network: Opens its sockets; by default the machine's own network.
             clock: Its clock; by default the machine's own.
             seed: Makes its session, term and receiver ids repeatable; for tests.
+            thread: Whether it runs in a thread of its own, where a blocked event loop of the
+                application does not stall it. It serves its clients through an Aeron directory:
+                that of the context, or else a temporary one.
+            loop_factory: With a thread, makes its event loop; by default uvloop's if that is
+                installed, and otherwise asyncio's.
 
         Raises:
-            ConfigurationError: A variable in the environment has an invalid value.
+            ConfigurationError: A variable in the environment has an invalid value, or there is a
+                `loop_factory` and no thread.
         """
         context = DriverContext.from_environment() if context is None else context
-        return cls(
-            context,
+        if loop_factory is not None and not thread:
+            message = "loop_factory is for a driver in a thread: write thread=True, or leave it out"
+            raise ConfigurationError(message)
+        driver = cls(
+            with_directory(context) if thread else context,
             network=system_network(context) if network is None else network,
             clock=SystemClock() if clock is None else clock,
             random_source=random.SystemRandom() if seed is None else random.Random(seed),  # noqa: S311 - a seed is for tests
         )
+        return ThreadedMediaDriver(driver, loop_factory) if thread else driver
 
     @property
     def conductor(self) -> Conductor:
@@ -154,17 +197,35 @@ class MediaDriver:
         return self._is_closing
 
     async def start(self) -> None:
-        """Start the agents in the running event loop.
+        """Start the agents in the running event loop; if that fails, nothing is left.
 
         Raises:
-            ClosedError: The driver has been started, or closed, before.
+            ClosedError: The driver has been started or closed before, or is closed during the call.
+            ConfigurationError: An Aeron directory needs Linux and compiled code, or the settings
+                allow no such driver.
+            DriverError: Another driver uses the Aeron directory, or it cannot be made; or the
+                socket of the name resolver cannot be bound.
+            OSError: The system gives no thread, no descriptor, or no memory for the counters.
         """
         if self._loop is not None or self._is_closing:
             message = "this media driver was started, and starts once: call MediaDriver.launch()"
             raise ClosedError(message)
         self._loop = asyncio.get_running_loop()
+        try:
+            self._storage = await self._open_storage()
+            await self._begin(self._loop, self._storage)
+        except BaseException:
+            self._abort()
+            raise
+
+    async def _begin(self, loop: asyncio.AbstractEventLoop, storage: DriverStorage) -> None:
+        """Make the parts of the driver, and start its agents.
+
+        Raises:
+            ClosedError: The driver was closed while its files were made, or its resolver's socket.
+        """
+        self._check_not_closing()
         context = self.context
-        self._storage = storage = await self._open_storage()
         self._counters = CountersManager(
             storage.counter_values,
             storage.counter_metadata,
@@ -181,7 +242,7 @@ class MediaDriver:
             storage=storage,
             network=ResolvingNetwork(
                 LossyNetwork.of(self._network, context),
-                name_resolver(context, self._network, self._counters),
+                await self._name_resolver(self._counters, system_counters),
                 clock=self._clock,
                 system_counters=system_counters,
                 threshold_ns=context.name_resolver_threshold_ns,
@@ -192,11 +253,19 @@ class MediaDriver:
         stall_log = self._clock.stall_log = StallLog(
             system_counters, threshold_ns=context.loop_lag_threshold_ns
         )
-        if self._loop.get_debug():
+        if loop.get_debug():
             stall_log.watch_callbacks()
         conductor = self._conductor = Conductor(resources)
+        if self._resolver_agent is not None:
+            conductor.resolver_agent = self._resolver_agent
+            self._resolver_agent.wake = conductor.wake
         if isinstance(storage, DirectoryStorage):
-            watcher = self._watcher = Watcher(self._loop)
+            # Each watched log or position has a counter of its own.
+            watcher = self._watcher = Watcher(
+                loop,
+                idle_strategy_of(context.idle_strategy, context.idle_strategy_init_args),
+                word_limit=self._counters.limit + RING_WORDS,
+            )
             conductor.adapter = ClientCommandAdapter(
                 resources, storage, conductor, watcher, self._terminate
             )
@@ -205,13 +274,39 @@ class MediaDriver:
             task = self._tasks.start(agent.run(), f"aeron-{agent.role_name}")
             task.add_done_callback(self._on_agent_done)
 
+    async def _name_resolver(
+        self, counters_manager: CountersManager, system_counters: SystemCounters
+    ) -> NameResolver:
+        """Return the resolver of names, which knows those of drivers if this one has a name."""
+        context = self.context
+        resolver = name_resolver(context, self._network, counters_manager)
+        if context.resolver_interface is None:
+            return resolver
+        self._resolver_agent = await NameResolverAgent.open(
+            context,
+            self._network,
+            resolver,
+            clock=self._clock,
+            counters_manager=counters_manager,
+            system_counters=system_counters,
+        )
+        self._check_not_closing()
+        return self._resolver_agent.resolver
+
+    def _check_not_closing(self) -> None:
+        if self._is_closing:
+            message = "the media driver was closed before it had started"
+            raise ClosedError(message)
+
     async def _open_storage(self) -> DriverStorage:
         """Return the memory of the driver's state, or the files."""
         if self.context.aeron_directory is None:
             return MemoryStorage(self.context)
+        # Before the directory of a dead driver is removed.
+        check_watcher()
         # Memory is allocated to the files, which takes long on a slow disk.
-        return await anyio.to_thread.run_sync(
-            DirectoryStorage, self.context, self._clock.epoch_ms()
+        return await make_in_thread(
+            lambda: DirectoryStorage(self.context, self._clock.epoch_ms()), DirectoryStorage.close
         )
 
     def _terminate(self) -> None:
@@ -240,19 +335,17 @@ class MediaDriver:
         Raises:
             WrongLoopError: Called from another event loop or process.
         """
-        if self._conductor is None:
-            self._is_closing = True
+        if self._end_unstarted():
             return
         self._check_loop()
         if not self._is_closing:
             self._is_closing = True
-            try:
-                await self._drain(self._conductor)
-            finally:
-                self._abort()
-        with anyio.CancelScope(shield=True):
-            await self._closed.wait()
-            await self._conductor.wait_closed()
+            if self._conductor is not None:
+                try:
+                    await self._drain(self._conductor)
+                finally:
+                    self._abort()
+        await self._wait_until_closed()
 
     async def abort(self) -> None:
         """Close at once without sending what is left; the same as cancelling `aclose`.
@@ -260,14 +353,27 @@ class MediaDriver:
         Raises:
             WrongLoopError: Called from another event loop or process.
         """
-        if self._conductor is None:
-            self._is_closing = True
+        if self._end_unstarted():
             return
         self._check_loop()
-        self._abort()
+        self._is_closing = True
+        if self._conductor is not None:
+            self._abort()
+        await self._wait_until_closed()
+
+    def _end_unstarted(self) -> bool:
+        """Close a driver that was not started; return whether there is nothing to wait for."""
+        if self._loop is None:
+            self._is_closing = True
+            self._closed.set()
+        return self._conductor is None and self._closed.is_set()
+
+    async def _wait_until_closed(self) -> None:
+        """Wait for the end of the agents, or of a start that finds the driver closed."""
         with anyio.CancelScope(shield=True):
             await self._closed.wait()
-            await self._conductor.wait_closed()
+            if self._conductor is not None:
+                await self._conductor.wait_closed()
 
     async def _drain(self, conductor: Conductor) -> None:
         """Remove the clients, and wait until their data was delivered, or for the timeout."""
@@ -284,16 +390,17 @@ class MediaDriver:
 
     def _abort(self) -> None:
         """Stop the agents and free everything now; if one step fails, do the others."""
-        if self._is_aborted or self._conductor is None:
+        if self._is_aborted:
             return
         self._is_aborted = self._is_closing = True
         self._tasks.cancel()
-        assert self._storage is not None, "the storage is opened before the conductor is made"
-        steps: list[Callable[[], object]] = [
-            partial(self._conductor.release_clients, self._error),
-            self._conductor.close,
-            self._storage.close,
-        ]
+        steps: list[Callable[[], object]] = []
+        if self._conductor is not None:
+            steps += [partial(self._conductor.release_clients, self._error), self._conductor.close]
+        if self._resolver_agent is not None:
+            steps.append(self._resolver_agent.close)
+        if self._storage is not None:
+            steps.append(self._storage.close)
         if self._watcher is not None:
             steps.append(self._watcher.close)
         for step in steps:
@@ -301,6 +408,8 @@ class MediaDriver:
                 step()
             except Exception as error:
                 log.error("closing_failed", exc_info=error)  # noqa: TRY400 - it is given the error
+        if not len(self._tasks):
+            self._closed.set()
 
     def _on_agent_done(self, task: asyncio.Task[None]) -> None:
         """End the driver with its agent: an agent ends only with the driver, or by an error."""

@@ -128,7 +128,6 @@ class PublicationTable:
             )
             error = PublicationError(message)
             error.__cause__ = failure
-            self._resources.record_error(ErrorCode.GENERIC, message)
             for link in links:
                 link.listener.on_publication_failed(error)
 

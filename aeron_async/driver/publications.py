@@ -17,7 +17,7 @@ from aeron_async.driver.core.flow_control import flow_control, flow_control_supp
 from aeron_async.driver.core.network_publication import NetworkPublication
 from aeron_async.driver.core.outbox import ResponseOutbox
 from aeron_async.driver.core.publication import PublicationState
-from aeron_async.driver.core.shared_logs import SharedNetworkPublication
+from aeron_async.driver.core.shared_logs import CheckedNetworkPublication
 from aeron_async.driver.core.stream_counters import PublicationCounters
 from aeron_async.driver.core.stream_params import (
     PublicationParams,
@@ -139,11 +139,13 @@ class Publications:
             flow_control=flow_control,
             handshake_length=handshake_length,
         )
-        try:
+        with ExitStack() as undo:
+            undo.callback(self.endpoints.close_if_unused, endpoint)
+            undo.enter_context(self.endpoints.hold(endpoint))
             self._responses.check(params)
             publication = None if is_exclusive else self._find_shared(endpoint, stream_id, params)
             if publication is None:
-                publication = self._make(
+                publication = await self._make(
                     endpoint,
                     uri,
                     params,
@@ -159,15 +161,12 @@ class Publications:
                     start=publication.start,
                     flow_control=flow_control,
                 )
-        except BaseException:
-            self.endpoints.close_if_unused(endpoint)
-            raise
         self._table.hold(publication, registration_id, client_id=client_id, listener=listener)
         return self._ready(registration_id, publication, channel, endpoint)
 
     # Making a publication.
 
-    def _make(
+    async def _make(
         self,
         endpoint: SendChannelEndpoint,
         uri: ChannelUri,
@@ -180,7 +179,8 @@ class Publications:
         """Return a new publication, which the sender polls from now on.
 
         Raises:
-            RegistrationError: The session is taken, or there is no memory or counter left.
+            RegistrationError: The session is taken, there is no memory or counter left, or it
+                answers an image that has ended.
             ConfigurationError: The supplier returned something that is no flow control.
         """
         resources = self._resources
@@ -192,18 +192,17 @@ class Publications:
             "stream_id": stream_id,
         }
         spec = publication_log_spec(resources, uri, params, **ids)
-        response_outbox = None
-        if endpoint.channel.is_response:
-            withheld = resources.system_counters[DriverCounterId.HANDSHAKE_SENDS_WITHHELD]
-            response_outbox = ResponseOutbox(endpoint.send_to, endpoint.send_batches_to, withheld)
+        response_outbox = self._response_outbox(endpoint)
         with ExitStack() as undo:
-            log = create_log(
+            log = await create_log(
                 resources.storage, with_channel_settings(spec, uri, endpoint, resources.context)
             )
             undo.callback(log.close)
+            # Once more: the image that this publication answers may have ended in the meantime.
+            self._responses.check(params)
             counters = self._counters(endpoint, params, control, client_id=client_id, **ids)
             undo.callback(counters.close)
-            kind = SharedNetworkPublication if log.file else NetworkPublication
+            kind = CheckedNetworkPublication if log.file else NetworkPublication
             publication = kind(
                 registration_id=ids["registration_id"],
                 channel=str(endpoint.channel.uri),
@@ -249,6 +248,12 @@ class Publications:
             is_group=params.has_group_semantics,
             supplier=params.flow_control,
         )
+
+    def _response_outbox(self, endpoint: SendChannelEndpoint) -> ResponseOutbox | None:
+        if not endpoint.channel.is_response:
+            return None
+        withheld = self._resources.system_counters[DriverCounterId.HANDSHAKE_SENDS_WITHHELD]
+        return ResponseOutbox(endpoint.send_to, endpoint.send_batches_to, withheld)
 
     def _timestamps(self, endpoint: SendChannelEndpoint) -> SendTimestamps | None:
         """Return the writer of send timestamps, the same for all that send from one endpoint."""

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from aeron_async.concurrent.error_log import ErrorOutcome
 from aeron_async.driver.media.sockets import WildcardPorts
 from aeron_async.errors import ErrorCode
-from aeron_async.logs import LogBudget
+from aeron_async.logs import LogBudget, get_logger
 from aeron_async.protocol.header import wrap_int32
 from aeron_async.text import printable
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from aeron_async.driver.storage import DriverStorage
 
 __all__ = ["DriverResources"]
+
+log: Final = get_logger(__name__)
 
 ERROR_LENGTH_MAX: Final = 4_000
 """Most characters of one error in the log of distinct errors."""
@@ -88,12 +91,20 @@ class DriverResources:
         return self.storage.next_id()
 
     def record_error(self, code: ErrorCode, message: str) -> None:
-        """Record an error in the log of distinct errors, if the driver has one."""
+        """Record an error in the log of distinct errors, if the driver has one that is not full."""
         error_log = self.storage.error_log
         if error_log is not None:
             # The C driver's text begins with a code and its meaning, and tests look for it.
             text = f"({-code}) {MEANINGS[code]}\n{printable(message, ERROR_LENGTH_MAX)}"
-            error_log.record(text, self.clock.epoch_ms())
+            outcome = error_log.record(text, self.clock.epoch_ms())
+            if outcome is ErrorOutcome.NO_ROOM and error_log.unrecorded_count == 1:
+                log.warning(
+                    "error_log_full",
+                    length=self.context.error_buffer_length,
+                    error_count=error_log.distinct_count,
+                    remedy="new errors are only counted: raise error_buffer_length, or find out "
+                    "what makes so many",
+                )
 
     def random_int32(self) -> int:
         """Return a random signed 32-bit number."""

@@ -13,16 +13,26 @@ Source: Aeron `MediaDriver.ensureDirectoryIsRecreated`, `MediaDriver.Context.con
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import mmap
 import os
 import shutil
+import threading
 from abc import ABC, abstractmethod
+from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
+import anyio
+
+from aeron_async.aeron_directory import (
+    HEARTBEAT_ENDED,
+    IMAGES_DIRECTORY,
+    PUBLICATIONS_DIRECTORY,
+    AeronDirectory,
+    CncMissing,
+)
 from aeron_async.concurrent.atomic_buffer import AtomicBuffer, Mapping, check_shared_memory
 from aeron_async.concurrent.broadcast import BroadcastTransmitter
 from aeron_async.concurrent.cnc_file import (
@@ -31,21 +41,16 @@ from aeron_async.concurrent.cnc_file import (
     META_DATA_LENGTH,
     VERSION_OFFSET,
     CncLayout,
-    CncNotReady,
     Section,
-    load_layout,
 )
 from aeron_async.concurrent.error_log import DistinctErrorLog
-from aeron_async.concurrent.loss_report import LossReport
-from aeron_async.concurrent.ring_buffer import (
-    HEARTBEAT_OFFSET,
-    RING_TRAILER_LENGTH,
-    ManyToOneRingBuffer,
-)
+from aeron_async.concurrent.loss_report import LOSS_REPORT_FILE, LossReport
+from aeron_async.concurrent.ring_buffer import ManyToOneRingBuffer
 from aeron_async.counters import METADATA_LENGTH, VALUE_LENGTH
-from aeron_async.errors import DriverError
+from aeron_async.errors import DriverError, ProtocolError
 from aeron_async.logbuffer.log_buffers import LogBuffers, file_length
 from aeron_async.logbuffer.metadata import LogType
+from aeron_async.protocol.units import align
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,17 +62,18 @@ if TYPE_CHECKING:
 
 __all__ = ["DirectoryStorage", "DriverStorage", "MemoryStorage"]
 
-LOSS_REPORT_FILE: Final = "loss-report.dat"
-PUBLICATIONS: Final = "publications"
-IMAGES: Final = "images"
-DRIVER_FILES: Final = frozenset({CNC_FILE, LOSS_REPORT_FILE, PUBLICATIONS, IMAGES})
+LOG_DIRECTORIES: Final = (PUBLICATIONS_DIRECTORY, IMAGES_DIRECTORY)
+DRIVER_FILES: Final = frozenset({CNC_FILE, LOSS_REPORT_FILE, *LOG_DIRECTORIES})
 DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
+OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 NEW_FILE: Final = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+THREADS_MAX: Final = 4
+"""Most threads that create logs: more would only share the same memory bandwidth."""
 ID_STEP_MAX: Final = 2**32
 """More ids than clients take between two of the driver's: the counter was forged."""
-NO_HEARTBEAT: Final = -1
-"""Heartbeat of a driver that has closed."""
+NS_PER_MS: Final = 1_000_000
+ANOTHER_PLACE: Final = "choose another place by aeron_directory=..., --directory or AERON_DIR"
 
 
 class DriverStorage(ABC):
@@ -78,6 +84,7 @@ class DriverStorage(ABC):
         counter_metadata: 512 bytes for each counter.
         error_log: Records distinct errors; None if nobody could read it.
         loss_report: Records the losses of each image; None if nobody could read it.
+        limiter: Limits how many threads create logs at once.
     """
 
     counter_values: Buffer
@@ -85,9 +92,16 @@ class DriverStorage(ABC):
     error_log: DistinctErrorLog | None = None
     loss_report: LossReport | None = None
 
+    def __init__(self) -> None:
+        self.limiter: Final = anyio.CapacityLimiter(THREADS_MAX)
+
     @abstractmethod
     def next_id(self) -> int:
         """Return a registration id that no other request has."""
+
+    def takes_long(self, spec: LogSpec) -> bool:  # noqa: ARG002 - a file does
+        """Return whether `create_log` is to be called in a worker thread."""
+        return False
 
     @abstractmethod
     def create_log(self, spec: LogSpec) -> LogBuffers:
@@ -108,6 +122,7 @@ class MemoryStorage(DriverStorage):
     """State that only this process sees; memory that is not touched costs nothing."""
 
     def __init__(self, context: DriverContext) -> None:
+        super().__init__()
         length = context.counters_buffer_length
         self.counter_values = mmap.mmap(-1, length)
         self.counter_metadata = mmap.mmap(-1, length * (METADATA_LENGTH // VALUE_LENGTH))
@@ -146,6 +161,7 @@ class DirectoryStorage(DriverStorage):
     """
 
     def __init__(self, context: DriverContext, now_ms: int) -> None:
+        super().__init__()
         check_shared_memory()
         assert context.aeron_directory is not None, "the caller asks for memory without one"
         self._context = context
@@ -160,41 +176,45 @@ class DirectoryStorage(DriverStorage):
             pid=os.getpid(),
             file_page_size=context.file_page_size,
         )
-        try:
-            self._prepare(now_ms)
-            self._cnc = self._new_file(CNC_FILE, self.layout.file_length)
-            self._loss = self._new_file(
-                LOSS_REPORT_FILE, self._pages(context.loss_report_buffer_length)
-            )
-        except OSError as error:
-            message = (
-                f"no Aeron directory can be made at {self.directory} ({error}): choose another "
-                "place, or make room there"
-            )
-            raise DriverError(message) from error
-        cnc = memoryview(self._cnc)
-        cnc[:META_DATA_LENGTH] = self.layout.encode()
-        self.memory: Final = cnc
-        self._header = AtomicBuffer(self._cnc, 0, META_DATA_LENGTH)
-        self.commands: Final = ManyToOneRingBuffer(self._atomic(self.layout.to_driver_buffer))
-        self.answers: Final = BroadcastTransmitter(self._atomic(self.layout.to_clients_buffer))
-        self.counter_metadata = self.layout.counters_metadata_buffer.of(cnc)
-        self.counter_values = self.layout.counters_values_buffer.of(cnc)
-        self.error_log = DistinctErrorLog(self.layout.error_log_buffer.of(cnc))
-        self.loss_report = LossReport(memoryview(self._loss)[: context.loss_report_buffer_length])
-        self._last_id = 0
-        # As in Aeron, the first id is 1.
-        self.commands.next_correlation_id()
+        with ExitStack() as undo:
+            try:
+                self._files = self._prepare(now_ms, undo)
+                self._cnc = self._new_file(CNC_FILE, self.layout.file_length, undo)
+                report_length = align(context.loss_report_buffer_length, context.file_page_size)
+                report = self._new_file(LOSS_REPORT_FILE, report_length, undo)
+            except OSError as error:
+                message = (
+                    f"no Aeron directory can be made at {self.directory} ({error}): make room "
+                    f"there, or {ANOTHER_PLACE}"
+                )
+                raise DriverError(message) from error
+            cnc = memoryview(self._cnc)
+            cnc[:META_DATA_LENGTH] = self.layout.encode()
+            self.memory: Final = cnc
+            self._header = AtomicBuffer(self._cnc, 0, META_DATA_LENGTH)
+            self.commands: Final = ManyToOneRingBuffer(self._atomic(self.layout.to_driver_buffer))
+            self.answers: Final = BroadcastTransmitter(self._atomic(self.layout.to_clients_buffer))
+            self.counter_metadata = self.layout.counters_metadata_buffer.of(cnc)
+            self.counter_values = self.layout.counters_values_buffer.of(cnc)
+            self.error_log = DistinctErrorLog(self.layout.error_log_buffer.of(cnc))
+            self.loss_report = LossReport(memoryview(report)[: context.loss_report_buffer_length])
+            self._last_id = 0
+            # As in Aeron, the first id is 1.
+            self.commands.next_correlation_id()
+            self._undo_start: ExitStack | None = undo.pop_all()
 
     def publish(self, now_ms: int) -> None:
         """Let clients in: the counters are there, and the driver is about to read commands."""
         self.commands.consumer_heartbeat_ms = now_ms
+        self._undo_start = None
         self._header.store_release_32(VERSION_OFFSET, CNC_VERSION)
 
     def next_id(self) -> int:
         """Return a registration id that this driver has not given before.
 
         No other process gets it either, unless a client has changed the counter.
+
+        Differs: Aeron's drivers take whatever the counter says, also an id that is in use.
         """
         found, last = self.commands.next_correlation_id(), self._last_id
         if not last < found <= last + ID_STEP_MAX:
@@ -202,38 +222,47 @@ class DirectoryStorage(DriverStorage):
         self._last_id = found
         return found
 
+    def takes_long(self, spec: LogSpec) -> bool:
+        """Return whether memory is allocated to the whole file, however long it is."""
+        return not spec.sparse
+
     def create_log(self, spec: LogSpec) -> LogBuffers:
-        """Return a new log in a file of its own, which goes with it."""
+        """Return a new log in a file of its own, which goes with it; any thread may call it."""
         length = file_length(term_length=spec.term_length, page_size=spec.page_size)
-        kind = IMAGES if spec.log_type is LogType.IMAGE else PUBLICATIONS
+        is_image = spec.log_type is LogType.IMAGE
+        kind = IMAGES_DIRECTORY if is_image else PUBLICATIONS_DIRECTORY
         name = f"{kind}/{spec.correlation_id}.logbuffer"
         self._check_room(length)
-        mapping = self._new_file(name, length, is_sparse=spec.sparse)
-        path = self.directory / name
-        try:
-            return LogBuffers.create(spec, mapping, owned=LogFile(mapping, path), file=str(path))
-        except BaseException:
-            path.unlink(missing_ok=True)
-            mapping.close()
-            raise
+        with ExitStack() as undo:
+            mapping = self._new_file(name, length, undo, is_sparse=spec.sparse)
+            owned = LogFile(mapping, self._files, name)
+            log = LogBuffers.create(spec, mapping, owned=owned, file=str(self.directory / name))
+            undo.pop_all()
+        return log
 
     def close(self) -> None:
-        """Say that the driver has closed; delete the directory if the context says so."""
-        self.commands.consumer_heartbeat_ms = NO_HEARTBEAT
-        if self._context.dir_delete_on_shutdown:
-            shutil.rmtree(self.directory, ignore_errors=True)
-            return
-        for kind in (PUBLICATIONS, IMAGES):
-            for path in (self.directory / kind).glob("*.logbuffer"):
-                path.unlink(missing_ok=True)
+        """Say that the driver has closed; delete the directory if the context says so.
+
+        A directory that was never published goes too: its driver has not started. What another
+        driver has put in place of the directory stays.
+
+        Differs: Aeron's drivers delete what is at the path, also if another driver has replaced it.
+        """
+        self.commands.consumer_heartbeat_ms = HEARTBEAT_ENDED
+        if self._undo_start is not None:
+            self._undo_start.close()
+        elif self._context.dir_delete_on_shutdown:
+            self._files.delete()
+        else:
+            self._files.delete_logs()
 
     # The files.
 
-    def _prepare(self, now_ms: int) -> None:
+    def _prepare(self, now_ms: int, undo: ExitStack) -> OwnDirectory:
         """Make an empty directory, in place of what a dead driver has left."""
         directory = self.directory
         if directory.is_symlink() or (directory.exists() and not directory.is_dir()):
-            message = f"{directory} is no directory: remove it, or choose another place"
+            message = f"{directory} is no directory: remove it, or {ANOTHER_PLACE}"
             raise DriverError(message)
         if directory.exists():
             if not self._context.dir_delete_on_start:
@@ -243,9 +272,15 @@ class DirectoryStorage(DriverStorage):
             self._check_is_ours()
             # It removes links and never follows them.
             shutil.rmtree(directory)
-        directory.mkdir(mode=DIRECTORY_MODE, parents=True)
-        for kind in (PUBLICATIONS, IMAGES):
-            (directory / kind).mkdir(mode=DIRECTORY_MODE)
+        for parent in reversed([each for each in directory.parents if not each.exists()]):
+            parent.mkdir()
+            undo.callback(_remove_if_empty, parent)
+        directory.mkdir(mode=DIRECTORY_MODE)
+        files = OwnDirectory(directory)
+        undo.callback(files.delete)
+        for kind in LOG_DIRECTORIES:
+            files.new_directory(kind)
+        return files
 
     def _check_is_ours(self) -> None:
         """Refuse to delete what no driver has made.
@@ -257,29 +292,30 @@ class DirectoryStorage(DriverStorage):
         if strangers and CNC_FILE not in names:
             message = (
                 f"{self.directory} holds {strangers[0]!r} and no {CNC_FILE}, so no driver has made "
-                "it, and it is not deleted: choose another place with AERON_DIR"
+                f"it, and it is not deleted: {ANOTHER_PLACE}"
             )
             raise DriverError(message)
 
-    def _new_file(self, name: str, length: int, *, is_sparse: bool = False) -> Mapping:
-        """Make and map a file of zeros.
+    def _new_file(
+        self, name: str, length: int, undo: ExitStack, *, is_sparse: bool = False
+    ) -> Mapping:
+        """Make and map a file of zeros; `undo` removes it.
 
         Memory of a file without room ends the process at the first access, so that all of it is
         allocated here unless it is sparse.
         """
-        path = self.directory / name
-        fd = os.open(path, NEW_FILE, FILE_MODE)
+        fd = self._files.new_file(name)
+        undo.callback(self._files.remove, name)
         try:
             if is_sparse:
                 os.ftruncate(fd, length)
             else:
                 os.posix_fallocate(fd, 0, length)
-            return Mapping(fd, length)
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
+            mapping = Mapping(fd, length)
         finally:
             os.close(fd)
+        undo.callback(_unmap, mapping)
+        return mapping
 
     def _check_room(self, length: int) -> None:
         """Refuse a log for which the file system has no room, as Aeron does.
@@ -289,31 +325,124 @@ class DirectoryStorage(DriverStorage):
         """
         if not self._context.perform_storage_checks:
             return
-        room = os.statvfs(self.directory)
-        free = room.f_bavail * room.f_frsize
+        free = self._files.free_length()
         if free < length:
             message = f"insufficient usable storage for new log of length={length} usable={free}"
             raise OSError(errno.ENOSPC, message, str(self.directory))
-
-    def _pages(self, length: int) -> int:
-        page_size = self._context.file_page_size
-        return -(-length // page_size) * page_size
 
     def _atomic(self, section: Section) -> AtomicBuffer:
         return AtomicBuffer(self._cnc, section.offset, section.length)
 
 
 @final
-class LogFile:
-    """The file of one log; closing it removes the file, and unmaps it after its last view.
+class OwnDirectory:
+    """The directory that this driver has made, held open.
+
+    Another driver may delete it at any time, and make its own at the same path. Every name here is
+    looked up in the directory that is open, so that nothing touches the files of that driver.
+
+    Invariant: after `delete` or `delete_logs` no thread makes or removes a file.
 
     Attributes:
-        path: Where it is.
+        path: Where it was made.
     """
 
-    def __init__(self, mapping: Mapping, path: Path) -> None:
-        self._mapping = mapping
+    def __init__(self, path: Path) -> None:
         self.path: Final = path
+        self._fd = os.open(path, OPEN_DIRECTORY)
+        self._is_closed = False
+        # Logs are made by worker threads too. No call holds it for longer than a look at a name,
+        # but those that end the driver.
+        self._lock = threading.Lock()
+
+    def new_file(self, name: str) -> int:
+        """Make an empty file, and return its descriptor.
+
+        Raises:
+            OSError: The file exists, or the directory was deleted or closed.
+        """
+        with self._lock:
+            self._check_open()
+            return os.open(name, NEW_FILE, FILE_MODE, dir_fd=self._fd)
+
+    def new_directory(self, name: str) -> None:
+        """Make a directory in it."""
+        with self._lock:
+            self._check_open()
+            os.mkdir(name, DIRECTORY_MODE, dir_fd=self._fd)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, unless that has been done."""
+        with self._lock, suppress(FileNotFoundError):
+            if not self._is_closed:
+                os.unlink(name, dir_fd=self._fd)
+
+    def free_length(self) -> int:
+        """Return how much room this user has on the file system, in bytes."""
+        with self._lock:
+            self._check_open()
+            room = os.statvfs(self._fd)
+        return room.f_bavail * room.f_frsize
+
+    def delete(self) -> None:
+        """Delete the directory with all that is in it, and close it; a second call does nothing."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._empty()
+            # Only now: a directory that another driver makes may get the same inode after it.
+            with suppress(OSError):
+                if os.path.samestat(self.path.lstat(), os.fstat(self._fd)):
+                    self.path.rmdir()
+            self._close()
+
+    def delete_logs(self) -> None:
+        """Delete all logs, and close the directory; a second call does nothing."""
+        with self._lock:
+            if self._is_closed:
+                return
+            for kind in LOG_DIRECTORIES:
+                with suppress(OSError):
+                    self._delete_logs(kind)
+            self._close()
+
+    def _delete_logs(self, kind: str) -> None:
+        fd = os.open(kind, OPEN_DIRECTORY, dir_fd=self._fd)
+        try:
+            for name in os.listdir(fd):  # noqa: PTH208 - a path may lead elsewhere by now
+                if name.endswith(".logbuffer"):
+                    with suppress(OSError):
+                        os.unlink(name, dir_fd=fd)
+        finally:
+            os.close(fd)
+
+    def _empty(self) -> None:
+        for name in os.listdir(self._fd):  # noqa: PTH208 - as above
+            try:
+                os.unlink(name, dir_fd=self._fd)
+            except IsADirectoryError:
+                # It removes links and never follows them.
+                shutil.rmtree(name, ignore_errors=True, dir_fd=self._fd)
+            except OSError:
+                continue
+
+    def _close(self) -> None:
+        self._is_closed = True
+        os.close(self._fd)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise OSError(errno.EBADF, "the driver has closed", str(self.path))
+
+
+@final
+class LogFile:
+    """The file of one log; closing it removes the file, and unmaps it after its last view."""
+
+    def __init__(self, mapping: Mapping, files: OwnDirectory, name: str) -> None:
+        self._mapping = mapping
+        self._files = files
+        self._name = name
 
     def close(self) -> None:
         """Remove the file, and unmap it unless a view is left.
@@ -321,39 +450,55 @@ class LogFile:
         Raises:
             BufferError: A view is left; the memory goes with it.
         """
-        self.path.unlink(missing_ok=True)
+        self._files.remove(self._name)
         self._mapping.close()
 
 
+def _unmap(mapping: Mapping) -> None:
+    # A view that is left keeps the memory, which goes with it.
+    with suppress(BufferError):
+        mapping.close()
+
+
+def _remove_if_empty(directory: Path) -> None:
+    with suppress(OSError):
+        directory.rmdir()
+
+
 def check_is_unused(directory: Path, *, now_ms: int, timeout_ms: int) -> None:
-    """Refuse the directory of a driver that is alive.
+    """Refuse the directory of a driver that is alive, or that is being started.
 
     Raises:
-        DriverError: A driver was alive within the timeout.
+        DriverError: A driver was alive within the timeout, or has made its file within it and not
+            finished it yet; or this process cannot tell.
     """
     try:
-        fd = os.open(directory / CNC_FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        found = AeronDirectory.try_open(directory)
+        if isinstance(found, CncMissing):
+            return
+        made_ms = (directory / CNC_FILE).lstat().st_mtime_ns // NS_PER_MS
     except FileNotFoundError:
         return
-    try:
-        length = os.fstat(fd).st_size
-        if length < META_DATA_LENGTH:
-            return
-        mapping = Mapping(fd, length, is_writable=False)
-    finally:
-        os.close(fd)
-    with contextlib.closing(mapping), memoryview(mapping) as view:
-        layout = load_layout(view, length)
-        if isinstance(layout, CncNotReady):
-            return
-        # The file is mapped for reading only, and a ring buffer writes.
-        section = layout.to_driver_buffer
-        offset = section.length - RING_TRAILER_LENGTH + HEARTBEAT_OFFSET
-        with section.of(view) as ring, ring.cast("q") as words:
-            age_ms = now_ms - words[offset // 8]
+    except ProtocolError as error:
+        message = f"{error}; or set dir_delete_on_start, or {ANOTHER_PLACE}"
+        raise DriverError(message) from error
+    advice = f"end it, {ANOTHER_PLACE}, or set dir_delete_on_start"
+    if isinstance(found, AeronDirectory):
+        with found:
+            if found.is_active(now_ms, timeout_ms):
+                message = (
+                    f"a driver uses {directory} (process {found.layout.pid}, heartbeat "
+                    f"{now_ms - found.heartbeat_ms} ms ago): {advice}"
+                )
+                raise DriverError(message)
+            if found.heartbeat_ms:
+                return
+    # Differs: Aeron's drivers wait for the version that the other one stores.
+    age_ms = now_ms - made_ms
     if age_ms <= timeout_ms:
         message = (
-            f"a driver uses {directory} (process {layout.pid}, heartbeat {age_ms} ms ago): end it, "
-            "choose another directory with AERON_DIR, or set aeron.dir.delete.on.start"
+            f"a driver is about to start in {directory}, or died in its start ({CNC_FILE} is "
+            f"{age_ms} ms old, of {timeout_ms} ms that are allowed): start again later; "
+            f"otherwise {advice}"
         )
         raise DriverError(message)

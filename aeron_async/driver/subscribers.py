@@ -24,9 +24,8 @@ from aeron_async.driver.core.publication_image import PublicationImage
 from aeron_async.driver.core.shared_logs import CheckedPosition
 from aeron_async.driver.core.stream_counters import allocate_subscription_position
 from aeron_async.driver.core.subscriber_position import SubscriberPosition
-from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
+from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.driver.core.udp_channel import format_address
-from aeron_async.driver.foreign_streams import SubscriptionProxy
 from aeron_async.errors import ErrorCode, RegistrationError
 from aeron_async.logs import get_logger
 
@@ -97,8 +96,7 @@ class SubscriptionLink:
     @property
     def written_channel(self) -> str:
         """Return the channel as its client wrote it, as far as that is known."""
-        listener = self.listener
-        return listener.channel if isinstance(listener, SubscriptionProxy) else self.channel
+        return self.listener.written_channel or self.channel
 
     def matches(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int) -> bool:
         """Return whether this subscription wants that session."""
@@ -153,7 +151,7 @@ class Subscribers:
             channel: The channel in its counter.
 
         Raises:
-            RegistrationError: The counter table is full.
+            RegistrationError: The counter table is full, or the client cannot be watched.
         """
         join_position = source.join_position
         position = allocate_subscription_position(
@@ -174,10 +172,14 @@ class Subscribers:
             on_progress=link.listener.on_image_progress,
             is_tether=params.is_tether,
             is_rejoin=params.is_rejoin,
-            is_polling=isinstance(link.listener, SubscriptionProxy),
+            is_polling=link.listener.is_polling,
         )
         source.add_subscriber(subscriber)
-        self.on_available_image(source, subscriber)
+        try:
+            self.on_available_image(source, subscriber)
+        except RegistrationError:
+            self.part(source, link)
+            raise
 
     def _checked(self, position: Counter, source: Subscribable) -> CheckedPosition:
         """Return a position that other processes can write; the first that is wrong is recorded."""
@@ -192,12 +194,11 @@ class Subscribers:
             )
 
         def on_forged(value: int) -> None:
-            resources.system_counters[SystemCounterId.ERRORS].increment()
             message = (
                 f"position {value} in counter {position.id} is none of a reader of session "
                 f"{source.session_id}, stream {source.stream_id}"
             )
-            resources.record_error(ErrorCode.GENERIC, message)
+            resources.system_counters.note_error(ErrorCode.GENERIC, message)
 
         return CheckedPosition(position, furthest, on_forged)
 

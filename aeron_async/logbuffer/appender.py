@@ -12,7 +12,7 @@ import contextlib
 from abc import ABC, abstractmethod
 from enum import IntEnum
 from struct import Struct
-from typing import TYPE_CHECKING, Final, cast, final
+from typing import TYPE_CHECKING, Final, NoReturn, cast, final
 
 from aeron_async._speedups import FrameWriter
 from aeron_async.errors import ClosedError, ConfigurationError, MessageTooLongError
@@ -162,7 +162,10 @@ class Claim:
         """
         self._check_open()
         # The type is the high half of the second word; padding is type zero.
-        self._words[(self._offset >> 2) + 1] &= 0xFFFF
+        try:
+            self._words[(self._offset >> 2) + 1] &= 0xFFFF
+        except ValueError:
+            self._raise_gone()
         self._finish()
 
     def _finish(self) -> None:
@@ -171,7 +174,16 @@ class Claim:
         with contextlib.suppress(BufferError):
             # An array over the view keeps it alive; readers need not wait for that.
             self.data.release()
-        self._words[self._offset >> 2] = self._frame_length
+        try:
+            self._words[self._offset >> 2] = self._frame_length
+        except ValueError:
+            self._raise_gone()
+
+    def _raise_gone(self) -> NoReturn:
+        """Say that the views of the log are released, because its driver is gone."""
+        self.is_open = False
+        msg = f"the claim up to position {self.position} is lost: its driver is gone, with the log"
+        raise ClosedError(msg) from None
 
     def _check_open(self) -> None:
         if not self.is_open:

@@ -44,6 +44,7 @@ from aeron_async.protocol.header import (
     FrameType,
     wrap_int32,
 )
+from aeron_async.protocol.units import align
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -208,7 +209,7 @@ def initialise(metadata: LogMetadata, spec: LogSpec) -> None:
 
 def file_length(*, term_length: int, page_size: int) -> int:
     """Return the length of a whole log: three terms and the metadata, rounded up to pages."""
-    return -(-(PARTITION_COUNT * term_length + METADATA_LENGTH) // page_size) * page_size
+    return align(PARTITION_COUNT * term_length + METADATA_LENGTH, page_size)
 
 
 class OwnedMemory(Protocol):
@@ -326,12 +327,22 @@ class LogBuffers:
             _release(base)
             raise ConfigurationError(msg)
         metadata = LogMetadata(base[-METADATA_LENGTH:])
-        initialise(metadata, spec)
+        try:
+            initialise(metadata, spec)
+        except BaseException:
+            # So that the caller can free the buffer.
+            _release(metadata.longs, metadata.words, metadata.block, base)
+            raise
         return cls(base, metadata, owned, file, spec)
 
     @classmethod
-    def map(cls, buffer: Buffer, *, file: str = "") -> LogBuffers:
-        """Open an existing log in a buffer that the caller keeps, perhaps the map of a file.
+    def map(cls, buffer: Buffer, *, owned: OwnedMemory | None = None, file: str = "") -> LogBuffers:
+        """Open an existing log in a buffer that the caller keeps, unless the log owns it.
+
+        Args:
+            buffer: The whole log.
+            owned: What to close with the log.
+            file: Path of the file that the buffer maps.
 
         Raises:
             ConfigurationError: The buffer holds no whole log; no view of it stays open.
@@ -347,7 +358,7 @@ class LogBuffers:
         except ConfigurationError:
             _release(metadata.longs, metadata.words, metadata.block, base)
             raise
-        return cls(base, metadata, None, file, metadata)
+        return cls(base, metadata, owned, file, metadata)
 
     @property
     def memory(self) -> memoryview:

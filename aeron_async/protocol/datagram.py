@@ -35,6 +35,7 @@ from aeron_async.protocol.header import (
     align_frame,
 )
 from aeron_async.protocol.nak import NAK_LENGTH, Nak
+from aeron_async.protocol.resolution import RESOLUTION_LENGTH_MIN
 from aeron_async.protocol.rtt import RTT_MEASUREMENT_LENGTH, RttMeasurement
 from aeron_async.protocol.setup import RESPONSE_SETUP_LENGTH, SETUP_LENGTH, ResponseSetup, Setup
 from aeron_async.protocol.status_message import STATUS_MESSAGE_LENGTH, StatusMessage
@@ -78,14 +79,13 @@ _FIRST_HEADER: Final = Struct("<iBxH")
 _FIRST_DATA: Final = Struct("<i2xHi8xi")
 _NEXT_DATA: Final = Struct("<i2xHi")
 
-_RESOLUTION_MINIMUM_LENGTH: Final = 22
 _MINIMUM_LENGTHS: Final[Mapping[int, int]] = {
     int(FrameType.NAK): NAK_LENGTH,
     int(FrameType.SM): STATUS_MESSAGE_LENGTH,
     int(FrameType.ERR): ERROR_HEADER_LENGTH,
     int(FrameType.SETUP): SETUP_LENGTH,
     int(FrameType.RTTM): RTT_MEASUREMENT_LENGTH,
-    int(FrameType.RES): _RESOLUTION_MINIMUM_LENGTH,
+    int(FrameType.RES): RESOLUTION_LENGTH_MIN,
     int(FrameType.RSP_SETUP): RESPONSE_SETUP_LENGTH,
 }
 

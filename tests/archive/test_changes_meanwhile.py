@@ -138,3 +138,25 @@ async def test_what_is_asked_for_while_a_replay_begins_waits_its_turn(tmp_path: 
         with pytest.raises(ArchiveError, match="with active replay"):
             await truncating
         assert [(await reading).data, *[each.data async for each in replay]] == SENT
+
+
+@pytest.mark.parametrize("change", ["truncate", "purge_segments", "purge_recording"])
+async def test_a_replay_that_has_read_everything_holds_nothing_up(
+    tmp_path: Path, change: str
+) -> None:
+    """A client that has received all of a replay may ask for room before the replay has closed."""
+    async with held_archive(tmp_path) as (aeron, archive, disk):
+        subscription = await aeron.add_subscription(IPC, STREAM + 1)
+        disk.hold("close")
+        await archive.start_replay(0, IPC, STREAM + 1)
+        assert [(await anext(subscription)).data for _ in SENT] == SENT
+        await disk.is_holding.wait()
+        try:
+            if change == "truncate":
+                assert await archive.truncate(0, 0) > 0
+            elif change == "purge_segments":
+                assert await archive.purge_segments(0, 2 * TERM) == 2
+            else:
+                assert await archive.purge_recording(0) > 0
+        finally:
+            disk.may_go_on.set()

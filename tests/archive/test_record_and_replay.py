@@ -15,6 +15,7 @@ from aeron_async.errors import (
     InvalidPositionError,
     UnknownRecordingError,
 )
+from tests.archive.conftest import DRIVER_KINDS
 
 if TYPE_CHECKING:
     from aeron_async import Aeron
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 
 IPC = "aeron:ipc"
 STREAM = 7
+
+
+@pytest.fixture(params=DRIVER_KINDS)
+def driver_kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 def messages(count: int, begin: int = 0) -> list[bytes]:

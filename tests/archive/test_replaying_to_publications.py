@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from aeron_async.archive.api import ALL_AND_STOP, SourceLocation
 from aeron_async.errors import ArchiveError, ArchiveErrorCode, InvalidPositionError
+from tests.archive.conftest import DRIVER_KINDS
 from tests.archive.test_record_and_replay import IPC, STREAM, messages, record
 
 if TYPE_CHECKING:
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     from tests.archive.conftest import OpenArchive
 
 REPLAY_STREAM = 8
+
+
+@pytest.fixture(params=DRIVER_KINDS)
+def driver_kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 async def received(subscription: Subscription) -> list[Message]:
@@ -168,7 +174,7 @@ async def test_a_counter_bounds_a_replay(open_archive: OpenArchive) -> None:
     async with open_archive() as (aeron, archive):
         await record(aeron, archive, sent)
         ends = [each.position async for each in archive.replay(0)]
-        counter = aeron.counters.allocate(1001, b"", "limit")
+        counter = await aeron.add_counter(1001, "limit")
         counter.set(ends[9])
         subscription = await aeron.add_subscription(IPC, REPLAY_STREAM)
         await archive.start_replay(0, IPC, REPLAY_STREAM, limit_counter_id=counter.id)

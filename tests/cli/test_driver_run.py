@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from aeron_async.aeron_directory import AeronDirectory
 from aeron_async.cli.driver_run import DriverOptions, logs
 from aeron_async.cli.entry import runs_driver
 from aeron_async.cli.main import DRIVER_COMMANDS, main
 from aeron_async.concurrent.ring_buffer import ManyToOneRingBuffer
-from aeron_async.driver.aeron_directory import AeronDirectory
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.logs import get_logger
 from aeron_async.protocol.control_protocol import TerminateDriver
@@ -316,6 +316,19 @@ def test_official_validators_mean_ours(
 ) -> None:
     found = lines_of(capsys, f"-Daeron.driver.termination.validator={text}")
     assert found["aeron.driver.termination.validator"].startswith(f"{word} (-D")
+
+
+def test_an_idle_strategy_is_named_by_a_flag_a_property_or_a_variable(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "aeron.conductor.idle.strategy"
+    monkeypatch.setenv("AERON_CONDUCTOR_IDLE_STRATEGY", "yield")
+    assert lines_of(capsys)[name] == "yield (AERON_CONDUCTOR_IDLE_STRATEGY)"
+    java = "org.agrona.concurrent.NoOpIdleStrategy"
+    assert lines_of(capsys, f"-D{name}={java}")[name] == f"noop (-D{name})"
+    assert lines_of(capsys, "--idle-strategy", "spin")[name] == "spin (--idle-strategy)"
+    assert main(["driver", "--print-config", "--idle-strategy", "rest"]) == 1
+    assert "possible are backoff, yield, spin" in capsys.readouterr().err
 
 
 async def test_a_variable_lets_a_driver_print_its_settings_and_run(

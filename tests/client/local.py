@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from tests.drivers import embedded
 from tests.tracing import untraced
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def fill(counters: CountersManager, free_count: int = 0) -> list[Counter]:
 
 def publications(aeron: aa.Aeron) -> tuple[SubscribablePublication, ...]:
     """Return the cores of all publications."""
-    conductor = aeron.driver.conductor
+    conductor = embedded(aeron).conductor
     return (*conductor.ipc_publications, *conductor.network_publications)
 
 

@@ -3,22 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 import pytest
 
 import aeron_async as aa
+from aeron_async import unused_variables
+from aeron_async.aeron_directory import AeronDirectory
+from aeron_async.client import attached_driver, attached_streams
+from aeron_async.driver import media_driver
 from aeron_async.errors import ErrorCode
-from aeron_async.protocol.control_protocol import ErrorResponse, ImageBuffersReady
+from aeron_async.idle_strategy import (
+    IdleStrategy,
+    NoOpIdleStrategy,
+    SleepingIdleStrategy,
+    idle_strategy_of,
+)
+from aeron_async.protocol.control_protocol import (
+    ClientTimeout,
+    ErrorResponse,
+    ImageBuffersReady,
+    OperationSucceeded,
+    UnavailableImage,
+)
+from aeron_async.protocol.header import FrameType
+from aeron_async.watcher import Watcher
 from tests.client.local import IPC, STREAM_ID, publications, until
-from tests.twins import IS_BUILT
+from tests.logs import captured_logs
+from tests.twins import needs_compiled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(not IS_BUILT, reason="shared memory needs the compiled code")
+    from aeron_async.client.attached_driver import AttachedDriver
+    from aeron_async.client.attachment import Attachment
+    from aeron_async.client.driver_proxy import DriverProxy
+    from aeron_async.protocol.control_protocol import ControlMessage
+
+pytestmark = needs_compiled
 
 FRAGMENTED = bytes(range(256)) * 20
 
@@ -44,6 +68,39 @@ async def aeron(driver: aa.MediaDriver) -> AsyncIterator[aa.Aeron]:
 @pytest.fixture(params=["ipc", "udp"])
 def medium(request: pytest.FixtureRequest, channel: str) -> str:
     return IPC if request.param == "ipc" else channel
+
+
+def attached(aeron: aa.Aeron) -> AttachedDriver:
+    """Return the driver of an attached client."""
+    return cast("AttachedDriver", aeron.driver)
+
+
+def attachment_of(aeron: aa.Aeron) -> Attachment:
+    """Return what an attached client holds."""
+    return attached(aeron)._attachment()
+
+
+def proxy_of(aeron: aa.Aeron) -> DriverProxy:
+    """Return what takes the requests of an attached client."""
+    return attached(aeron)._proxy()
+
+
+def say(driver: aa.MediaDriver, message: ControlMessage) -> None:
+    """Let a driver say something to all clients."""
+    adapter = driver.conductor.adapter
+    assert adapter is not None
+    adapter._proxy._transmit(message)
+
+
+def write_over(driver: aa.MediaDriver) -> None:
+    """Let a driver say more than its buffer holds, in one turn of the loop."""
+    for number in range(20_000):
+        say(driver, ErrorResponse(correlation_id=-number, code=1, message=bytes(64)))
+
+
+def log_file(publication: aa.Publication) -> bytes:
+    """Return the path of a publication's log, as a driver names it."""
+    return publication._ready.log.file.encode()
 
 
 def cores(driver: aa.MediaDriver) -> int:
@@ -221,9 +278,7 @@ async def test_a_client_that_the_driver_gave_up_is_told(
     driver: aa.MediaDriver, aeron: aa.Aeron
 ) -> None:
     publication = await aeron.add_publication(IPC, STREAM_ID)
-    adapter = driver.conductor.adapter
-    assert adapter is not None
-    adapter._proxy.on_client_timeout(aeron.client_id)
+    say(driver, ClientTimeout(client_id=aeron.client_id))
     await until(lambda: aeron.is_closed)
     with pytest.raises(aa.ClosedError, match="has not heard this client"):
         await publication.offer(b"late")
@@ -236,72 +291,537 @@ async def test_names_are_looked_up_by_this_process(aeron: aa.Aeron) -> None:
 async def test_an_error_code_of_a_later_aeron_is_a_refusal_too(
     driver: aa.MediaDriver, aeron: aa.Aeron
 ) -> None:
-    adapter = driver.conductor.adapter
-    assert adapter is not None
     waiting = asyncio.ensure_future(aeron.add_publication(f"{IPC}?session-id=3", STREAM_ID))
     await asyncio.sleep(0)
-    (correlation_id,) = aeron.driver._waiting  # type: ignore[attr-defined]
-    adapter._proxy._transmit(
-        ErrorResponse(correlation_id=correlation_id, code=99, message=b"from the future")
-    )
+    (correlation_id,) = proxy_of(aeron)._waiting
+    say(driver, ErrorResponse(correlation_id=correlation_id, code=99, message=b"from the future"))
     with pytest.raises(aa.RegistrationError, match="from the future") as caught:
         await waiting
     assert caught.value.code is ErrorCode.GENERIC
 
 
+# What a driver, or a process that writes in its name, may say.
+
+
+def image_ready(subscription: aa.Subscription, log_file: bytes, **more: int) -> ImageBuffersReady:
+    fields = {"image_id": 1, "session_id": 2, "subscriber_position_id": 3, **more}
+    return ImageBuffersReady(
+        stream_id=STREAM_ID,
+        subscription_registration_id=subscription.registration_id,
+        log_file=log_file,
+        source_identity=b"",
+        **fields,
+    )
+
+
 @pytest.mark.parametrize(
-    "message",
+    ("name", "reason"),
     [
-        ImageBuffersReady(
-            image_id=1,
-            session_id=2,
-            stream_id=STREAM_ID,
-            subscription_registration_id=0,
-            subscriber_position_id=3,
-            log_file=b"/etc/hostname",
-            source_identity=b"",
-        ),
-        ImageBuffersReady(
-            image_id=1,
-            session_id=2,
-            stream_id=STREAM_ID,
-            subscription_registration_id=0,
-            subscriber_position_id=3,
-            log_file=b"images/no-such.logbuffer",
-            source_identity=b"",
-        ),
+        (b"/etc/hostname", "outside"),
+        (b"/a\0b", "cannot be used"),
+        (b"DIR/cnc.dat", "cannot be used"),
+        (b"DIR/images", "no plain file"),
+        (b"DIR/images/empty.logbuffer", "cannot be used"),
     ],
 )
 async def test_a_driver_that_names_no_log_of_its_own_ends_its_client(
-    driver: aa.MediaDriver, aeron: aa.Aeron, message: ImageBuffersReady
+    driver: aa.MediaDriver, aeron: aa.Aeron, tmp_path: Path, name: bytes, reason: str
 ) -> None:
     subscription = await aeron.add_subscription(IPC, STREAM_ID)
-    adapter = driver.conductor.adapter
-    assert adapter is not None
-    file = message.log_file
-    if not file.startswith(b"/"):
-        file = str(driver.context.aeron_directory).encode() + b"/" + file
-    adapter._proxy._transmit(
-        attrs.evolve(
-            message,
+    directory = str(driver.context.aeron_directory)
+    (tmp_path / "aeron" / "images" / "empty.logbuffer").touch()
+    say(driver, image_ready(subscription, name.replace(b"DIR", directory.encode())))
+    await until(lambda: aeron.is_closed)
+    with pytest.raises(aa.ClosedError, match=reason):
+        await anext(subscription)
+
+
+async def test_an_image_whose_log_is_gone_already_is_left_out(
+    driver: aa.MediaDriver, aeron: aa.Aeron
+) -> None:
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    directory = str(driver.context.aeron_directory)
+    say(driver, image_ready(subscription, f"{directory}/publications/99.logbuffer".encode()))
+    say(
+        driver,
+        UnavailableImage(
+            image_id=1,
             subscription_registration_id=subscription.registration_id,
-            log_file=file,
-        )
+            stream_id=STREAM_ID,
+            channel=b"",
+        ),
+    )
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    await publication.offer(b"still here", timeout=5)
+    assert (await anext(subscription)).data == b"still here"
+
+
+@pytest.mark.parametrize("is_tethered", [False, True])
+async def test_a_stream_may_continue_without_an_image_that_is_not_tethered(
+    driver: aa.MediaDriver, aeron: aa.Aeron, *, is_tethered: bool
+) -> None:
+    """A driver elsewhere does not say when, so what was not copied by then counts as lost."""
+    channel = IPC if is_tethered else f"{IPC}?tether=false"
+    subscription = await aeron.add_subscription(channel, STREAM_ID)
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    await publication.offer(b"any", timeout=5)
+    await subscription.wait_connected(timeout=5)
+    (image,) = subscription.images
+    assert not image.is_let_go
+    say(
+        driver,
+        UnavailableImage(
+            image_id=image.image_id,
+            subscription_registration_id=subscription.registration_id,
+            stream_id=STREAM_ID,
+            channel=b"",
+        ),
+    )
+    await until(lambda: image.is_closed)
+    assert image.is_let_go is not is_tethered
+
+
+async def connected(aeron: aa.Aeron) -> tuple[aa.Subscription, aa.Publication]:
+    """Return a subscription with one image, and its publication."""
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    await publication.wait_connected(timeout=5)
+    await subscription.wait_connected(timeout=5)
+    return subscription, publication
+
+
+async def test_a_task_that_waits_no_longer_leaves_the_others_watching(aeron: aa.Aeron) -> None:
+    """An archive has a task for each image of one subscription."""
+    subscription, publication = await connected(aeron)
+    one, other = (asyncio.ensure_future(subscription._wait_for_progress()) for _ in range(2))
+    await asyncio.sleep(0)
+    one.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await one
+    await publication.offer(b"for the other", timeout=5)
+    async with asyncio.timeout(5):
+        await other
+
+
+async def test_what_one_task_has_seen_wakes_those_that_wait_for_it(aeron: aa.Aeron) -> None:
+    """Looking at the log moves what is watched, and the store before that is not seen again."""
+    subscription, publication = await connected(aeron)
+    waiting = asyncio.ensure_future(subscription._wait_for_progress())
+    await asyncio.sleep(0)
+    arm, disarm = subscription._ready.arm, subscription._ready.disarm
+    assert arm is not None
+    assert disarm is not None
+    # No turn of the loop in between, in which the watcher could say so.
+    publication.try_offer(b"for the other")
+    assert arm()
+    disarm()
+    assert not arm()
+    disarm()
+    async with asyncio.timeout(5):
+        await waiting
+
+
+@pytest.mark.parametrize("counter_id", [-1, -2, 1 << 20])
+async def test_a_position_that_is_no_counter_ends_the_client(
+    driver: aa.MediaDriver, aeron: aa.Aeron, counter_id: int
+) -> None:
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    publication = await aeron.add_publication(IPC, STREAM_ID + 1)
+    file = log_file(publication)
+    say(driver, image_ready(subscription, file, subscriber_position_id=counter_id))
+    await until(lambda: aeron.is_closed)
+    with pytest.raises(aa.ClosedError, match="names counter"):
+        await anext(subscription)
+
+
+async def test_an_image_that_begins_where_no_frame_can_ends_the_client(
+    driver: aa.MediaDriver, aeron: aa.Aeron
+) -> None:
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    publication = await aeron.add_publication(IPC, STREAM_ID + 1)
+    position = driver.counters.allocate(1_000, b"", "a position", registration_id=1)
+    position.set(33)
+    say(
+        driver,
+        image_ready(subscription, log_file(publication), subscriber_position_id=position.id),
     )
     await until(lambda: aeron.is_closed)
-    with pytest.raises(aa.ClosedError, match=r"outside|cannot be opened"):
+    with pytest.raises(aa.ClosedError, match="begin at 33"):
         await anext(subscription)
 
 
 async def test_a_client_that_was_too_slow_for_the_answers_ends(
     driver: aa.MediaDriver, aeron: aa.Aeron
 ) -> None:
-    publication = await aeron.add_publication(IPC, STREAM_ID)
-    adapter = driver.conductor.adapter
-    assert adapter is not None
-    # No turn of the loop in between: more than the buffer holds.
-    for number in range(20_000):
-        adapter._proxy._transmit(ErrorResponse(correlation_id=-number, code=1, message=bytes(64)))
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    write_over(driver)
     await until(lambda: aeron.is_closed)
     with pytest.raises(aa.ClosedError, match="had not read"):
-        await publication.offer(b"late")
+        await anext(subscription)
+
+
+async def test_a_client_that_needs_no_answers_may_miss_them(
+    driver: aa.MediaDriver, aeron: aa.Aeron
+) -> None:
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    write_over(driver)
+    second = await aeron.add_publication(IPC, STREAM_ID)
+    assert second.session_id == publication.session_id
+    assert not aeron.is_closed
+
+
+async def test_a_client_that_missed_that_it_was_given_up_ends(
+    driver: aa.MediaDriver, aeron: aa.Aeron, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    say(driver, ClientTimeout(client_id=aeron.client_id))
+    write_over(driver)
+    # The driver has given the counter back, and another client has it by now.
+    monkeypatch.setattr(attached_streams.CounterCell, "is_of", lambda *_: False)
+    with pytest.raises(aa.DriverError, match="has not heard this client"):
+        await aeron.add_publication(IPC, STREAM_ID)
+    assert publication.is_closed
+
+
+async def test_a_client_that_closes_with_answers_to_come_reads_no_more(
+    driver: aa.MediaDriver, caplog: pytest.LogCaptureFixture
+) -> None:
+    aeron = await aa.Aeron.connect(directory=driver.context.aeron_directory)
+    await aeron.add_subscription(IPC, STREAM_ID)
+    proxy = proxy_of(aeron)
+    for number in range(3_000):
+        say(driver, ErrorResponse(correlation_id=-number, code=1, message=b""))
+    proxy._on_answers()
+    await aeron.aclose()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not caplog.records
+
+
+async def test_a_length_that_no_frame_has_does_not_keep_the_reader_busy(aeron: aa.Aeron) -> None:
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    await subscription.wait_connected(timeout=5)
+    words = publication._ready.log.term_words[0]
+    words[1] = FrameType.DATA << 16
+    words[0] = 1 << 30
+    waiting = asyncio.ensure_future(anext(subscription))
+    watcher = attachment_of(aeron).watcher
+    for _ in range(20):
+        await asyncio.sleep(0)
+    before = watcher.counts.wake_ups
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert watcher.counts.wake_ups == before
+    words[0] = words[1] = 0
+    await publication.offer(b"a frame", timeout=5)
+    assert (await asyncio.wait_for(waiting, 5)).data == b"a frame"
+
+
+# What is watched.
+
+
+async def parked(aeron: aa.Aeron) -> None:
+    """Wait until the watcher of an attached client looks at nothing."""
+    watcher = attachment_of(aeron).watcher
+    await until(lambda: watcher.is_parked)
+
+
+async def test_nothing_is_watched_while_nothing_waits(
+    driver: aa.MediaDriver, aeron: aa.Aeron, medium: str
+) -> None:
+    await parked(aeron)
+    publication = await aeron.add_publication(medium, STREAM_ID)
+    await parked(aeron)
+    async with aa.Aeron.connect(driver) as embedded:
+        subscription = await embedded.add_subscription(medium, STREAM_ID)
+        await publication.wait_connected(timeout=5)
+        await parked(aeron)
+        for number in range(100):
+            await publication.offer(b"%d" % number, timeout=5)
+            assert (await anext(subscription)).data == b"%d" % number
+        await publication.drain(timeout=5)
+        assert publication.is_connected
+        assert publication.available_window > 0
+        await parked(aeron)
+        while isinstance(publication.try_offer(bytes(1_000)), int):
+            await asyncio.sleep(0)
+        waiting = [asyncio.ensure_future(publication.offer(b"full")) for _ in range(3)]
+        await asyncio.sleep(0)
+        assert not attachment_of(aeron).watcher.is_parked
+        waiting.pop().cancel()
+        await asyncio.sleep(0)
+        assert not attachment_of(aeron).watcher.is_parked
+        while not all(task.done() for task in waiting):
+            await anext(subscription)
+        await asyncio.gather(*waiting)
+        await parked(aeron)
+    await until(lambda: not publication.is_connected)
+    await parked(aeron)
+
+
+async def test_a_wait_that_ends_early_is_watched_no_more(aeron: aa.Aeron) -> None:
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    with pytest.raises(aa.OfferTimeoutError):
+        await publication.offer(b"nobody reads it", timeout=0)
+    await parked(aeron)
+    with pytest.raises(aa.AeronTimeoutError):
+        await publication.wait_connected(timeout=0)
+    await parked(aeron)
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    await publication.wait_connected(timeout=5)
+    await subscription.wait_connected(timeout=5)
+    waiting = asyncio.ensure_future(anext(subscription))
+    await asyncio.sleep(0)
+    driver = attached(aeron)
+    (image,) = driver.subscriptions[subscription.registration_id].images.values()
+    words = (image._word, image._end_word)
+    assert all(word is not None and word.is_armed for word in words)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert not any(word is None or word.is_armed for word in words)
+    await subscription.aclose()
+    await parked(aeron)
+
+
+async def test_a_publication_with_an_error_handler_hears_at_once(
+    driver: aa.MediaDriver, aeron: aa.Aeron, medium: str
+) -> None:
+    errors: list[aa.PublicationErrorFrame] = []
+    publication = await aeron.add_publication(medium, STREAM_ID, on_error=errors.append)
+    assert proxy_of(aeron)._word.is_armed
+    async with aa.Aeron.connect(driver) as embedded:
+        subscription = await embedded.add_subscription(medium, STREAM_ID)
+        await subscription.wait_connected(timeout=5)
+        await subscription.images[0].reject("no more of this")
+        await until(lambda: errors)
+    await publication.aclose()
+    await parked(aeron)
+
+
+async def test_a_publication_without_one_hears_later(
+    driver: aa.MediaDriver, aeron: aa.Aeron, medium: str
+) -> None:
+    publication = await aeron.add_publication(medium, STREAM_ID)
+    async with aa.Aeron.connect(driver) as embedded:
+        subscription = await embedded.add_subscription(medium, STREAM_ID)
+        await subscription.wait_connected(timeout=5)
+        await subscription.images[0].reject("no more of this")
+        await until(lambda: publication.last_error is not None)
+
+
+async def test_a_window_that_opens_just_before_the_wait_is_seen(
+    aeron: aa.Aeron, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    look_around = publication._look_around
+
+    def open_and_look() -> tuple[int, int]:
+        # Another process stores between a failed attempt and the wait.
+        publication._ready.log.metadata.is_connected = 1
+        publication._limit.set(1 << 16)
+        return look_around()
+
+    monkeypatch.setattr(publication, "_look_around", open_and_look)
+    assert publication.try_offer(b"not yet") is aa.OfferOutcome.NOT_CONNECTED
+    assert await publication.offer(b"now", timeout=5) > 0
+
+
+@pytest.mark.parametrize(
+    "given", ["spin", "sleep-ns", "org.agrona.concurrent.YieldingIdleStrategy", NoOpIdleStrategy()]
+)
+async def test_the_watcher_takes_an_idle_strategy(
+    driver: aa.MediaDriver, monkeypatch: pytest.MonkeyPatch, given: IdleStrategy | str
+) -> None:
+    taken: list[IdleStrategy | None] = []
+
+    def watcher(loop: asyncio.AbstractEventLoop, idle_strategy: IdleStrategy | None) -> Watcher:
+        taken.append(idle_strategy)
+        return Watcher(loop, idle_strategy)
+
+    monkeypatch.setattr(attached_driver, "Watcher", watcher)
+    directory = str(driver.context.aeron_directory)
+    async with aa.Aeron.connect(directory=directory, idle_strategy=given) as aeron:
+        subscription = await aeron.add_subscription(IPC, STREAM_ID)
+        publication = await aeron.add_publication(IPC, STREAM_ID)
+        await publication.offer(b"seen", timeout=5)
+        assert (await anext(subscription)).data == b"seen"
+    assert taken == [idle_strategy_of(given)]
+
+
+@pytest.mark.parametrize("given", ["rest", "", 5, NoOpIdleStrategy])
+def test_another_idle_strategy_is_refused_before_anything_is_opened(
+    tmp_path: Path, given: Any
+) -> None:
+    with pytest.raises(aa.ConfigurationError, match="backoff, yield, spin, noop, sleep-ns"):
+        aa.Aeron.connect(directory=tmp_path / "nobody", idle_strategy=given)
+
+
+def test_an_idle_strategy_without_a_directory_is_refused() -> None:
+    with pytest.raises(aa.ConfigurationError, match="setting of its DriverContext"):
+        aa.Aeron.connect(idle_strategy="spin")
+
+
+async def test_the_watcher_of_a_driver_takes_an_idle_strategy(
+    context: aa.DriverContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[IdleStrategy | None] = []
+
+    def watcher(
+        loop: asyncio.AbstractEventLoop, idle_strategy: IdleStrategy | None, *, word_limit: int
+    ) -> Watcher:
+        taken.append(idle_strategy)
+        return Watcher(loop, idle_strategy, word_limit=word_limit)
+
+    monkeypatch.setattr(media_driver, "Watcher", watcher)
+    sleeping = attrs.evolve(context, idle_strategy="sleep-ns", idle_strategy_init_args="1ms")
+    async with aa.MediaDriver.launch(sleeping):
+        assert taken == [SleepingIdleStrategy(1_000_000)]
+
+
+# What a request leaves behind.
+
+
+async def links(driver: aa.MediaDriver) -> None:
+    """Wait until the driver holds nothing for any client."""
+    conductor = driver.conductor
+    await until(lambda: not conductor._subscriptions._links and not conductor._table._links)
+
+
+@pytest.mark.parametrize(
+    "add", ["add_publication", "add_exclusive_publication", "add_subscription"]
+)
+async def test_a_cancelled_request_leaves_nothing_in_the_driver(
+    driver: aa.MediaDriver, aeron: aa.Aeron, add: str
+) -> None:
+    waiting = asyncio.ensure_future(getattr(aeron, add)(IPC, STREAM_ID))
+    await asyncio.sleep(0)
+    assert proxy_of(aeron)._waiting
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await aeron.add_subscription(f"{IPC}?session-id=1", STREAM_ID + 1)
+    assert len(driver.conductor._subscriptions._links) == 1
+    assert not driver.conductor._table._links
+
+
+@pytest.mark.parametrize("add", ["add_publication", "add_subscription"])
+async def test_a_request_that_is_answered_too_late_leaves_nothing_in_the_driver(
+    driver: aa.MediaDriver, aeron: aa.Aeron, monkeypatch: pytest.MonkeyPatch, add: str
+) -> None:
+    monkeypatch.setattr(proxy_of(aeron), "_timeout_ms", 0)
+    with pytest.raises(aa.DriverTimeoutError, match="did not answer within 0 ms: see"):
+        await getattr(aeron, add)(IPC, STREAM_ID)
+    await links(driver)
+
+
+async def test_an_answer_of_another_kind_leaves_nothing_in_the_driver(
+    driver: aa.MediaDriver, aeron: aa.Aeron
+) -> None:
+    waiting = asyncio.ensure_future(aeron.add_publication(IPC, STREAM_ID))
+    await asyncio.sleep(0)
+    (correlation_id,) = proxy_of(aeron)._waiting
+    say(driver, OperationSucceeded(correlation_id=correlation_id))
+    with pytest.raises(aa.ProtocolError, match="answered AddPublication by OperationSucceeded"):
+        await waiting
+    await links(driver)
+
+
+async def test_a_publication_whose_log_cannot_be_used_leaves_nothing_in_the_driver(
+    driver: aa.MediaDriver, aeron: aa.Aeron, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = attachment_of(aeron).logs
+    monkeypatch.setattr(logs, "map", lambda _: None)
+    with pytest.raises(aa.DriverError, match="removed the log"):
+        await aeron.add_publication(IPC, STREAM_ID)
+    await links(driver)
+
+
+async def test_a_removal_that_finds_the_ring_full_is_made_up_for(
+    driver: aa.MediaDriver, aeron: aa.Aeron, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    proxy = proxy_of(aeron)
+    with monkeypatch.context() as full:
+        full.setattr(type(proxy._ring), "write", lambda *_: False)
+        subscription.close()
+        publication.close()
+        with pytest.raises(aa.RegistrationError, match="stands still"):
+            await aeron.add_publication(IPC, STREAM_ID)
+    proxy.flush()
+    await links(driver)
+
+
+async def test_a_driver_that_ends_right_after_its_answer_ends_the_request(
+    driver: aa.MediaDriver, aeron: aa.Aeron
+) -> None:
+    waiting = asyncio.ensure_future(aeron.add_publication(IPC, STREAM_ID))
+    await asyncio.sleep(0)
+    proxy = proxy_of(aeron)
+    await until(lambda: next(iter(proxy._waiting.values())).done())
+    attached(aeron)._fail(None)
+    with pytest.raises(aa.ClosedError):
+        await waiting
+
+
+async def test_a_start_that_fails_unmaps_the_directory(
+    driver: aa.MediaDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[AeronDirectory] = []
+    close = AeronDirectory.close
+
+    def note(self: AeronDirectory) -> None:
+        closed.append(self)
+        close(self)
+
+    monkeypatch.setattr(AeronDirectory, "close", note)
+
+    def refuse(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(attached_driver, "Watcher", refuse)
+    aeron = aa.Aeron.connect(directory=driver.context.aeron_directory)
+    with pytest.raises(OSError, match="Too many open files"):
+        await aeron.start()
+    assert len(closed) == 1
+    await aeron.aclose()
+
+
+# What a wait says.
+
+
+async def test_what_waits_says_that_its_driver_is_elsewhere(aeron: aa.Aeron, medium: str) -> None:
+    publication = await aeron.add_publication(medium, STREAM_ID)
+    why = aa.why(publication)
+    assert why.reason is aa.WaitReason.DRIVER_ELSEWHERE
+    assert "another process" in str(why)
+    assert "aeron-async streams" in str(why)
+    other = await aeron.add_subscription(medium, STREAM_ID + 1)
+    assert aa.why(other).reason is aa.WaitReason.DRIVER_ELSEWHERE
+    subscription = await aeron.add_subscription(medium, STREAM_ID)
+    await publication.wait_connected(timeout=5)
+    await subscription.wait_connected(timeout=5)
+    assert aa.why(subscription).reason is aa.WaitReason.NO_DATA
+    await publication.offer(b"to read", timeout=5)
+    await publication.drain(timeout=5)
+    await until(lambda: aa.why(subscription).reason is aa.WaitReason.NOTHING)
+    assert aa.why(publication).reason is aa.WaitReason.NOTHING
+    while isinstance(publication.try_offer(bytes(1_000)), int):
+        await asyncio.sleep(0)
+    assert aa.why(publication).reason is aa.WaitReason.BACK_PRESSURED
+    assert "another process" in str(aa.why(publication))
+
+
+async def test_a_client_that_is_given_a_directory_says_nothing_of_aeron_dir(
+    driver: aa.MediaDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = str(driver.context.aeron_directory)
+    monkeypatch.setenv("AERON_DIR", directory)
+    monkeypatch.setenv("AERON_DRIVER_TIMEOUT", "1234")
+    monkeypatch.setattr(unused_variables, "_named", set())
+    with captured_logs() as lines:
+        async with aa.Aeron.connect(directory=directory) as aeron:
+            assert aeron.driver.context.driver_timeout_ms == 1_234
+    assert "setting_without_effect" not in [line["event"] for line in lines]

@@ -12,6 +12,7 @@ from aeron_async.driver.core.image_state import ImageState
 from aeron_async.driver.media.network import SystemNetwork
 from tests.client.conftest import STREAM_ID
 from tests.client.local import until
+from tests.drivers import embedded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -357,7 +358,7 @@ async def test_an_image_whose_destination_was_taken_away_stays_until_it_is_read(
         await publication.offer(b"x", timeout=5)
         await subscription.wait_connected(timeout=5)
         (image,) = subscription.images
-        (core,) = aeron.driver.conductor._subscriptions.images
+        (core,) = embedded(aeron).conductor._subscriptions.images
         await until(lambda: core.rebuild_position)
         await subscription.remove_destination(added)
         await until(lambda: not publication.is_connected)

@@ -13,6 +13,7 @@ from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.logbuffer.position import term_id_at
 from aeron_async.protocol.data import DataHeader
 from aeron_async.protocol.datagram import DataFrame
+from tests.drivers import embedded
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -169,15 +170,15 @@ async def test_revoking_ends_the_stream_without_sending_what_is_left(
     end: Callable[[aa.ExclusivePublication], Awaitable[Any]],
 ) -> None:
     await fill(exclusive)
-    (publication,) = aeron.driver.conductor.network_publications
+    (publication,) = embedded(aeron).conductor.network_publications
     await end(exclusive)
     assert exclusive.is_closed
     assert publication.state is PublicationState.LINGER
     assert not publication.is_connected
     assert (
-        aeron.driver.conductor._resources.system_counters[
-            SystemCounterId.PUBLICATIONS_REVOKED
-        ].get()
+        embedded(aeron)
+        .conductor._resources.system_counters[SystemCounterId.PUBLICATIONS_REVOKED]
+        .get()
         == 1
     )
     with pytest.raises(aa.ClosedError):
@@ -195,7 +196,7 @@ async def test_closing_an_exclusive_publication_revokes_nothing(
     await exclusive.aclose()
     async with asyncio.timeout(5):
         assert (await anext(subscription)).data == b"last words"
-    (publication,) = aeron.driver.conductor.network_publications
+    (publication,) = embedded(aeron).conductor.network_publications
     assert not publication.log.metadata.is_publication_revoked
 
 
@@ -210,7 +211,7 @@ async def test_an_exclusive_publication_can_be_revoked_after_its_driver_closed(
 async def test_revoking_what_is_shared_only_releases_it(
     aeron: aa.Aeron, publication: aa.Publication
 ) -> None:
-    (core,) = aeron.driver.conductor.network_publications
+    (core,) = embedded(aeron).conductor.network_publications
     registration_id = publication._ready.registration_id
     aeron._conductor.revoke_publication(registration_id)
     assert not core.log.metadata.is_publication_revoked

@@ -8,6 +8,7 @@ import pytest
 
 import aeron_async as aa
 from tests.client.local import IPC, STREAM_ID, fill, labels, publications, take, until
+from tests.drivers import embedded
 from tests.logs import captured_logs
 
 
@@ -38,7 +39,7 @@ async def test_what_is_offered_is_read(
 async def test_a_reader_sees_the_log_of_its_publisher_and_no_copy(
     aeron: aa.Aeron, publication: aa.Publication, subscription: aa.Subscription
 ) -> None:
-    (core,) = aeron.driver.conductor.ipc_publications
+    (core,) = embedded(aeron).conductor.ipc_publications
     (image,) = subscription.images
     assert image._log is core.log
     assert image.image_id == core.registration_id
@@ -283,7 +284,7 @@ async def test_an_ipc_stream_has_three_counters_and_they_go_with_it(aeron: aa.Ae
 
 
 async def test_without_counters_nothing_is_added_and_nothing_left_behind(aeron: aa.Aeron) -> None:
-    counters = aeron.counters
+    counters = embedded(aeron).counters
     await aeron.add_subscription(IPC, STREAM_ID)
     fillers = fill(counters, 1)
     with pytest.raises(aa.RegistrationError, match="counters"):
@@ -297,7 +298,7 @@ async def test_without_counters_nothing_is_added_and_nothing_left_behind(aeron: 
 async def test_a_reader_that_finds_no_counter_is_refused_counted_and_told_in_the_log(
     aeron: aa.Aeron,
 ) -> None:
-    counters = aeron.counters
+    counters = embedded(aeron).counters
     subscription = await aeron.add_subscription(IPC, STREAM_ID)
     fill(counters, 2)
     with captured_logs() as lines:
@@ -314,7 +315,7 @@ async def test_who_waits_in_vain_is_told_that_ipc_stays_within_one_driver(
     publication = await aeron.add_publication(IPC, STREAM_ID)
     async with aa.Aeron.connect(context=context) as elsewhere:
         await elsewhere.add_subscription(IPC, STREAM_ID)
-        with pytest.raises(aa.OfferTimeoutError, match=r"same MediaDriver.*within one") as caught:
+        with pytest.raises(aa.OfferTimeoutError, match=r"same driver.*within one") as caught:
             await publication.offer(b"x", timeout=0.01)
         with pytest.raises(aa.AeronTimeoutError, match=r"IPC stays within one"):
             await publication.wait_connected(timeout=0.01)

@@ -10,6 +10,7 @@ import pytest
 import aeron_async as aa
 from aeron_async.client.image import ImageEventKind
 from tests.client.local import IPC, STREAM_ID, fill, labels, publications, take, until
+from tests.drivers import embedded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,7 +128,7 @@ async def test_a_destination_that_finds_no_counter_is_refused_and_forgotten(
     aeron: aa.Aeron, subscription: aa.Subscription
 ) -> None:
     await aeron.add_publication(IPC, STREAM_ID)
-    counters = aeron.counters
+    counters = embedded(aeron).counters
     fillers = fill(counters)
     with pytest.raises(aa.RegistrationError, match="counters"):
         await subscription.add_destination(IPC)
@@ -176,6 +177,6 @@ async def test_a_subscription_with_destinations_of_all_kinds_leaves_nothing_behi
     await ipc.aclose()
     await network.aclose()
     await until(lambda: not publications(aeron))
-    conductor = aeron.driver.conductor
+    conductor = embedded(aeron).conductor
     await until(lambda: not conductor.publication_images)
     assert len(list(aeron.counters)) == before

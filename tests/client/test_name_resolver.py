@@ -63,7 +63,8 @@ def counters(driver: aa.MediaDriver) -> tuple[int, int]:
 
 def launch(supplier: Any, **more: Any) -> aa.MediaDriver:
     context = aa.DriverContext(name_resolver_supplier=supplier, name_resolver_threshold_ns=5 * MS)
-    return aa.MediaDriver.launch(context, network=FakeNetwork(), **more)
+    driver: aa.MediaDriver = aa.MediaDriver.launch(context, network=FakeNetwork(), **more)
+    return driver
 
 
 async def test_a_resolver_is_an_instance_a_class_or_a_factory() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import aeron_async as aa
+from tests.drivers import embedded
 
 
 async def test_a_publication_need_not_connect_its_socket(unused_udp_port: int) -> None:
@@ -13,5 +14,5 @@ async def test_a_publication_need_not_connect_its_socket(unused_udp_port: int) -
         publication = await aeron.add_publication(channel, 1001)
         await publication.offer(b"unconnected", timeout=5)
         assert (await anext(subscription)).data == b"unconnected"
-        (endpoint,) = aeron.driver.conductor._publications.endpoints
+        (endpoint,) = embedded(aeron).conductor._publications.endpoints
         assert not endpoint.data.is_connected

@@ -14,6 +14,14 @@ from aeron_async.driver.core.context import (
     DriverContext,
 )
 from aeron_async.errors import ConfigurationError
+from aeron_async.idle_strategy import (
+    BackoffIdleStrategy,
+    BusySpinIdleStrategy,
+    IdleStrategy,
+    SleepingIdleStrategy,
+    YieldingIdleStrategy,
+    idle_strategy_of,
+)
 from aeron_async.protocol.units import INT64_MAX
 from aeron_async.settings import INT32_MAX, INT32_MIN, Duration, Size
 
@@ -30,6 +38,12 @@ conductor_buffer_length aeron.conductor.buffer.length 1049344 -
 clients_buffer_length aeron.clients.buffer.length 1048704 -
 perform_storage_checks aeron.perform.storage.checks true -
 termination_validator aeron.driver.termination.validator deny -
+idle_strategy aeron.conductor.idle.strategy backoff -
+idle_strategy_init_args aeron.conductor.idle.strategy.init.args not_set -
+driver_timeout_ms aeron.driver.timeout 10s -
+counters_buffer_length aeron.counters.buffer.length 8m -
+error_buffer_length aeron.error.buffer.length 4m -
+loss_report_buffer_length aeron.loss.report.buffer.length 1m -
 term_buffer_length aeron.term.buffer.length 16m term-length
 ipc_term_buffer_length aeron.ipc.term.buffer.length 64m term-length
 term_buffer_sparse_file aeron.term.buffer.sparse.file true sparse
@@ -62,10 +76,6 @@ untethered_window_limit_timeout_ns aeron.untethered.window.limit.timeout 5s unte
 untethered_linger_timeout_ns aeron.untethered.linger.timeout not_set untethered-linger-timeout
 untethered_resting_timeout_ns aeron.untethered.resting.timeout 10s untethered-resting-timeout
 counters_free_to_reuse_timeout_ns aeron.counters.free.to.reuse.timeout 1s -
-name_resolver_supplier aeron.name.resolver.supplier default -
-name_resolver_init_args aeron_async.name.resolver.init.args not_set -
-reresolution_check_interval_ns aeron.driver.reresolution.check.interval 1s -
-driver_timeout_ms aeron.driver.timeout 10s -
 waiting_hint_ns aeron_async.waiting.hint 2s -
 nak_unicast_delay_ns aeron.nak.unicast.delay 1us nak-delay
 nak_unicast_retry_delay_ratio aeron.nak.unicast.retry.delay.ratio 100 -
@@ -86,6 +96,17 @@ congestion_control_supplier aeron.CongestionControl.supplier default cc
 cubic_congestion_control_measure_rtt aeron.CubicCongestionControl.measureRtt false -
 cubic_congestion_control_initial_rtt_ns aeron.CubicCongestionControl.initialRtt 100us -
 cubic_congestion_control_tcp_mode aeron.CubicCongestionControl.tcpMode false -
+name_resolver_supplier aeron.name.resolver.supplier default -
+name_resolver_init_args aeron_async.name.resolver.init.args not_set -
+reresolution_check_interval_ns aeron.driver.reresolution.check.interval 1s -
+name_resolver_threshold_ns aeron.name.resolver.threshold 5s -
+resolver_name aeron.driver.resolver.name not_set -
+resolver_interface aeron.driver.resolver.interface not_set -
+resolver_bootstrap_neighbor aeron.driver.resolver.bootstrap.neighbor not_set -
+resolver_neighbor_timeout_ns aeron.driver.resolver.neighbor.timeout 10s -
+resolver_self_resolution_interval_ns aeron.driver.resolver.self.resolution.interval 1s -
+resolver_neighbor_resolution_interval_ns aeron.driver.resolver.neighbor.resolution.interval 2s -
+resolver_bootstrap_neighbor_resolution_interval_ns aeron.driver.resolver.bootstrap.neighbor.resolution.interval 10s -
 driver_connect aeron.driver.connect true -
 sender_wildcard_port_range aeron.sender.wildcard.port.range 0_0 -
 receiver_wildcard_port_range aeron.receiver.wildcard.port.range 0_0 -
@@ -95,10 +116,6 @@ threading_mode aeron.threading.mode SHARED -
 conductor_cycle_threshold_ns aeron.driver.conductor.cycle.threshold 100ms -
 sender_cycle_threshold_ns aeron.driver.sender.cycle.threshold 100ms -
 receiver_cycle_threshold_ns aeron.driver.receiver.cycle.threshold 100ms -
-name_resolver_threshold_ns aeron.name.resolver.threshold 5s -
-counters_buffer_length aeron.counters.buffer.length 8m -
-error_buffer_length aeron.error.buffer.length 4m -
-loss_report_buffer_length aeron.loss.report.buffer.length 1m -
 transport aeron_async.transport auto -
 datagram_burst_limit aeron_async.datagram.burst.limit 64 -
 socket_batching aeron_async.socket.batching true -
@@ -124,6 +141,7 @@ max_retransmit_percent aeron_async.max.retransmit.percent 50 -
 max_retransmit_linger_length aeron_async.max.retransmit.linger.length 16m -
 max_lingering_ranges aeron_async.max.lingering.ranges 16 -
 max_flow_control_receivers aeron_async.max.flow.control.receivers 1024 -
+max_resolver_neighbors aeron_async.max.resolver.neighbors 256 -
 max_error_frames_per_second aeron_async.max.error.frames.per.second 10 -
 """  # noqa: E501  a table reads by its lines
 
@@ -365,3 +383,58 @@ def test_a_time_in_milliseconds_is_read_as_in_a_channel() -> None:
     for text in refused:
         with pytest.raises(ConfigurationError, match=r"aeron\.driver\.timeout"):
             DriverContext(driver_timeout_ms=text)
+
+
+# The idle strategy.
+
+
+def strategy_of(context: DriverContext) -> IdleStrategy:
+    """Return the idle strategy that a driver uses."""
+    return idle_strategy_of(context.idle_strategy, context.idle_strategy_init_args)
+
+
+@pytest.mark.parametrize(
+    ("given", "init_args", "found"),
+    [
+        ("spin", None, BusySpinIdleStrategy()),
+        (" org.agrona.concurrent.YieldingIdleStrategy ", None, YieldingIdleStrategy()),
+        ("sleep-ns", "50us", SleepingIdleStrategy(50 * US)),
+        ("backoff", "1-2-1us-4us", BackoffIdleStrategy(1, 2, US, 4 * US)),
+        (SleepingIdleStrategy(MS), None, SleepingIdleStrategy(MS)),
+    ],
+)
+def test_an_idle_strategy_is_a_name_or_an_object(
+    given: IdleStrategy | str, init_args: str | None, found: IdleStrategy
+) -> None:
+    context = DriverContext(idle_strategy=given, idle_strategy_init_args=init_args)
+    assert strategy_of(context) == found
+
+
+@pytest.mark.parametrize(
+    ("given", "init_args", "reason"),
+    [
+        ("controllable", None, "possible are backoff, yield, spin, noop, sleep-ns, sleep-ms"),
+        (7, None, "must be one of backoff, yield, spin, noop, sleep-ns, sleep-ms"),
+        (None, None, "must be one of backoff"),
+        (BackoffIdleStrategy, None, "must be one of backoff"),
+        ("spin", "1", "takes no values"),
+        ("backoff", "1-2", "takes four"),
+        (SleepingIdleStrategy(), "1us", "has its values already"),
+    ],
+)
+def test_another_idle_strategy_is_refused(given: Any, init_args: str | None, reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        DriverContext(idle_strategy=given, idle_strategy_init_args=init_args)
+
+
+def test_the_idle_strategy_of_the_conductor_counts_before_the_shared_one() -> None:
+    variables = {
+        "AERON_SHARED_IDLE_STRATEGY": "sleep-ns",
+        "AERON_SHARED_IDLE_STRATEGY_INIT_ARGS": "1ms",
+    }
+    context = DriverContext.from_environment(variables)
+    assert strategy_of(context) == SleepingIdleStrategy(MS)
+    variables["AERON_CONDUCTOR_IDLE_STRATEGY"] = "sleeping"
+    variables["AERON_CONDUCTOR_IDLE_STRATEGY_INIT_ARGS"] = "2ms"
+    context = DriverContext.from_environment(variables)
+    assert strategy_of(context) == SleepingIdleStrategy(2 * MS)

@@ -387,7 +387,7 @@ def test_an_old_name_is_not_read_where_its_setting_is_given() -> None:
 def test_the_page_names_every_old_variable() -> None:
     page = (DOCS / "reference" / "configuration.md").read_text()
     old = [name for each in DriverContext.settings().values() for name in each.old_variables]
-    assert len(old) == 4
+    assert len(old) == 6
     assert [name for name in old if f"`{name}`" not in page] == []
 
 

@@ -219,6 +219,21 @@ def test_a_claim_that_nobody_commits_is_padding_after_the_unblock_timeout() -> N
     assert reader.read() == [b"behind it"]
 
 
+def test_a_claim_after_a_silence_is_left_alone() -> None:
+    rig = IpcRig(is_exclusive=False)
+    reader = rig.subscribe()
+    rig.publication.poll(0)
+    claim = rig.appender.try_claim(5, limit=rig.limit)
+    assert isinstance(claim, Claim)
+    rig.offer(b"behind it")
+    assert rig.publication.poll(60 * SECOND) == 75 * SECOND
+    claim.data[:] = b"claim"
+    claim.commit()
+    rig.publication.poll(61 * SECOND)
+    assert reader.read() == [b"claim", b"behind it"]
+    assert rig.counts[SystemCounterId.UNBLOCKED_PUBLICATIONS] == 0
+
+
 def test_an_exclusive_publication_is_never_unblocked(rig: IpcRig) -> None:
     rig.subscribe()
     rig.appender.try_claim(5, limit=rig.limit)

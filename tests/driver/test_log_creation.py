@@ -5,7 +5,7 @@ import mmap
 import pytest
 
 from aeron_async.driver.core.context import DriverContext
-from aeron_async.driver.log_creation import create_log
+from aeron_async.driver.log_creation import create_log_now
 from aeron_async.driver.storage import MemoryStorage
 from aeron_async.errors import ErrorCode, RegistrationError
 from aeron_async.logbuffer.log_buffers import LogSpec
@@ -15,7 +15,7 @@ STORAGE = MemoryStorage(DriverContext())
 
 
 def test_a_log_is_made_as_asked() -> None:
-    log = create_log(STORAGE, SPEC)
+    log = create_log_now(STORAGE, SPEC)
     assert (log.session_id, log.stream_id, log.initial_term_id) == (1, 2, 3)
     log.close()
 
@@ -29,5 +29,5 @@ def test_a_system_without_memory_is_a_refusal_and_no_crash(
 
     monkeypatch.setattr(mmap, "mmap", refuse)
     with pytest.raises(RegistrationError, match="term-length") as caught:
-        create_log(STORAGE, SPEC)
+        create_log_now(STORAGE, SPEC)
     assert caught.value.code is ErrorCode.STORAGE_SPACE

@@ -162,6 +162,27 @@ def test_a_channel_may_ask_for_another_linger() -> None:
     assert rig.state() is PublicationState.DONE
 
 
+def test_whatever_the_linger_receivers_are_told_of_the_end() -> None:
+    rig = PublicationRig(linger_timeout_ns=0)
+    rig.connect(0)
+    rig.publication.release(0)
+    assert rig.state() is PublicationState.LINGER
+    heartbeats = 0
+    for step in range(1, 11):
+        heartbeats += len(rig.poll(step * 100 * MS))
+    assert heartbeats >= 9
+    assert rig.state() is PublicationState.DONE
+
+
+def test_a_goodbye_ends_also_a_short_linger() -> None:
+    rig = PublicationRig(linger_timeout_ns=0)
+    rig.connect(0)
+    rig.publication.release(0)
+    rig.hear(0, MS, flags=GOODBYE)
+    rig.poll(2 * MS)
+    assert rig.state() is PublicationState.DONE
+
+
 def test_in_a_hurry_it_does_not_linger_for_nobody() -> None:
     rig = PublicationRig()
     rig.publication.release(0)

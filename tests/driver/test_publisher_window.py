@@ -153,8 +153,16 @@ def test_nothing_is_blocked_while_all_is_sent() -> None:
     rig = Blocked()
     assert rig.poll(10**15) == NEVER_NS
     rig.claim()
-    # The time counts from when there was something to send.
-    assert rig.poll(10**15 + 5) == 10**15 + TIMEOUT_NS
+    # The time counts from when there was something to send, however long there was nothing.
+    assert rig.poll(2 * 10**15) == 2 * 10**15 + TIMEOUT_NS
+    assert rig.check.unblocks_ns(0, 2 * 10**15 + 1) == 2 * 10**15 + TIMEOUT_NS
+
+
+def test_a_claim_not_looked_at_yet_has_the_whole_timeout() -> None:
+    rig = Blocked()
+    rig.poll(0)
+    rig.claim()
+    assert rig.check.unblocks_ns(0, 10**15) == 10**15 + TIMEOUT_NS
 
 
 def test_a_claim_that_stands_for_the_timeout_becomes_padding() -> None:
@@ -181,6 +189,7 @@ def test_progress_of_the_sender_starts_the_time_again() -> None:
 def test_what_is_committed_but_held_back_by_a_window_is_left_alone() -> None:
     rig = Blocked()
     rig.appender.offer(bytes(100), limit=NO_LIMIT)
+    rig.poll(0)
     assert rig.poll(TIMEOUT_NS) == TIMEOUT_NS + 1 * SECOND
     assert rig.counter.get() == 0
     assert rig.log.term_words[0][0] == 132
@@ -190,6 +199,7 @@ def test_a_publisher_found_blocked_is_looked_at_every_second() -> None:
     rig = Blocked()
     # A reservation whose publisher died before it wrote anything: nothing says how long it is.
     rig.log.metadata.set_tail(0, pack_tail(INITIAL_TERM_ID, 160))
+    rig.poll(0)
     assert rig.poll(TIMEOUT_NS) == TIMEOUT_NS + 1 * SECOND
     rig.appender.offer(bytes(8), limit=NO_LIMIT)
     assert rig.poll(TIMEOUT_NS + 1 * SECOND) == TIMEOUT_NS + 1 * SECOND

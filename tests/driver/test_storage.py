@@ -4,28 +4,40 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import stat
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import aeron_async as aa
+from aeron_async.cli.output import rename_settings_for_cli
 from aeron_async.concurrent.atomic_buffer import AtomicBuffer, Mapping
 from aeron_async.concurrent.cnc_file import CNC_FILE, CNC_VERSION, CncLayout, load_layout
 from aeron_async.concurrent.ring_buffer import ManyToOneRingBuffer
+from aeron_async.driver import storage as storage_module
 from aeron_async.driver.core.context import DriverContext
-from aeron_async.driver.log_creation import create_log
-from aeron_async.driver.storage import DirectoryStorage, LogFile, MemoryStorage
+from aeron_async.driver.log_creation import create_log_now
+from aeron_async.driver.storage import DirectoryStorage, MemoryStorage
 from aeron_async.errors import DriverError, ErrorCode, RegistrationError
+from aeron_async.logbuffer import log_buffers
 from aeron_async.logbuffer.log_buffers import LogBuffers, file_length
 from aeron_async.logbuffer.metadata import LogType
-from tests.driver.foreign.client import small_context
+from aeron_async.testing.world import simulate, tell_and_close
+from tests.driver.directories import cnc_bytes
+from tests.driver.foreign.client import directory_on, small_context
 from tests.logbuffer.logs import TERM_LENGTH, make_spec
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+    from aeron_async.testing.world import World
+
 NOW_MS = 1_795_473_000_000
+OPEN: list[DirectoryStorage] = []
+"""Closed at the end of a test, for each holds a descriptor."""
 
 
 @pytest.fixture
@@ -34,7 +46,16 @@ def path(tmp_path: Path) -> Path:
 
 
 def storage_at(path: Path, now_ms: int = NOW_MS, **changes: Any) -> DirectoryStorage:
-    return DirectoryStorage(small_context(path, **changes), now_ms)
+    storage = DirectoryStorage(small_context(path, **changes), now_ms)
+    OPEN.append(storage)
+    return storage
+
+
+@pytest.fixture(autouse=True)
+def _close_all() -> Iterator[None]:
+    yield
+    while OPEN:
+        OPEN.pop().close()
 
 
 def heartbeat(path: Path) -> int:
@@ -186,7 +207,7 @@ def test_a_log_without_room_is_refused(path: Path, monkeypatch: pytest.MonkeyPat
         storage.create_log(make_spec())
     assert caught.value.errno == errno.ENOSPC
     with pytest.raises(RegistrationError) as refused:
-        create_log(storage, make_spec())
+        create_log_now(storage, make_spec())
     assert refused.value.code is ErrorCode.STORAGE_SPACE
     assert not [*path.glob("*/*.logbuffer")]
     room_for(monkeypatch, length)
@@ -221,7 +242,7 @@ def test_a_log_takes_no_place_of_another(path: Path) -> None:
     storage = storage_at(path)
     log = storage.create_log(make_spec(correlation_id=5))
     with pytest.raises(RegistrationError):
-        create_log(storage, make_spec(correlation_id=5))
+        create_log_now(storage, make_spec(correlation_id=5))
     # The one that was there first stays.
     assert os.path.exists(log.file)  # noqa: PTH110 - the path of a log is a text
     log.close()
@@ -251,21 +272,52 @@ def test_a_log_that_cannot_be_made_leaves_no_file(
     assert not [*path.glob("*/*.logbuffer")]
 
 
-def test_a_log_file_with_a_view_stays_mapped(path: Path) -> None:
+def test_the_error_of_a_log_that_cannot_be_made_is_the_first_one(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     storage = storage_at(path)
-    file = path / "publications" / "held"
-    file.write_bytes(bytes(4096))
-    fd = os.open(file, os.O_RDWR)
-    mapping = Mapping(fd, 4096)
-    os.close(fd)
-    log_file = LogFile(mapping, file)
-    with memoryview(mapping) as view:
-        with pytest.raises(BufferError):
-            log_file.close()
-        assert bytes(view[:4]) == bytes(4)
-    log_file.close()
-    assert not file.exists()
-    storage.close()
+    mappings: list[Mapping] = []
+
+    def make(fd: int, length: int) -> Mapping:
+        mappings.append(Mapping(fd, length))
+        return mappings[-1]
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(storage_module, "Mapping", make)
+    monkeypatch.setattr(log_buffers, "initialise", fail)
+    with pytest.raises(MemoryError):
+        storage.create_log(make_spec())
+    assert not [*path.glob("*/*.logbuffer")]
+    # Nothing is mapped any more.
+    assert [each.length for each in mappings] == [0]
+
+
+def test_the_error_of_a_log_that_cannot_be_made_is_not_that_of_its_views(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = storage_at(path)
+    views: list[memoryview] = []
+
+    def fail(_: object, buffer: Mapping, **__: object) -> LogBuffers:
+        views.append(memoryview(buffer))
+        raise MemoryError
+
+    monkeypatch.setattr(LogBuffers, "create", fail)
+    with pytest.raises(MemoryError):
+        storage.create_log(make_spec())
+    assert not [*path.glob("*/*.logbuffer")]
+    assert bytes(views[0][:4]) == bytes(4)
+
+
+def test_a_log_with_a_view_stays_mapped(path: Path) -> None:
+    storage = storage_at(path)
+    log = storage.create_log(make_spec(correlation_id=5))
+    kept = log.terms[0][:4]
+    log.close()
+    assert not [*path.glob("*/*.logbuffer")]
+    assert bytes(kept) == bytes(4)
 
 
 # A directory that is there.
@@ -297,12 +349,69 @@ def test_what_a_closed_driver_left_is_replaced_at_once(path: Path) -> None:
     assert heartbeat(path) == NOW_MS + 1
 
 
-@pytest.mark.parametrize("content", [b"", b"short", bytes(127), bytes(4096)])
-def test_what_a_driver_left_that_died_at_its_start_is_replaced(path: Path, content: bytes) -> None:
+def leave_unfinished(path: Path, content: bytes, *, age_ms: int) -> None:
+    """Leave what a driver makes that has not finished its start."""
     path.mkdir()
     (path / CNC_FILE).write_bytes(content)
+    os.utime(path / CNC_FILE, ns=(0, (NOW_MS - age_ms) * 1_000_000))
+
+
+def without_heartbeat() -> bytes:
+    """Return the file of a driver that has stored its version, and no heartbeat yet."""
+    return bytes(cnc_bytes(heartbeat_ms=0))
+
+
+@pytest.mark.parametrize("content", [b"", b"short", bytes(127), bytes(4096)])
+def test_what_a_driver_left_that_died_at_its_start_is_replaced(path: Path, content: bytes) -> None:
+    leave_unfinished(path, content, age_ms=10_001)
     storage_at(path).publish(NOW_MS)
     assert heartbeat(path) == NOW_MS
+
+
+@pytest.mark.parametrize("age_ms", [-(10**9), 0, 10_000])
+@pytest.mark.parametrize("content", [b"", bytes(127), bytes(4096), without_heartbeat()])
+def test_the_directory_of_a_driver_that_starts_is_refused(
+    path: Path, content: bytes, age_ms: int
+) -> None:
+    leave_unfinished(path, content, age_ms=age_ms)
+    with pytest.raises(DriverError, match="about to start"):
+        storage_at(path)
+    assert (path / CNC_FILE).read_bytes() == content
+    storage_at(path, dir_delete_on_start=True)
+
+
+def test_what_a_driver_left_that_died_before_its_first_heartbeat_is_replaced(path: Path) -> None:
+    leave_unfinished(path, without_heartbeat(), age_ms=10_001)
+    storage_at(path).publish(NOW_MS)
+    assert heartbeat(path) == NOW_MS
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "directory", "link"])
+def test_what_is_no_file_is_neither_read_nor_waited_for(path: Path, kind: str) -> None:
+    path.mkdir()
+    file = path / CNC_FILE
+    if kind == "pipe":
+        os.mkfifo(file)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(os.path.relpath(file))
+    elif kind == "directory":
+        file.mkdir()
+    else:
+        file.symlink_to("/dev/zero")
+    with pytest.raises(DriverError, match="no plain file"):
+        storage_at(path)
+    assert os.path.lexists(file)
+    storage_at(path, dir_delete_on_start=True).publish(NOW_MS)
+    assert heartbeat(path) == NOW_MS
+
+
+def test_the_file_of_a_driver_of_another_version_is_refused(path: Path) -> None:
+    path.mkdir()
+    (path / CNC_FILE).write_bytes(b"\x03\x02\x01\x00" + bytes(4092))
+    with pytest.raises(DriverError, match=r"1\.2\.3.*dir_delete_on_start"):
+        storage_at(path)
+    storage_at(path, dir_delete_on_start=True)
 
 
 def test_the_directory_of_a_live_driver_is_taken_if_the_context_says_so(path: Path) -> None:
@@ -378,6 +487,157 @@ def test_the_directory_is_deleted_at_the_end_if_the_context_says_so(
     storage.close()
     assert path.exists() is not is_deleted
     assert not [*path.glob("*/*.logbuffer")]
+
+
+def listing(path: Path) -> list[str]:
+    return sorted(each.relative_to(path).as_posix() for each in path.rglob("*"))
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+@pytest.mark.parametrize("is_published", [False, True])
+def test_a_driver_that_was_replaced_leaves_the_files_of_the_other(
+    path: Path,
+    is_deleted: bool,  # noqa: FBT001 - one meaning
+    is_published: bool,  # noqa: FBT001 - as above
+) -> None:
+    old = storage_at(path, dir_delete_on_shutdown=is_deleted)
+    old_log = old.create_log(make_spec(correlation_id=5))
+    late_log = old.create_log(make_spec(correlation_id=6))
+    if is_published:
+        old.publish(NOW_MS)
+    new = storage_at(path, NOW_MS + 1, dir_delete_on_start=True)
+    new.publish(NOW_MS + 1)
+    new_logs = [new.create_log(make_spec(correlation_id=each)) for each in (5, 6)]
+    before = listing(path)
+    # The first driver makes no log among those of the second.
+    with pytest.raises(FileNotFoundError):
+        old.create_log(make_spec(correlation_id=7))
+    old_log.close()
+    old.close()
+    late_log.close()
+    assert listing(path) == before
+    assert heartbeat(path) == NOW_MS + 1
+    for each in new_logs:
+        each.close()
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_driver_that_was_replaced_removes_nothing_that_it_did_not_make(
+    path: Path,
+    is_deleted: bool,  # noqa: FBT001 - one meaning
+) -> None:
+    storage = storage_at(path, dir_delete_on_shutdown=is_deleted)
+    storage.publish(NOW_MS)
+    path.rename(path.with_name("moved"))
+    path.mkdir()
+    storage.close()
+    storage.close()
+    assert path.is_dir()
+    assert path.with_name("moved").exists()
+
+
+def test_a_closed_driver_makes_no_log(path: Path) -> None:
+    storage = storage_at(path)
+    storage.publish(NOW_MS)
+    log = storage.create_log(make_spec(correlation_id=5))
+    storage.close()
+    assert not [*path.glob("*/*.logbuffer")]
+    with pytest.raises(OSError, match="has closed"):
+        storage.create_log(make_spec(correlation_id=6))
+    # The name is free, and may be that of another log by now.
+    (path / "publications" / "5.logbuffer").touch()
+    log.close()
+    assert (path / "publications" / "5.logbuffer").exists()
+
+
+@pytest.mark.parametrize("file", ["cnc.dat", "loss-report.dat", "images"])
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_start_that_fails_leaves_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    file: str,
+    is_there: bool,  # noqa: FBT001 - one meaning
+) -> None:
+    place = tmp_path / "parent" / "aeron"
+    if is_there:
+        place.parent.mkdir()
+        (place.parent / "kept").touch()
+    real_open, real_mkdir = os.open, os.mkdir
+
+    def failing(real: Any) -> Any:
+        def call(name: Any, *args: Any, **options: Any) -> Any:
+            if name == file:
+                raise OSError(errno.ENOSPC, "no room")
+            return real(name, *args, **options)
+
+        return call
+
+    before = listing(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", failing(real_open))
+        patch.setattr(os, "mkdir", failing(real_mkdir))
+        with pytest.raises(DriverError, match="no room"):
+            storage_at(place)
+    assert listing(tmp_path) == before
+    storage_at(place)
+
+
+def test_a_start_that_fails_at_its_last_step_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(storage_module, "LossReport", fail)
+    with pytest.raises(MemoryError):
+        storage_at(tmp_path / "parent" / "aeron")
+    assert listing(tmp_path) == []
+
+
+def test_a_driver_that_was_not_published_leaves_nothing(tmp_path: Path) -> None:
+    storage_at(tmp_path / "parent" / "aeron").close()
+    assert listing(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("is_in_use", "text"),
+    [
+        (True, "or set dir_delete_on_start"),
+        (True, "aeron_directory=..., --directory or AERON_DIR"),
+        (False, "aeron_directory=..., --directory or AERON_DIR"),
+    ],
+)
+def test_errors_name_the_settings_of_each_interface(
+    path: Path,
+    is_in_use: bool,  # noqa: FBT001 - one meaning
+    text: str,
+) -> None:
+    if is_in_use:
+        storage_at(path).publish(NOW_MS)
+    else:
+        path.write_text("a file")
+    with pytest.raises(DriverError) as caught:
+        storage_at(path)
+    assert text in str(caught.value)
+    on_the_command_line = rename_settings_for_cli(str(caught.value))
+    assert "dir_delete_on_start" not in on_the_command_line
+    assert ("AERON_DIR_DELETE_ON_START" in on_the_command_line) is is_in_use
+    assert "--directory or AERON_DIR" in on_the_command_line
+
+
+def test_the_name_of_a_directory_may_be_any_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / os.fsdecode(b"aeron-\xff")
+
+    async def tell(world: World) -> None:
+        async with directory_on(world.host("alice"), place, monkeypatch) as directory:
+            client = directory.client()
+            publisher = await client.add_publication()
+            await client.add_subscription()
+            assert publisher.ready.log_file.startswith(os.fsencode(place))
+
+    simulate(partial(tell_and_close, tell), limit_s=1e6)
 
 
 async def test_a_driver_in_the_directory_of_another_does_not_start(path: Path) -> None:

@@ -75,9 +75,11 @@ def manager() -> CountersManager:
 
 def test_system_counters_have_aerons_ids_keys_and_labels(manager: CountersManager) -> None:
     context = DriverContext(
-        sender_cycle_threshold_ns=1_500_000, receiver_cycle_threshold_ns=2_000 * MS
+        sender_cycle_threshold_ns=1_500_000,
+        receiver_cycle_threshold_ns=2_000 * MS,
+        resolver_name="here",
     )
-    SystemCounters(manager, context, version="1.53.2", driver_name="here")
+    SystemCounters(manager, context, version="1.53.2")
     records = [record for record in manager if record.type_id == 0]
     assert [record.label for record in records] == LABELS.strip().split("\n")
     for index, record in enumerate(records):

@@ -94,6 +94,18 @@ PRINTED = {
     ],
     "ipc": [f"{64 * (number + 1)} within {number}" for number in range(3)],
     "one_driver_per_host": [f"{64 * (number + 1)} shared {number}" for number in range(3)],
+    "driver_in_a_thread": [
+        *(f"message {number}" for number in range(3)),
+        "the event loop stood still until now",
+    ],
+    "duty_cycle": [f"{64 * (number + 1)} cycle {number}" for number in range(3)],
+    "own_counters": [
+        "starts of billing 1",
+        "orders of billing 5",
+        "starts of billing 2",
+        "orders of billing 5",
+    ],
+    "reconnect": ["64 before", "reconnected, it was closed", "64 after"],
     "in_one_process": ["buy at 101.5", "buy at 101.75", "buy at 99"],
     "request_response": [
         r"from here on nothing is answered to 127\.0\.0\.1:\d+: .* did not request a response .*",
@@ -124,7 +136,10 @@ PRINTED = {
     ],
 }
 # What a program is warned of.
-COMPLAINTS = {"fan_out": "image_run_over .* counter='Flow control over runs' .*\n"}
+COMPLAINTS = {
+    "fan_out": "image_run_over .* counter='Flow control over runs' .*\n",
+    "reconnect": "driver_lost .*\ndriver_found .*\n",
+}
 IN_PAIRS = {"publisher", "subscriber"}
 WITH_LOGS = {"configure_logs"}
 UNTIL_TOLD = {"stop_on_signals", "response_server"}

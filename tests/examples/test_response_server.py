@@ -12,6 +12,7 @@ from attrs import evolve
 import aeron_async as aa
 from examples import response_server
 from tests.client.local import until
+from tests.drivers import embedded
 from tests.examples.programs import TIMEOUT_S, channel, start
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ async def aeron() -> AsyncIterator[aa.Aeron]:
 
 
 def answering(server: aa.Aeron) -> int:
-    return len(tuple(server.driver.conductor.network_publications))
+    return len(tuple(embedded(server).conductor.network_publications))
 
 
 async def test_a_plain_request_does_not_stop_the_server(

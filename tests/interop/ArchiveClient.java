@@ -13,7 +13,8 @@ import java.util.concurrent.TimeUnit;
 /**
  * The official client drives an archive, and says what it finds, one line for each thing.
  *
- * Arguments: control channel, channel to record, directory of the driver, number of messages.
+ * Arguments: control channel, channel to record, directory of the driver, number of messages, and,
+ * if there is a driver in that directory already, the channel of responses and replays.
  */
 public final class ArchiveClient
 {
@@ -31,18 +32,21 @@ public final class ArchiveClient
             .termBufferSparseFile(true)
             .publicationTermBufferLength(64 * 1024)
             .threadingMode(ThreadingMode.SHARED);
-        try (MediaDriver driver = MediaDriver.launch(context);
+        final boolean isShared = args.length > 4;
+        final String responses = isShared ? args[4] : "aeron:udp?endpoint=localhost:0";
+        try (MediaDriver driver = isShared ? null : MediaDriver.launch(context);
             Aeron aeron = Aeron.connect(new Aeron.Context().aeronDirectoryName(args[2]));
             AeronArchive archive = AeronArchive.connect(new AeronArchive.Context()
                 .aeron(aeron)
                 .controlRequestChannel(args[0])
-                .controlResponseChannel("aeron:udp?endpoint=localhost:0")
+                .controlResponseChannel(responses)
                 .messageTimeoutNs(DEADLINE_NS)))
         {
             say("archive", archive.archiveId());
             final long recordingId = record(aeron, archive, channel, count);
-            list(archive, recordingId);
-            replay(aeron, archive, recordingId, count);
+            list(archive, recordingId, channel.substring(6, 9));
+            final String replays = isShared ? responses : "aeron:udp?endpoint=localhost:" + freePort();
+            replay(aeron, archive, recordingId, count, replays);
             say("truncated", archive.truncateRecording(recordingId, 65536));
             say("stopped", archive.getStopPosition(recordingId));
             say("purged", archive.purgeRecording(recordingId));
@@ -106,12 +110,13 @@ public final class ArchiveClient
         throw new IllegalStateException("not recorded at all");
     }
 
-    private static void list(final AeronArchive archive, final long recordingId)
+    private static void list(
+        final AeronArchive archive, final long recordingId, final String media)
     {
         say("listed", archive.listRecordings(0, 10, ArchiveClient::print));
         say("listed", archive.listRecording(recordingId, ArchiveClient::print));
         say("listed", archive.listRecording(recordingId + 77, ArchiveClient::print));
-        say("listed", archive.listRecordingsForUri(0, 1, "udp", STREAM_ID, ArchiveClient::print));
+        say("listed", archive.listRecordingsForUri(0, 1, media, STREAM_ID, ArchiveClient::print));
     }
 
     private static void print(
@@ -126,12 +131,13 @@ public final class ArchiveClient
     }
 
     private static void replay(
-        final Aeron aeron, final AeronArchive archive, final long recordingId, final int count)
+        final Aeron aeron, final AeronArchive archive, final long recordingId, final int count,
+        final String channel)
     {
         final int[] seen = new int[2];
         final long stopPosition = archive.getStopPosition(recordingId);
         try (Subscription subscription = archive.replay(
-            recordingId, 0, stopPosition, "aeron:udp?endpoint=localhost:" + freePort(), 2002))
+            recordingId, 0, stopPosition, channel, 2002))
         {
             final io.aeron.FragmentAssembler handler = new io.aeron.FragmentAssembler(
                 (buffer, offset, length, header) ->

@@ -40,7 +40,8 @@ async def exchange(
         numbers: Of the messages.
         also: Offers each of them too, after the first.
     """
-    async with asyncio.timeout(TIMEOUT_S), asyncio.TaskGroup() as group:
+    limit_s = TIMEOUT_S + len(numbers) / 500
+    async with asyncio.timeout(limit_s), asyncio.TaskGroup() as group:
         for subscription in subscriptions:
             group.create_task(take(subscription, numbers))
         for number in numbers:

@@ -43,9 +43,12 @@ def java_arguments() -> tuple[str, ...]:
 
 
 class OfficialArchive:
-    """A running archive, and where it hears requests."""
+    """A running archive, where it hears requests, and the directory of its driver."""
 
-    def __init__(self, directory: Path, control_channel: str, process: Program) -> None:
+    def __init__(
+        self, directory: Path, control_channel: str, process: Program, aeron_directory: Path
+    ) -> None:
+        self.aeron_directory = aeron_directory
         self.directory = directory
         self.control_channel = control_channel
         self.process = process
@@ -61,17 +64,23 @@ class OfficialArchive:
 
 @asynccontextmanager
 async def official_archive(
-    directory: Path, unused_udp_port_factory: Callable[[], int], **settings: str
+    directory: Path,
+    unused_udp_port_factory: Callable[[], int],
+    *,
+    driver_directory: Path | None = None,
+    **settings: str,
 ) -> AsyncIterator[OfficialArchive]:
     """Run an archive over a directory, until the block is left.
 
     Args:
         directory: Of recordings.
         unused_udp_port_factory: Chooses where requests are heard.
+        driver_directory: Of the driver that it uses; None for one of its own.
         settings: Its properties, without the leading `aeron.archive.`, dots as underscores.
     """
     parent = SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None
-    aeron_directory = Path(tempfile.mkdtemp(prefix="aeron-interop-", dir=parent))
+    own_directory = Path(tempfile.mkdtemp(prefix="aeron-interop-", dir=parent))
+    aeron_directory = own_directory if driver_directory is None else driver_directory
     control = f"aeron:udp?endpoint=localhost:{unused_udp_port_factory()}"
     properties = {
         "aeron.dir": str(aeron_directory),
@@ -92,11 +101,11 @@ async def official_archive(
             "java",
             *java_arguments(),
             *(f"-D{key}={value}" for key, value in properties.items()),
-            "io.aeron.archive.ArchivingMediaDriver",
+            f"io.aeron.archive.{'Archive' if driver_directory else 'ArchivingMediaDriver'}",
         ) as process:
             mark = directory / "archive-mark.dat"
             await wait_until(mark.exists, "archive-mark.dat")
-            yield OfficialArchive(directory, control, process)
+            yield OfficialArchive(directory, control, process, aeron_directory)
             await process.interrupt()
     finally:
-        await asyncio.to_thread(shutil.rmtree, aeron_directory, ignore_errors=True)
+        await asyncio.to_thread(shutil.rmtree, own_directory, ignore_errors=True)

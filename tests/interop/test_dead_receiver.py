@@ -6,6 +6,7 @@ import asyncio
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
+from tests.drivers import embedded
 from tests.interop.exchange import STREAM_ID, exchange, offer, take
 from tests.interop.libaeron import official_client
 from tests.interop.official import official_driver
@@ -55,7 +56,7 @@ async def test_an_official_publication_goes_on_when_we_have_been_dead_for_its_ti
     left = await aeron.add_subscription(receiving(unused_udp_port), STREAM_ID)
     async with our_client() as doomed:
         dying = await doomed.add_subscription(receiving(unused_udp_port), STREAM_ID)
-        await check_death(publication, left, dying, doomed.driver.abort)
+        await check_death(publication, left, dying, embedded(doomed).abort)
 
 
 async def check_death(

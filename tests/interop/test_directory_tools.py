@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from aeron_async.aeron_directory import AeronDirectory
 from aeron_async.cli.main import main
-from aeron_async.driver.aeron_directory import AeronDirectory
 from tests.concurrent.shared import needs_shared_memory
 from tests.interop.official import COUNTER_LINE, official_driver
 from tests.interop.official_archive import java_arguments

@@ -6,54 +6,28 @@ DIRECTORY_MESSAGES is how many messages each combination exchanges; 2,000 unless
 from __future__ import annotations
 
 import os
-from contextlib import asynccontextmanager
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-import aeron_async as aa
 from tests.interop.exchange import STREAM_ID, exchange
-from tests.interop.libaeron import official_client
-from tests.interop.official import official_driver
-from tests.twins import IS_BUILT
+from tests.interop.shared import OURS_AND_OFFICIAL, client_of, shared_directory
+from tests.twins import needs_compiled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(not IS_BUILT, reason="shared memory needs the compiled code")
+pytestmark = needs_compiled
 
 COUNT = int(os.environ.get("DIRECTORY_MESSAGES", "2000"))
-OURS_AND_OFFICIAL = ("ours", "official")
 
 
 @pytest.fixture(params=OURS_AND_OFFICIAL)
 async def directory(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Path]:
     """The directory of a driver."""
-    if request.param == "official":
-        async with official_driver() as driver:
-            yield driver.directory
-        return
-    context = aa.DriverContext(
-        aeron_directory=str(tmp_path / "aeron"),
-        term_buffer_length=64 * 1024,
-        ipc_term_buffer_length=64 * 1024,
-    )
-    async with aa.MediaDriver.launch(context):
-        yield tmp_path / "aeron"
-
-
-@asynccontextmanager
-async def client_of(kind: str, directory: Path) -> AsyncIterator[Any]:
-    """A client of either kind."""
-    if kind == "ours":
-        async with aa.Aeron.connect(directory=directory) as aeron:
-            yield aeron
-        return
-    driver: Any = SimpleNamespace(directory=directory)
-    async with official_client(driver) as client:
-        yield client
+    async with shared_directory(request.param, tmp_path / "aeron") as directory:
+        yield directory
 
 
 @pytest.mark.parametrize("medium", ["ipc", "udp"])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from aeron_async.driver.aeron_directory import AeronDirectory
+from aeron_async.aeron_directory import AeronDirectory
 from tests.interop.exchange import STREAM_ID, exchange
 from tests.interop.libaeron import official_client
 from tests.interop.official import SHARED_MEMORY, OfficialDriver

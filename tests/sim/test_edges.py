@@ -15,6 +15,7 @@ from aeron_async.protocol.nak import Nak
 from aeron_async.protocol.setup import Setup
 from aeron_async.protocol.status_message import StatusMessage
 from aeron_async.testing.world import simulate
+from tests.drivers import embedded
 from tests.sim.wire import Peer, Wire, until
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def test_a_sender_beyond_the_bound_of_its_receiver_is_repaired_by_naks() -> None
             subscription = await receiving.add_subscription(CHANNEL, STREAM_ID)
             publication = await sending.add_publication(CHANNEL, STREAM_ID)
             await publication.wait_connected(5)
-            (core,) = sending.driver.conductor.network_publications
+            (core,) = embedded(sending).conductor.network_publications
             # A sender that ignores the window of 8 KiB, and the half of a term beyond it as well.
             core._sender.set_limit(60 * 1_024)
             messages = [bytes([number]) * 1_000 for number in range(50)]
@@ -152,7 +153,7 @@ def test_a_session_that_starts_anew_waits_for_its_old_image_to_be_read_or_left(
                 publication = await publish(sending, 3)
                 await publication.offer(b"old")
                 await world.sleep(0.5)
-                (old,) = receiving.driver.conductor.publication_images
+                (old,) = embedded(receiving).conductor.publication_images
                 if is_read:
                     bob.spawn(keep_reading())
                 await alice.crash()

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from aeron_async.driver.core.image_state import ImageEndReason
 from aeron_async.driver.core.stream_counters import ChannelCounterType, StreamCounterType
+from aeron_async.driver.core.system_counters import DRIVER_COUNTER_LABELS, DriverCounterId
 from aeron_async.driver.media.endpoint import SendChannelEndpoint
 from aeron_async.protocol.data import DataHeader, encode_heartbeat
 from aeron_async.protocol.datagram import DataFrame
@@ -16,6 +18,7 @@ from aeron_async.protocol.nak import Nak
 from aeron_async.protocol.setup import Setup
 from aeron_async.protocol.status_message import StatusMessage
 from aeron_async.testing.world import simulate
+from tests.drivers import embedded
 from tests.sim.wire import Peer, Wire, until
 
 if TYPE_CHECKING:
@@ -164,10 +167,10 @@ def test_names_are_not_looked_up_for_a_silence_that_was_slept_through() -> None:
             await publication.offer(b"before")
             await anext(subscription)
             ends: list[tuple[SendChannelEndpoint | ReceiveChannelEndpoint, aa.Aeron]] = [
-                *((each, sending) for each in sending.driver.conductor._publications.endpoints),
+                *((each, sending) for each in embedded(sending).conductor._publications.endpoints),
                 *(
                     (each, receiving)
-                    for each in receiving.driver.conductor._subscriptions.endpoints
+                    for each in embedded(receiving).conductor._subscriptions.endpoints
                 ),
             ]
             for host in (alice, bob):
@@ -302,6 +305,56 @@ def test_an_image_does_not_end_before_a_destination_that_was_added_late_has_ende
                 await until(world, lambda: not subscription.images, 2)
 
     simulate(story)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["the longer first", "the shorter first"])
+def test_of_two_sources_the_one_that_sent_less_may_end_there(order: tuple[int, int]) -> None:
+    async def story(world: World) -> None:
+        alice, bob, carol = (world.host(name) for name in ("alice", "bob", "carol"))
+        async with bob.aeron() as receiving:
+            subscription = await receiving.add_subscription(
+                "aeron:udp?control-mode=manual", STREAM_ID
+            )
+            peers = [await Peer.open(alice, 20_121), await Peer.open(carol, 20_121)]
+            places = [("10.0.0.2", port) for port in (20_122, 20_123)]
+            for peer, place in zip(peers, places, strict=True):
+                await subscription.add_destination(f"aeron:udp?endpoint=bob:{place[1]}")
+                peer.say(setup_frame(SetupFlags(0)), place)
+                peer.say(heartbeat_at(0), place)
+                await world.sleep(0.01)
+            peers[0].say(frame(0), places[0])
+            assert (await anext(subscription)).position == 64
+            (image,) = subscription.images
+            subscription._begin_poll()
+            await world.sleep(0.3)
+            # Both cannot have sent less than was read.
+            for index in (1, 0):
+                peers[index].say(end_of_stream(0), places[index])
+            await world.sleep(1)
+            assert subscription.images == (image,)
+            assert own_count(receiving, DriverCounterId.STREAM_ENDS_IGNORED) >= 1
+            for index in order:
+                peers[index].say(end_of_stream(64 if index == 0 else 0), places[index])
+            await until(world, lambda: not subscription.images, 2)
+            assert image.end is not None
+            assert image.end.reason is ImageEndReason.END_OF_STREAM
+            assert image.end.end_position == 64
+
+    simulate(story)
+
+
+def heartbeat_at(offset: int) -> bytes:
+    return encode_heartbeat(session_id=5, stream_id=STREAM_ID, term_id=0, term_offset=offset)
+
+
+def own_count(aeron: aa.Aeron, counter_id: DriverCounterId) -> int:
+    (found,) = (
+        each.value
+        for each in aeron.counters
+        if each.registration_id == counter_id
+        and each.label.startswith(DRIVER_COUNTER_LABELS[counter_id])
+    )
+    return found
 
 
 def end_of_stream(offset: int) -> bytes:

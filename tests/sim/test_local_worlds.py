@@ -15,6 +15,7 @@ from aeron_async.client.image import ImageEventKind
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.testing import VirtualLoop
 from aeron_async.testing.world import simulate
+from tests.drivers import embedded
 from tests.support.run import Auditor, counters_in_use
 
 if TYPE_CHECKING:
@@ -93,15 +94,15 @@ def test_a_rejected_image_comes_back_after_the_cool_down_and_its_publisher_knows
 def test_a_rejected_publication_that_closes_meanwhile_goes_at_once() -> None:
     async def story(world: World) -> None:
         async with world.host("alice").aeron() as aeron:
-            before = counters_in_use(aeron.driver)
+            before = counters_in_use(embedded(aeron))
             subscription = await aeron.add_subscription(IPC, STREAM_ID)
             publication = await aeron.add_publication(IPC, STREAM_ID)
             await publication.offer(b"never read", timeout=5)
             await subscription.images[0].reject("no")
             await publication.aclose()
             await world.sleep(0.01)
-            assert aeron.driver.conductor.ipc_publications == ()
-            assert counters_in_use(aeron.driver) == before
+            assert embedded(aeron).conductor.ipc_publications == ()
+            assert counters_in_use(embedded(aeron)) == before
             await world.sleep(20)
             assert subscription.images == ()
 

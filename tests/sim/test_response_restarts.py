@@ -21,6 +21,7 @@ from aeron_async.driver.subscriptions import ResponseSubscriptions
 from aeron_async.protocol.setup import ResponseSetup, Setup
 from aeron_async.testing.fates import Conditions
 from aeron_async.testing.world import simulate
+from tests.drivers import embedded
 from tests.sim.wire import Peer, Wire, until
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def test_a_bound_response_subscription_hardly_wakes_its_driver(
             monkeypatch.setattr(ResponseSubscriptions, "poll", counted)
             await world.sleep(20)
             monkeypatch.setattr(ResponseSubscriptions, "poll", poll)
-            subscriptions = aeron.driver.conductor._subscriptions
+            subscriptions = embedded(aeron).conductor._subscriptions
             # Its own every two seconds, and the server's when it has something else to do.
             assert 9 <= looks.pop(subscriptions.responses) < 15
             assert looks.total() < 5

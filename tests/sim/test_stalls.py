@@ -9,6 +9,7 @@ import pytest
 from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.testing.world import simulate
+from tests.drivers import embedded
 
 if TYPE_CHECKING:
     import aeron_async as aa
@@ -26,7 +27,7 @@ STALLS_S = (1, 4, 12, 600)
 
 
 def counted(aeron: aa.Aeron, counter: SystemCounterId | DriverCounterId) -> int:
-    return aeron.driver.conductor._resources.system_counters[counter].get()
+    return embedded(aeron).conductor._resources.system_counters[counter].get()
 
 
 async def stand_still(world: World, hosts: tuple[Host, ...], stall_s: int) -> None:
@@ -127,7 +128,7 @@ def test_what_is_timed_within_one_driver_stands_still_with_it(stall_s: int) -> N
             closing = await aeron.add_publication(UNICAST, STREAM_ID)
             await closing.offer(b"last", timeout=5)
             assert (await anext(far)).data == b"last"
-            (core,) = aeron.driver.conductor.network_publications
+            (core,) = embedded(aeron).conductor.network_publications
             # Nobody acknowledges the end of the stream.
             await bob.crash()
             closing.close()

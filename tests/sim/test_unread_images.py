@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from aeron_async.testing.world import simulate
+from tests.drivers import embedded
 from tests.sim.wire import until
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def test_a_stream_that_is_not_read_any_more_makes_room_for_its_successor(terms: 
             await publication.offer_many([b"read", b"unread"])
             assert (await anext(subscription)).data == b"read"
             publication.close()
-            await until(world, lambda: not alice.driver.conductor.network_publications)
+            await until(world, lambda: not embedded(alice).conductor.network_publications)
             with capture_logs() as logs:
                 again = await alice.add_exclusive_publication(CHANNEL + terms, 10)
                 await again.wait_connected(12)
@@ -73,7 +74,7 @@ def test_a_reader_keeps_what_has_arrived(is_slow: bool) -> None:  # noqa: FBT001
             await publication.offer_many([b"%d" % number for number in range(10)])
             publication.close()
             if is_slow:
-                await until(world, lambda: not alice.driver.conductor.network_publications)
+                await until(world, lambda: not embedded(alice).conductor.network_publications)
                 await alice.add_exclusive_publication(CHANNEL, 10)
             heard = []
             for _ in range(10):

@@ -12,7 +12,7 @@ from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.checksums import checksum_named
 from aeron_async.archive.disk.mark_file import MarkFile, MarkIdentity
 from aeron_async.archive.disk.recovery import recover
-from aeron_async.archive.recording_counter import recording_counter
+from aeron_async.archive.recording_counter import RECORDING_POSITION_TYPE_ID, key_and_label
 from aeron_async.counters import CountersManager
 from aeron_async.errors import ArchiveFileError, ConfigurationError, DataLossError
 from aeron_async.spark.boundaries import last_message_end
@@ -239,14 +239,10 @@ class Counters:
         )
 
     def record(self, maker: RecordingMaker, position: int, archive_id: int = 3) -> None:
-        counter = recording_counter(
-            self.manager,
-            maker.descriptor,
-            session_id=5,
-            source_identity="aeron:ipc",
-            archive_id=archive_id,
-            owner_id=-1,
+        key, label = key_and_label(
+            maker.descriptor, session_id=5, source_identity="aeron:ipc", archive_id=archive_id
         )
+        counter = self.manager.allocate(RECORDING_POSITION_TYPE_ID, key, label)
         counter.cell[0] = position
 
     def write(self, *, version: int = 512) -> None:

@@ -28,6 +28,7 @@ from aeron_async.testing.recorder import Recorder, ViolationError
 from aeron_async.testing.trace import Verdict
 from aeron_async.testing.virtual_clock import VirtualLoop
 from aeron_async.testing.world import simulate
+from tests.drivers import embedded
 from tests.support.nemesis import Nemesis
 from tests.support.workload import Publisher, Subscriber
 
@@ -379,7 +380,7 @@ class Run:
         try:
             context = DriverContext(socket_batching="runs" in scenario.features)
             async with host.aeron(context) as aeron:
-                self._baselines[aeron.driver] = counters_in_use(aeron.driver)
+                self._baselines[embedded(aeron)] = counters_in_use(embedded(aeron))
                 async with asyncio.TaskGroup() as group:
                     reading = [group.create_task(each.run(aeron)) for each in subscribers]
                     offering = [group.create_task(each.run(aeron)) for each in publishers]

@@ -242,6 +242,13 @@ def subscription_of(message: object) -> RecordingSubscription:
     )
 
 
+def needs_own_session(response_channel: ChannelUri) -> bool:
+    """Return whether other clients of the driver would get the answers on a channel, too."""
+    is_response = response_channel.control_mode is ControlMode.RESPONSE
+    is_shared = response_channel.media is Media.IPC and not is_response
+    return is_shared and response_channel.session_id is None
+
+
 def descriptor_of(message: object) -> RecordingDescriptor:
     """Convert the message about a recording."""
     assert isinstance(message, RecordingDescriptorMessage), "listings have no other pieces"
@@ -398,19 +405,31 @@ class RemoteArchive(RemoteListing, Archive):
     async def _start(self) -> None:
         self._hub.reopen()
         response_channel, response_stream_id = self._response
+        publication: ExclusivePublication | None = None
+        if needs_own_session(response_channel):
+            # As in the official client: else each client would get the answers to all of them, and
+            # one that stands still would hold up the others.
+            publication = await self._add_publication()
+            response_channel = response_channel.replace(session_id=publication.session_id)
         opened: list[ControlConnection] = []
 
         def on_unavailable_image(image: Image) -> None:
             for each in opened:
                 each.on_unavailable_image(image)
 
-        subscription = await self.aeron.add_subscription(
-            response_channel,
-            response_stream_id,
-            on_unavailable_image=on_unavailable_image,
-        )
         try:
-            publication = await self._add_publication(subscription.registration_id)
+            subscription = await self.aeron.add_subscription(
+                response_channel,
+                response_stream_id,
+                on_unavailable_image=on_unavailable_image,
+            )
+        except BaseException:
+            if publication is not None:
+                publication.close()
+            raise
+        try:
+            if publication is None:
+                publication = await self._add_publication(subscription.registration_id)
         except BaseException:
             await subscription.aclose()
             raise
@@ -438,7 +457,9 @@ class RemoteArchive(RemoteListing, Archive):
             raise
         self._connection = connection
 
-    async def _add_publication(self, response_subscription_id: int) -> ExclusivePublication:
+    async def _add_publication(
+        self, response_subscription_id: int | None = None
+    ) -> ExclusivePublication:
         channel, stream_id = self._control
         if self._response[0].control_mode is ControlMode.RESPONSE:
             channel = channel.replace(response_correlation_id=response_subscription_id)

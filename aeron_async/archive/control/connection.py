@@ -78,7 +78,9 @@ KINDS: Final[dict[ArchiveErrorCode, type[ArchiveError]]] = {
     ArchiveErrorCode.STORAGE_SPACE: StorageError,
 }
 """Error codes with an exception class of their own."""
-NO_ARCHIVE: Final = frozenset({WaitReason.NO_ANSWER, WaitReason.NO_SUBSCRIPTION_HERE})
+NO_ARCHIVE: Final = frozenset(
+    {WaitReason.NO_ANSWER, WaitReason.NO_SUBSCRIPTION_HERE, WaitReason.DRIVER_ELSEWHERE}
+)
 """Reasons why a session cannot open because no archive receives the request."""
 CHANNEL_LENGTH_MAX: Final = 300
 """In characters; a shown channel is cut, so that the remedy behind it stays visible."""
@@ -120,6 +122,8 @@ def why_no_archive(why: Why, publication: Publication) -> Why:
         "is an archive with its control channel there? check the control stream id "
         f"({publication.stream_id} here, default {CONTROL_STREAM_ID})"
     )
+    if why.reason is WaitReason.DRIVER_ELSEWHERE:
+        remedy = f"{remedy}; {why.remedy}"
     return attrs.evolve(why, remedy=remedy)
 
 
@@ -154,6 +158,7 @@ UNHEARD: Final = frozenset(
     {
         WaitReason.NOTHING_HEARD,
         WaitReason.NO_PUBLICATION_HERE,
+        WaitReason.DRIVER_ELSEWHERE,
         # The remedy of the subscription is for the author of a server.
         WaitReason.NO_RESPONSE_SESSION,
     }

@@ -37,6 +37,7 @@ from aeron_async.archive.control.messages import (
     version_text,
 )
 from aeron_async.archive.control.response_channel import source_of, unanswered_bound
+from aeron_async.archive.resources import handshake_limit
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import (
     AeronError,
@@ -222,7 +223,7 @@ class ControlSession:
                 channel,
                 self._connect.response_stream_id,
                 on_disconnected="raise",
-                handshake_length=self._handshake_length,
+                handshake_length=handshake_limit(server.aeron, self._handshake_length),
             ),
             failure="the driver did not add the publication for the answers",
         )

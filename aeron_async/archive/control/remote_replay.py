@@ -233,7 +233,7 @@ class RemoteReplay(Replay):
             if is_over:
                 await self._end_of_image(image)
             else:
-                await subscription._progress.wait()
+                await subscription._wait_for_progress()
         self._check_whole()
         return None
 

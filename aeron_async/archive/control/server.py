@@ -47,7 +47,7 @@ from aeron_async.archive.control.settings import ControlSettings
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import ArchiveError, ChannelUriError, ProtocolError
 from aeron_async.logs import LogBudget, get_logger
-from aeron_async.protocol.channel_uri import ChannelUri
+from aeron_async.protocol.channel_uri import ChannelUri, Media
 from aeron_async.tasks import TaskOwner
 from aeron_async.text import printable
 
@@ -487,12 +487,18 @@ class ControlServer:
             )
             self.events = RecordingEvents(self.archive, self._events_publication, self._log_budget)
             self._tasks.start(self.events.run(), "aeron-archive-events")
+        heard: tuple[Media, int] | None = None
         for channel, stream_id in (
             (settings.control_channel, settings.control_stream_id),
             (settings.local_control_channel, settings.local_control_stream_id),
         ):
             if channel is None:
                 continue
+            kind = (ChannelUri.parse(channel).media, stream_id)
+            if kind == heard:
+                # Two subscriptions would hear each request twice.
+                continue
+            heard = kind if kind[0] is Media.IPC else None
             subscription = await self.aeron.add_subscription(
                 channel, stream_id, on_unavailable_image=self._on_unavailable_image
             )

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, final
 
 import attrs
 
-from aeron_async.concurrent.broadcast import BROADCAST_TRAILER_LENGTH
-from aeron_async.concurrent.ring_buffer import RING_TRAILER_LENGTH
 from aeron_async.driver.core.csv_table_name_resolver import parse_table
+from aeron_async.driver.core.directory_settings import GIB, KIB, MIB, MS, SECOND, US
 from aeron_async.driver.core.loss_generator import LossGenerators
 from aeron_async.driver.core.strategies import (
     CONGESTION_CONTROL_GROUP,
@@ -24,24 +23,25 @@ from aeron_async.driver.core.strategies import (
     NAME_RESOLVER_GROUP,
     supplier,
 )
+from aeron_async.driver.core.stream_settings import TERM_MAX_LENGTH, TERM_MIN_LENGTH, StreamSettings
 from aeron_async.driver.core.suppliers import (
     CONGESTION_CONTROL_SYNONYMS,
     CSV_TABLE_NAME_RESOLVER,
+    DRIVER_NAME_RESOLVER,
     FLOW_CONTROL_SYNONYMS,
     NAME_RESOLVER_SYNONYMS,
     SYSTEM_NAME_RESOLVER,
-    TERMINATION_VALIDATOR_SYNONYMS,
 )
 from aeron_async.errors import ConfigurationError
+from aeron_async.idle_strategy import idle_strategy_of
+from aeron_async.protocol.address import InterfaceSpec
+from aeron_async.protocol.resolution import NAME_LENGTH_MAX
 from aeron_async.protocol.units import INT64_MAX, parse_duration_ns
 from aeron_async.settings import (
     INT32_MAX,
-    INT32_MIN,
-    EnvironmentSettings,
     choice,
     duration,
     flag,
-    inferable,
     integer,
     port_range,
     size,
@@ -71,326 +71,8 @@ __all__ = [
     "DriverContext",
     "DriverSettings",
     "StreamSettings",
+    "parse_neighbors",
 ]
-
-KIB: Final = 1 << 10
-MIB: Final = 1 << 20
-GIB: Final = 1 << 30
-US: Final = 1_000
-MS: Final = 1_000_000
-SECOND: Final = 1_000_000_000
-
-TERM_MIN_LENGTH: Final = 64 * KIB
-TERM_MAX_LENGTH: Final = GIB
-# The data header takes 32 bytes, and frames begin at multiples of 32.
-MTU_MIN_LENGTH: Final = 64
-MTU_MAX_LENGTH: Final = 65_504
-FRAME_ALIGNMENT: Final = 32
-
-
-@attrs.frozen(kw_only=True)
-class DirectorySettings(EnvironmentSettings):
-    """The settings of a driver's Aeron directory; without one they have no effect."""
-
-    aeron_directory: str | None = text(
-        "aeron_async.driver.directory",
-        None,
-        "Aeron directory through which other processes use the driver; without one there are none.",
-    )
-    dir_delete_on_start: bool = flag(
-        "aeron.dir.delete.on.start",
-        False,
-        "Whether the driver deletes an Aeron directory that it finds, in use or not.",
-    )
-    dir_delete_on_shutdown: bool = flag(
-        "aeron.dir.delete.on.shutdown",
-        False,
-        "Whether the driver deletes its Aeron directory when it closes.",
-    )
-    conductor_buffer_length: int = size(
-        "aeron.conductor.buffer.length",
-        MIB + RING_TRAILER_LENGTH,
-        "Length of the ring buffer with the commands of clients: a power of two, plus 768 bytes.",
-        minimum=MIB + RING_TRAILER_LENGTH,
-        maximum=GIB + RING_TRAILER_LENGTH,
-    )
-    clients_buffer_length: int = size(
-        "aeron.clients.buffer.length",
-        MIB + BROADCAST_TRAILER_LENGTH,
-        "Length of the broadcast buffer with the answers to clients: a power of two, plus 128 "
-        "bytes.",
-        minimum=MIB + BROADCAST_TRAILER_LENGTH,
-        maximum=GIB + BROADCAST_TRAILER_LENGTH,
-    )
-    perform_storage_checks: bool = flag(
-        "aeron.perform.storage.checks",
-        True,
-        "Whether the driver refuses a log buffer for which the file system has no room.",
-    )
-    termination_validator: str = choice(
-        "aeron.driver.termination.validator",
-        "deny",
-        "Whether a client may end the driver by a command.",
-        choices=("deny", "allow"),
-        synonyms=TERMINATION_VALIDATOR_SYNONYMS,
-    )
-
-
-@attrs.frozen(kw_only=True)
-class StreamSettings(DirectorySettings):
-    """The settings of streams: buffer lengths, windows, sessions and timers."""
-
-    # Log buffers, windows and datagrams.
-    term_buffer_length: int = size(
-        "aeron.term.buffer.length",
-        16 * MIB,
-        "Length of each of the three terms of a network publication.",
-        minimum=TERM_MIN_LENGTH,
-        maximum=TERM_MAX_LENGTH,
-        power_of_two=True,
-        uri_key="term-length",
-    )
-    ipc_term_buffer_length: int = size(
-        "aeron.ipc.term.buffer.length",
-        64 * MIB,
-        "Length of each of the three terms of an IPC publication.",
-        minimum=TERM_MIN_LENGTH,
-        maximum=TERM_MAX_LENGTH,
-        power_of_two=True,
-        uri_key="term-length",
-    )
-    term_buffer_sparse_file: bool = flag(
-        "aeron.term.buffer.sparse.file",
-        True,
-        "Whether the system provides memory for a term only as the term is written.",
-        uri_key="sparse",
-    )
-    file_page_size: int = size(
-        "aeron.file.page.size",
-        4 * KIB,
-        "Page size; the length of a log buffer is rounded up to a multiple of it.",
-        minimum=4 * KIB,
-        maximum=GIB,
-        power_of_two=True,
-    )
-    mtu_length: int = size(
-        "aeron.mtu.length",
-        1_408,
-        "Length of the longest datagram of a network publication, frame headers included.",
-        minimum=MTU_MIN_LENGTH,
-        maximum=MTU_MAX_LENGTH,
-        multiple=FRAME_ALIGNMENT,
-        uri_key="mtu",
-    )
-    ipc_mtu_length: int = size(
-        "aeron.ipc.mtu.length",
-        1_408,
-        "Length of the longest frame of an IPC publication, its header included.",
-        minimum=MTU_MIN_LENGTH,
-        maximum=MTU_MAX_LENGTH,
-        multiple=FRAME_ALIGNMENT,
-        uri_key="mtu",
-    )
-    publication_term_window_length: int = size(
-        "aeron.publication.term.window.length",
-        0,
-        "How far a network publication may be ahead of receivers; 0 means half a term, the most.",
-        maximum=TERM_MAX_LENGTH,
-        uri_key="pub-wnd",
-    )
-    ipc_publication_term_window_length: int = size(
-        "aeron.ipc.publication.term.window.length",
-        0,
-        "How far an IPC publication may be ahead of subscribers; 0 means half a term, the most.",
-        maximum=TERM_MAX_LENGTH,
-        uri_key="pub-wnd",
-    )
-    initial_window_length: int = size(
-        "aeron.rcv.initial.window.length",
-        128 * KIB,
-        "Window that an image offers its sender; half a term if that is less.",
-        minimum=256,
-        uri_key="rcv-wnd",
-    )
-    socket_rcvbuf_length: int = size(
-        "aeron.socket.so_rcvbuf",
-        128 * KIB,
-        "Receive buffer that the driver requests for each socket; 0 keeps the system's default.",
-        uri_key="so-rcvbuf",
-    )
-    socket_sndbuf_length: int = size(
-        "aeron.socket.so_sndbuf",
-        0,
-        "Send buffer that the driver requests for each socket; 0 keeps the system's default.",
-        uri_key="so-sndbuf",
-    )
-    socket_multicast_ttl: int = integer(
-        "aeron.socket.multicast.ttl",
-        0,
-        "Number of hops that a multicast datagram may travel; 0 keeps the system's default.",
-        minimum=0,
-        maximum=255,
-        uri_key="ttl",
-    )
-
-    # Sessions and subscriptions.
-    publication_reserved_session_id_low: int = integer(
-        "aeron.publication.reserved.session.id.low",
-        -1,
-        "First of the session ids that the driver never chooses by itself.",
-        minimum=INT32_MIN,
-        maximum=INT32_MAX,
-    )
-    publication_reserved_session_id_high: int = integer(
-        "aeron.publication.reserved.session.id.high",
-        1_000,
-        "Last of the session ids that the driver never chooses by itself.",
-        minimum=INT32_MIN,
-        maximum=INT32_MAX,
-    )
-    stream_session_limit: int = integer(
-        "aeron.driver.stream.session.limit",
-        INT32_MAX,
-        "Maximum number of images of one stream on one receiving endpoint.",
-        minimum=1,
-        maximum=INT32_MAX,
-    )
-    spies_simulate_connection: bool = flag(
-        "aeron.spies.simulate.connection",
-        False,
-        "Whether a spy makes a publication connected if there is no receiver.",
-        uri_key="ssc",
-    )
-    reliable_stream: bool = flag(
-        "aeron.reliable.stream",
-        True,
-        "Whether receivers request lost data with NAKs; if not, they fill gaps with padding.",
-        uri_key="reliable",
-    )
-    tether_subscriptions: bool = flag(
-        "aeron.tether.subscriptions",
-        True,
-        "Whether a slow subscriber slows the stream down; if not, the stream leaves it behind.",
-        uri_key="tether",
-    )
-    rejoin_stream: bool = flag(
-        "aeron.rejoin.stream",
-        True,
-        "Whether a receiver may join a stream again that it has lost, with a new image.",
-        uri_key="rejoin",
-    )
-    receiver_group_consideration: bool | None = inferable(
-        "aeron.receiver.group.consideration",
-        "Whether receivers delay NAKs as members of a group; `infer` decides by the channel.",
-        uri_key="group",
-    )
-
-    # Timers.
-    timer_interval_ns: int = duration(
-        "aeron.timer.interval",
-        SECOND,
-        "How often the conductor checks for timeouts that have passed.",
-        minimum=US,
-    )
-    status_message_timeout_ns: int = duration(
-        "aeron.rcv.status.message.timeout",
-        200 * MS,
-        "Longest interval between two status messages of an image.",
-        minimum=US,
-    )
-    image_liveness_timeout_ns: int = duration(
-        "aeron.image.liveness.timeout",
-        10 * SECOND,
-        "How long an image lives without a datagram, and how long it lingers afterwards.",
-        minimum=US,
-    )
-    image_gap_timeout_ns: int = duration(
-        "aeron_async.image.gap.timeout",
-        5 * SECOND,
-        "How long an image waits for lost data while its source is active; then the image ends.",
-        minimum=MS,
-    )
-    publication_connection_timeout_ns: int = duration(
-        "aeron.publication.connection.timeout",
-        5 * SECOND,
-        "How long a publication stays connected without a status message.",
-        minimum=US,
-    )
-    publication_linger_timeout_ns: int = duration(
-        "aeron.publication.linger.timeout",
-        5 * SECOND,
-        "How long a closed publication still answers NAKs.",
-        minimum=0,
-        uri_key="linger",
-    )
-    publication_unblock_timeout_ns: int = duration(
-        "aeron.publication.unblock.timeout",
-        15 * SECOND,
-        "How long a claimed frame may stay uncommitted before the driver makes it padding.",
-        minimum=US,
-    )
-    client_liveness_timeout_ns: int = duration(
-        "aeron.client.liveness.timeout",
-        10 * SECOND,
-        "How long a client may be silent before the driver closes what it owns.",
-        minimum=US,
-    )
-    untethered_window_limit_timeout_ns: int = duration(
-        "aeron.untethered.window.limit.timeout",
-        5 * SECOND,
-        "How long an untethered subscriber may stay at the window's end before it lingers.",
-        uri_key="untethered-window-limit-timeout",
-    )
-    untethered_linger_timeout_ns: int | None = duration(
-        "aeron.untethered.linger.timeout",
-        None,
-        "How long an untethered subscriber lingers; by default the window limit timeout.",
-        uri_key="untethered-linger-timeout",
-    )
-    untethered_resting_timeout_ns: int = duration(
-        "aeron.untethered.resting.timeout",
-        10 * SECOND,
-        "How long an untethered subscriber rests before it may join the stream again.",
-        uri_key="untethered-resting-timeout",
-    )
-    counters_free_to_reuse_timeout_ns: int = duration(
-        "aeron.counters.free.to.reuse.timeout",
-        SECOND,
-        "How long the driver waits before it uses the id of a freed counter again.",
-    )
-    name_resolver_supplier: str | NameResolver | NameResolverSupplier = supplier(
-        "aeron.name.resolver.supplier",
-        SYSTEM_NAME_RESOLVER,
-        "Resolver of names: the system's, a table, a registered one, a resolver, or its factory.",
-        choices=(SYSTEM_NAME_RESOLVER, CSV_TABLE_NAME_RESOLVER),
-        synonyms=NAME_RESOLVER_SYNONYMS,
-        group=NAME_RESOLVER_GROUP,
-        instance_method="resolve",
-    )
-    name_resolver_init_args: str | None = text(
-        "aeron_async.name.resolver.init.args",
-        None,
-        "Table of `csv_table`: rows `name,host,other host`, by `|`; counters switch the hosts.",
-        env_name="AERON_NAME_RESOLVER_INIT_ARGS",
-    )
-    reresolution_check_interval_ns: int = duration(
-        "aeron.driver.reresolution.check.interval",
-        SECOND,
-        "How often the driver resolves the names of silent endpoints again; 0 means never.",
-    )
-    driver_timeout_ms: int = duration(
-        "aeron.driver.timeout",
-        10_000,
-        "How long a driver may be silent before it counts as dead, in milliseconds.",
-        unit_ns=MS,
-    )
-    # Ours: Aeron has none like it.
-    waiting_hint_ns: int = duration(
-        "aeron_async.waiting.hint",
-        2 * SECOND,
-        "How long a client waits before it logs the reason and the remedy; 0 means never.",
-    )
-
 
 FLOW_CONTROLS: Final = ("unicast_max", "multicast_max", "multicast_min", "multicast_tagged")
 CONGESTION_CONTROLS: Final = ("default", "static", "cubic")
@@ -405,6 +87,7 @@ OLD_FLOW_CONTROLS: Final = FLOW_CONTROL_SYNONYMS | {
     "io.aeron.driver.TaggedMulticastFlowControl": "multicast_tagged",
 }
 TAG_LENGTH: Final = 8
+BOOTSTRAP_NEIGHBORS_MAX: Final = 20
 
 
 def parse_old_flow_control(text: str) -> str:
@@ -424,9 +107,14 @@ def parse_old_tag(text: str) -> int:
     return int.from_bytes(bytes.fromhex(text), "little", signed=True)
 
 
+def parse_neighbors(text: str | None) -> tuple[str, ...]:
+    """Return the bootstrap neighbors of a list with commas, each as `host:port`."""
+    return tuple(filter(None, (text or "").split(",")))
+
+
 @attrs.frozen(kw_only=True)
 class DriverSettings(StreamSettings):
-    """The settings of a whole driver: loss repair, flow control, sockets and resource limits."""
+    """The settings of a whole driver: loss repair, flow control, names, sockets and limits."""
 
     # Loss and retransmission.
     nak_unicast_delay_ns: int = duration(
@@ -564,6 +252,74 @@ class DriverSettings(StreamSettings):
         "Whether cubic congestion control grows its window at least as fast as TCP.",
     )
 
+    # Names.
+    name_resolver_supplier: str | NameResolver | NameResolverSupplier = supplier(
+        "aeron.name.resolver.supplier",
+        SYSTEM_NAME_RESOLVER,
+        "Resolver of names: the system's, a table, a registered one, a resolver, or its factory.",
+        choices=(SYSTEM_NAME_RESOLVER, CSV_TABLE_NAME_RESOLVER, DRIVER_NAME_RESOLVER),
+        synonyms=NAME_RESOLVER_SYNONYMS,
+        group=NAME_RESOLVER_GROUP,
+        instance_method="resolve",
+    )
+    name_resolver_init_args: str | None = text(
+        "aeron_async.name.resolver.init.args",
+        None,
+        "Table of `csv_table`: rows `name,host,other host`, by `|`; counters switch the hosts.",
+        env_name="AERON_NAME_RESOLVER_INIT_ARGS",
+    )
+    reresolution_check_interval_ns: int = duration(
+        "aeron.driver.reresolution.check.interval",
+        SECOND,
+        "How often the driver resolves the names of silent endpoints again; 0 means never.",
+    )
+    name_resolver_threshold_ns: int = duration(
+        "aeron.name.resolver.threshold",
+        5 * SECOND,
+        "How long the resolution of a name may take before the driver counts it as slow.",
+        env_name="AERON_DRIVER_NAME_RESOLVER_THRESHOLD",
+    )
+
+    resolver_name: str | None = text(
+        "aeron.driver.resolver.name",
+        None,
+        "Name by which other drivers resolve this one.",
+    )
+    resolver_interface: str | None = text(
+        "aeron.driver.resolver.interface",
+        None,
+        "Address and port at which drivers tell each other their names; without one they do not.",
+    )
+    resolver_bootstrap_neighbor: str | None = text(
+        "aeron.driver.resolver.bootstrap.neighbor",
+        None,
+        "Drivers to tell first, `host:port` of their resolvers, separated by commas; at most 20.",
+    )
+    resolver_neighbor_timeout_ns: int = duration(
+        "aeron.driver.resolver.neighbor.timeout",
+        10 * SECOND,
+        "How long a driver's name is known after the driver was last heard.",
+        minimum=MS,
+    )
+    resolver_self_resolution_interval_ns: int = duration(
+        "aeron.driver.resolver.self.resolution.interval",
+        SECOND,
+        "How often the driver tells its neighbors its name.",
+        minimum=MS,
+    )
+    resolver_neighbor_resolution_interval_ns: int = duration(
+        "aeron.driver.resolver.neighbor.resolution.interval",
+        2 * SECOND,
+        "How often the driver tells its neighbors the names of others.",
+        minimum=MS,
+    )
+    resolver_bootstrap_neighbor_resolution_interval_ns: int = duration(
+        "aeron.driver.resolver.bootstrap.neighbor.resolution.interval",
+        10 * SECOND,
+        "How often the driver resolves the bootstrap neighbors that it does not hear.",
+        minimum=MS,
+    )
+
     # Sockets and cycles.
     driver_connect: bool = flag(
         "aeron.driver.connect",
@@ -614,34 +370,6 @@ class DriverSettings(StreamSettings):
         100 * MS,
         "How long a cycle of the receiver may take before the driver counts it as slow.",
     )
-    name_resolver_threshold_ns: int = duration(
-        "aeron.name.resolver.threshold",
-        5 * SECOND,
-        "How long the resolution of a name may take before the driver counts it as slow.",
-        env_name="AERON_DRIVER_NAME_RESOLVER_THRESHOLD",
-    )
-
-    # Memory that tools read.
-    counters_buffer_length: int = size(
-        "aeron.counters.buffer.length",
-        8 * MIB,
-        "Length of the counters' values, 128 bytes each; their metadata takes four times as much.",
-        minimum=MIB,
-        maximum=500 * MIB,
-    )
-    error_buffer_length: int = size(
-        "aeron.error.buffer.length",
-        4 * MIB,
-        "Length of the log of distinct errors.",
-        minimum=4 * MIB,
-    )
-    loss_report_buffer_length: int = size(
-        "aeron.loss.report.buffer.length",
-        MIB,
-        "Length of the loss report.",
-        minimum=KIB,
-    )
-
     # Differs: from here on the settings are ours; Aeron has none like them.
     transport: str = choice(
         "aeron_async.transport",
@@ -810,6 +538,13 @@ class DriverSettings(StreamSettings):
         minimum=1,
         maximum=INT32_MAX,
     )
+    max_resolver_neighbors: int = integer(
+        "aeron_async.max.resolver.neighbors",
+        256,
+        "Drivers, and names of drivers, that the name resolver knows; it learns of no more.",
+        minimum=1,
+        maximum=INT32_MAX,
+    )
     max_error_frames_per_second: int = integer(
         "aeron_async.max.error.frames.per.second",
         10,
@@ -891,8 +626,37 @@ class DriverContext(DriverSettings):
                 "nak_unicast_delay_ns",
             )
         LossGenerators(self)
+        self._check_resolver()
         if self.name_resolver_supplier == CSV_TABLE_NAME_RESOLVER:
             parse_table(self.name_resolver_init_args or "")
+        idle_strategy_of(self.idle_strategy, self.idle_strategy_init_args)
+
+    def _check_resolver(self) -> None:
+        """Refuse a driver name resolver that cannot work.
+
+        Raises:
+            ConfigurationError: It has no name or no interface, or too many bootstrap neighbors.
+        """
+        name, interface = self.resolver_name, self.resolver_interface
+        if interface is None:
+            if self.name_resolver_supplier == DRIVER_NAME_RESOLVER:
+                message = "name_resolver_supplier=driver needs resolver_name and resolver_interface"
+                raise ConfigurationError(message)
+            return
+        InterfaceSpec.parse(interface)
+        if name is None:
+            message = f"`resolverName` is required when `resolverInterface` is set: {interface}"
+            raise ConfigurationError(message)
+        if not (name.isascii() and name.isprintable() and len(name) <= NAME_LENGTH_MAX):
+            message = f"resolver_name={name!r} must be at most {NAME_LENGTH_MAX} letters of ASCII"
+            raise ConfigurationError(message)
+        count = len(parse_neighbors(self.resolver_bootstrap_neighbor))
+        if count > BOOTSTRAP_NEIGHBORS_MAX:
+            message = (
+                f"Resolver Bootstrap Neighbor list too large: resolver_bootstrap_neighbor has "
+                f"{count}, at most {BOOTSTRAP_NEIGHBORS_MAX} are allowed"
+            )
+            raise ConfigurationError(message)
 
     @property
     def nak_unicast_retry_delay_ns(self) -> int:

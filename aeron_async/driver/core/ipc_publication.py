@@ -171,6 +171,11 @@ class IpcPublication(SubscribablePublication):
         return max([self._consumer_position, *self.subscribers.consumed()])
 
     @property
+    def has_unread(self) -> bool:
+        """Return whether something was claimed that no subscriber has read: it may never come."""
+        return self.producer_position > self.consumer_position
+
+    @property
     def join_position(self) -> int:
         """Return where a subscriber that joins now starts, in bytes."""
         return self.subscribers.join_position(self.consumer_position)
@@ -192,16 +197,17 @@ class IpcPublication(SubscribablePublication):
     def add_subscriber(self, subscriber: SubscriberPosition) -> None:
         """Add a subscription as a reader, and wake publishers that wait for one."""
         super().add_subscriber(subscriber)
-        if not self._update_window():
-            # The first reader that waits makes a difference to those who watch the log.
-            self._on_window_changed()
+        self._update_window()
+        # In any case: the first reader that waits makes a difference to those who watch the log.
+        self._on_window_changed()
 
     def remove_subscriber(self, subscription_id: int) -> SubscriberPosition | None:
         """Remove a subscription and return its position; the caller then polls the publication."""
         # Recorded before the removal: the next subscriber may have to join where this one stopped.
         self._consumer_position = self.consumer_position
         subscriber = super().remove_subscriber(subscription_id)
-        self._update_window()
+        if self._update_window():
+            self._on_window_changed()
         return subscriber
 
     def reject(self, reason: str, now_ns: int) -> None:
@@ -223,7 +229,8 @@ class IpcPublication(SubscribablePublication):
         self.wake_flag.is_set = False
         if self.state is PublicationState.DONE:
             return NEVER_NS
-        self._update_window()
+        if self._update_window():
+            self._on_window_changed()
         return self._advance(now_ns)
 
     def skip_linger(self) -> None:
@@ -240,7 +247,7 @@ class IpcPublication(SubscribablePublication):
         return self._consumer_position
 
     def _update_window(self) -> bool:
-        """Update the connection and the limit; return whether publishers were woken."""
+        """Update the connection and the limit; return whether that concerns the publishers."""
         consumed = self.subscribers.consumed()
         self._consumer_position = max([self._consumer_position, *consumed])
         if self.state is not PublicationState.ACTIVE:
@@ -255,8 +262,6 @@ class IpcPublication(SubscribablePublication):
             self._told_position = producer_position
             self.counters.publisher_position.set(producer_position)
             is_changed = True
-        if is_changed:
-            self._on_window_changed()
         return is_changed
 
     def _set_connected(self, *, is_connected: bool) -> bool:

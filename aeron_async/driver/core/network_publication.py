@@ -81,6 +81,10 @@ FAST_MAX_NS: Final = 1_000_000_000
 TRIGGER_SHIFT: Final = 3
 """The limit may rise when a spy has read an eighth of the window."""
 REVOKED_LINGER_NS: Final = 3 * HEARTBEAT_INTERVAL_NS
+TOLD_LINGER_NS: Final = 10 * HEARTBEAT_INTERVAL_NS
+"""How long receivers are told of the end at least, also with `linger=0`: Aeron's conductor looks
+once a second, so that it is never less there.
+"""
 UINT32_MASK: Final = 0xFFFF_FFFF
 LAST_TERM_COUNT: Final = 2**31 - 1
 
@@ -572,6 +576,11 @@ class NetworkPublication(SubscribablePublication):
     @property
     def _consumed_position(self) -> int:
         return self._sender.position
+
+    def _linger(self, event: PublicationEvent, now_ns: int) -> None:
+        if self.has_receivers:
+            self._linger_timeout_ns = max(self._linger_timeout_ns, TOLD_LINGER_NS)
+        super()._linger(event, now_ns)
 
     def _advance(self, now_ns: int) -> int:
         """Change the state as far as the time, the receivers and the spies allow."""

@@ -457,9 +457,8 @@ class PublicationImage:
         self._system_counters[SystemCounterId.HEARTBEATS_RECEIVED].increment()
 
     def _on_end_told(self, position: int, connection: ImageConnection, *, is_revoked: bool) -> None:
-        # Differs: Aeron accepts an end up to a term behind what was reported. The stream has been
-        # beyond that position already, so no honest publisher says so.
-        if position < max(self.rebuild_position, self._feedback.last_sm_position):
+        # Of several sources one may have sent less than another, and ends there.
+        if len(self.connections) == 1 and self._is_passed(position):
             self._system_counters[DriverCounterId.STREAM_ENDS_IGNORED].increment()
         elif not self.is_end_of_stream:
             connection.is_end_of_stream = True
@@ -469,10 +468,20 @@ class PublicationImage:
             # One of the two ends was forged. The publisher will repeat the true one.
             self._doubt_end()
 
+    def _is_passed(self, position: int) -> bool:
+        """Return whether the stream has been beyond a position, so that it cannot end there.
+
+        Differs: Aeron accepts an end up to a term behind what was reported.
+        """
+        return position < max(self.rebuild_position, self._feedback.last_sm_position)
+
     def _check_end_of_stream(self, *, is_revoked: bool = False) -> None:
         """End the stream once every source has ended it."""
         eos_position = self.connections.eos_position
         if eos_position is None or self.is_end_of_stream:
+            return
+        if self._is_passed(eos_position):
+            self._system_counters[DriverCounterId.STREAM_ENDS_IGNORED].increment()
             return
         self.is_end_of_stream = True
         self._is_revoked = is_revoked

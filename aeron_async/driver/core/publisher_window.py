@@ -83,7 +83,10 @@ class PublisherWindow:
 
 
 class BlockedPublisherCheck:
-    """Turns a claim at which the sender has waited for `timeout_ns` into padding."""
+    """Turns a claim at which the sender has waited for `timeout_ns` into padding.
+
+    The time begins when a claim is first seen, however long nothing was to be seen before.
+    """
 
     def __init__(
         self, log: LogBuffers, unblocked: Counter, *, timeout_ns: int, position: int, now_ns: int
@@ -93,15 +96,17 @@ class BlockedPublisherCheck:
         self._timeout_ns = timeout_ns
         self._last_position = position
         self._last_change_ns = now_ns
+        self._was_behind = False
 
     def poll(self, *, sender_position: int, producer_position: int, now_ns: int) -> int:
         """Unblock if that is due, and return the time of the next check."""
         is_behind = producer_position > sender_position or self._is_rotation_missing(
             sender_position
         )
-        if sender_position != self._last_position or not is_behind:
+        if sender_position != self._last_position or not self._was_behind:
             self._last_position = sender_position
             self._last_change_ns = now_ns
+        self._was_behind = is_behind
         if not is_behind:
             return NEVER_NS
         if now_ns < self._last_change_ns + self._timeout_ns:
@@ -110,8 +115,8 @@ class BlockedPublisherCheck:
 
     def unblocks_ns(self, sender_position: int, now_ns: int) -> int:
         """Return when a claim at the sender position, not committed by then, becomes padding."""
-        begun_ns = now_ns if sender_position != self._last_position else self._last_change_ns
-        return max(now_ns, begun_ns + self._timeout_ns)
+        is_known = self._was_behind and sender_position == self._last_position
+        return max(now_ns, (self._last_change_ns if is_known else now_ns) + self._timeout_ns)
 
     def unblock(self, sender_position: int) -> bool:
         """Turn an uncommitted claim at the sender position into padding; return whether it did."""

@@ -35,7 +35,7 @@ from aeron_async.protocol.header import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["CheckedPosition", "SharedIpcPublication", "SharedNetworkPublication"]
+__all__ = ["CheckedIpcPublication", "CheckedNetworkPublication", "CheckedPosition"]
 
 UINT32_MASK: Final = 0xFFFF_FFFF
 TYPE_MASK: Final = 0xFFFF
@@ -61,7 +61,7 @@ class CheckedPosition(Counter):
         furthest: Callable[[], int],
         on_forged: Callable[[int], object],
     ) -> None:
-        super().__init__(counter._manager, counter.id, counter.cell)  # noqa: SLF001 - of its base class
+        super().__init__(counter._reader, counter.id, counter.cell)  # noqa: SLF001 - of its base class
         self._counter = counter
         self._furthest = furthest
         self._on_forged: Callable[[int], object] | None = on_forged
@@ -98,7 +98,7 @@ class CheckedPosition(Counter):
         self._counter.close()
 
 
-class _SharedLog(SubscribablePublication):
+class _CheckedLog(SubscribablePublication):
     """A publication whose log is a file, so that its tails may say anything."""
 
     def __init__(self, **fields: Any) -> None:
@@ -132,11 +132,11 @@ class _SharedLog(SubscribablePublication):
         return self.producer_position
 
 
-class SharedIpcPublication(IpcPublication, _SharedLog):
+class CheckedIpcPublication(IpcPublication, _CheckedLog):
     """An IPC publication whose log is a file."""
 
-    producer_position = _SharedLog.producer_position
-    rebuild_position = _SharedLog.rebuild_position
+    producer_position = _CheckedLog.producer_position
+    rebuild_position = _CheckedLog.rebuild_position
 
 
 HEADER: Final = Struct("<6i")
@@ -233,9 +233,9 @@ class CheckedStreamSender(StreamSender):
         return position
 
 
-class SharedNetworkPublication(NetworkPublication, _SharedLog):
+class CheckedNetworkPublication(NetworkPublication, _CheckedLog):
     """A network publication whose log is a file."""
 
     sender_type = CheckedStreamSender
-    producer_position = _SharedLog.producer_position
-    rebuild_position = _SharedLog.rebuild_position
+    producer_position = _CheckedLog.producer_position
+    rebuild_position = _CheckedLog.rebuild_position

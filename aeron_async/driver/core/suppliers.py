@@ -55,18 +55,17 @@ CONGESTION_CONTROL_SYNONYMS: Final = {
     "io.aeron.driver.DefaultCongestionControlSupplier": "default",
     "io.aeron.driver.ext.CubicCongestionControlSupplier": "cubic",
 }
-TERMINATION_VALIDATOR_SYNONYMS: Final = {
-    "aeron_driver_termination_validator_default_allow": "allow",
-    "aeron_driver_termination_validator_default_deny": "deny",
-    "io.aeron.driver.DefaultAllowTerminationValidator": "allow",
-    "io.aeron.driver.DefaultDenyTerminationValidator": "deny",
-}
 
 # Name resolvers.
 
 SYSTEM_NAME_RESOLVER: Final = "default"
 CSV_TABLE_NAME_RESOLVER: Final = "csv_table"
-NAME_RESOLVER_SYNONYMS: Final = {"aeron_default_name_resolver_supplier": SYSTEM_NAME_RESOLVER}
+DRIVER_NAME_RESOLVER: Final = "driver"
+NAME_RESOLVER_SYNONYMS: Final = {
+    "aeron_default_name_resolver_supplier": SYSTEM_NAME_RESOLVER,
+    "aeron_csv_table_name_resolver_supplier": CSV_TABLE_NAME_RESOLVER,
+    "aeron_driver_name_resolver_supplier": DRIVER_NAME_RESOLVER,
+}
 
 
 class NameResolver(Protocol):
@@ -97,7 +96,7 @@ NameResolverSupplier = Callable[[], NameResolver]
 def name_resolver(
     context: DriverContext, default: NameResolver, counters_manager: CountersManager
 ) -> NameResolver:
-    """Return the resolver that a context asks for.
+    """Return the resolver that a context asks for; it may not know the names of drivers yet.
 
     Args:
         context: The settings.
@@ -109,7 +108,7 @@ def name_resolver(
         RegistrationError: There is no counter left.
     """
     wanted: object = context.name_resolver_supplier
-    if wanted == SYSTEM_NAME_RESOLVER:
+    if wanted in {SYSTEM_NAME_RESOLVER, DRIVER_NAME_RESOLVER}:
         return default
     if wanted == CSV_TABLE_NAME_RESOLVER:
         rows = parse_table(context.name_resolver_init_args or "")

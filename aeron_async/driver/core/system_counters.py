@@ -128,6 +128,7 @@ class DriverCounterId(IntEnum):
     IMAGES_BROKEN = 1_053
     LATE_PACKETS_DROPPED = 1_054
     HANDSHAKE_SENDS_WITHHELD = 1_060
+    RESOLUTIONS_REFUSED = 1_070
 
 
 SYSTEM_COUNTER_LABELS: Final[tuple[str, ...]] = (
@@ -209,6 +210,7 @@ DRIVER_COUNTER_LABELS: Final[dict[DriverCounterId, str]] = {
     DriverCounterId.IMAGES_BROKEN: "Images ended: gap unfilled, or shown data contradicted",
     DriverCounterId.LATE_PACKETS_DROPPED: "Late datagrams dropped: too far from known frames",
     DriverCounterId.HANDSHAKE_SENDS_WITHHELD: "Datagrams not sent: receiver has not answered",
+    DriverCounterId.RESOLUTIONS_REFUSED: "Names of drivers not learned: limit reached",
 }
 
 
@@ -221,7 +223,6 @@ class SystemCounters:
         manager: A new one, with no counter allocated yet.
         context: Its thresholds appear in the labels.
         version: Version of this software; that of the installed package unless given.
-        driver_name: The name under which other drivers resolve this one.
         log_budget: Limits the driver's log lines.
 
     Attributes:
@@ -235,7 +236,6 @@ class SystemCounters:
         context: DriverContext,
         *,
         version: str | None = None,
-        driver_name: str = "",
         log_budget: LogBudget | None = None,
     ) -> None:
         self.log_budget = log_budget
@@ -246,7 +246,7 @@ class SystemCounters:
             "version": version,
             "commit": COMMIT,
             "mode": context.threading_mode,
-            "driver_name": driver_name,
+            "driver_name": context.resolver_name or "",
             "conductor_threshold": format_duration(context.conductor_cycle_threshold_ns),
             "sender_threshold": format_duration(context.sender_cycle_threshold_ns),
             "receiver_threshold": format_duration(context.receiver_cycle_threshold_ns),

@@ -23,6 +23,7 @@ from aeron_async.concurrent.ring_buffer import ManyToOneRingBuffer
 from aeron_async.counters import CountersReader
 from aeron_async.driver import media_driver
 from aeron_async.driver.core.context import DriverContext
+from aeron_async.errors import ConfigurationError
 from aeron_async.logbuffer.appender import AppendResult, ConcurrentAppender, ExclusiveAppender
 from aeron_async.logbuffer.log_buffers import LogBuffers
 from aeron_async.logbuffer.metadata import LogType
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
     from aeron_async.driver.client_command_adapter import ClientCommandAdapter
     from aeron_async.driver.media_driver import MediaDriver
+    from aeron_async.idle_strategy import IdleStrategy
     from aeron_async.protocol.control_protocol import ClientCommand
     from aeron_async.testing.host import Host
     from aeron_async.testing.world import World
@@ -109,7 +111,8 @@ class FakeWord:
 class FakeWatcher:
     """Looks at the words when it is told to, as `Watcher` does all the time."""
 
-    def __init__(self, _loop: object = None) -> None:
+    def __init__(self, _loop: object = None, *, word_limit: int = 65_536) -> None:
+        self.word_limit = word_limit
         self.words: list[FakeWord] = []
         self.is_closed = False
 
@@ -118,6 +121,9 @@ class FakeWatcher:
     ) -> FakeWord:
         size = width // 8
         assert offset % size == 0, f"a word at {offset}"
+        if len(self.words) >= self.word_limit:
+            message = f"the watcher has all {self.word_limit} words that it may have"
+            raise ConfigurationError(message)
         view = memoryview(buffer).cast("B")[offset : offset + size].cast("q" if size == 8 else "i")
         word = FakeWord(self, view, callback)
         self.words.append(word)
@@ -407,11 +413,11 @@ async def directory_on(
     """Run a driver with a directory on a host."""
     watchers: list[FakeWatcher] = []
 
-    def make_watcher(loop: object) -> FakeWatcher:
-        watchers.append(FakeWatcher(loop))
+    def make_watcher(loop: object, _: IdleStrategy, *, word_limit: int) -> FakeWatcher:
+        watchers.append(FakeWatcher(loop, word_limit=word_limit))
         return watchers[-1]
 
-    async def at_once(function: Callable[..., T], *args: object) -> T:
+    async def at_once(function: Callable[..., T], *args: object, **_: object) -> T:
         return function(*args)
 
     monkeypatch.setattr(media_driver, "Watcher", make_watcher)

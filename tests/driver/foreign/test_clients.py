@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.media_driver import MediaDriver
-from aeron_async.errors import ErrorCode
+from aeron_async.errors import ClosedError, ErrorCode
 from aeron_async.protocol.control_protocol import (
+    AddCounter,
+    AddDestination,
     AddPublication,
     AddSubscription,
     ClientClose,
@@ -28,9 +32,12 @@ from tests.driver.foreign.client import IPC, STREAM_ID, UDP, Directory, in_direc
 from tests.logs import captured_logs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+
     from tests.driver.foreign.client import ForeignClient
 
 LIVENESS_S = 10
+CHANNELS = pytest.mark.parametrize("channel", [IPC, UDP])
 
 
 async def fill(client: ForeignClient) -> dict[str, int]:
@@ -159,6 +166,78 @@ async def test_what_was_added_while_its_client_left_is_undone(directory: Directo
     assert is_empty(directory)
 
 
+BY_NAME: Final = UDP.replace("127.0.0.1", "localhost")
+
+
+@contextmanager
+def slow_names(directory: Directory) -> Iterator[Callable[[], None]]:
+    """Let no name resolve until what is returned is called."""
+    is_resolved = asyncio.Event()
+    queue = directory.driver.conductor._queue
+    look_up = queue.look_up
+
+    async def look_up_slowly(resolving: Coroutine[Any, Any, Any]) -> Any:
+        async def resolve() -> Any:
+            try:
+                await is_resolved.wait()
+                return await resolving
+            finally:
+                resolving.close()
+
+        return await look_up(resolve())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(queue, "look_up", look_up_slowly)
+        yield is_resolved.set
+
+
+@pytest.mark.parametrize("kind", [AddPublication, AddSubscription])
+@in_directory
+async def test_a_client_that_begins_again_gets_nothing_of_its_earlier_life(
+    directory: Directory, kind: Any
+) -> None:
+    client = directory.client()
+    await client.add_counter()
+    conductor, adapter = directory.driver.conductor, directory.adapter
+    with slow_names(directory) as resolve:
+        asked = client.send(kind, channel=BY_NAME, stream_id=1)
+        await client.settle()
+        client.send(ClientClose)
+        await client.add_counter()
+        assert adapter._ids_being_added == {asked}
+        resolve()
+        await directory.pass_time(8, client)
+    assert asked not in {getattr(each, "correlation_id", None) for each in client.received()}
+    assert not conductor.has(asked)
+    assert conductor.network_publications == ()
+    assert not adapter._ids_being_added
+    assert len(directory.watcher.words) == 1
+    # The id is free.
+    await client.ask(kind, correlation_id=asked, channel=IPC, stream_id=1)
+    assert conductor.has(asked)
+
+
+@in_directory
+async def test_a_client_that_has_gone_gets_no_answer(directory: Directory) -> None:
+    client = directory.client()
+    await client.add_counter()
+    is_added = asyncio.Event()
+
+    async def add_slowly(*_: object, **__: object) -> None:
+        await is_added.wait()
+
+    with pytest.MonkeyPatch.context() as patch:
+        destinations = directory.driver.conductor.destinations
+        patch.setattr(destinations, "add_to_publication", add_slowly)
+        client.send(AddDestination, registration_id=1, channel=UDP)
+        await client.settle()
+        await client.ask(ClientClose)
+        is_added.set()
+        await client.settle()
+    assert client.received() == []
+    assert is_empty(directory)
+
+
 @in_directory
 async def test_the_clients_of_others_hear_of_images_that_end(directory: Directory) -> None:
     client, other = directory.client(), directory.client()
@@ -266,6 +345,10 @@ async def test_a_ring_that_was_destroyed_is_mended(
     client.ring_buffer.fetch_add_64(client.ring.capacity + 128, claimed)
     # While it is corrupt, nobody runs without a pause: virtual time passes.
     await directory.pass_time(LIVENESS_S + 3, client)
+    corrupt_count = directory.adapter._commands.corrupt_count
+    found = [each for each in client.errors() if "10s all of it is dropped" in each]
+    assert len(found) == bool(corrupt_count)
+    assert directory.driver.counters.value(SystemCounterId.ERRORS) == corrupt_count
     if claimed == 0 and length <= 0:
         # A begun record that is not claimed is no record.
         client.ring_buffer.store_release_32(index, 0)
@@ -292,6 +375,45 @@ async def test_a_driver_closes_with_live_clients(directory: Directory) -> None:
 
 
 @in_directory
+async def test_a_driver_that_drains_leaves_commands_unread(directory: Directory) -> None:
+    client, slow, newcomer = (directory.client() for _ in range(3))
+    await fill(client)
+    driver, conductor, adapter = directory.driver, directory.driver.conductor, directory.adapter
+    is_drained = asyncio.Event()
+    with pytest.MonkeyPatch.context() as patch, slow_names(directory):
+        asked = slow.send(AddPublication, channel=BY_NAME, stream_id=1)
+        slow.send(AddCounter, counter_type_id=1_001, key=b"", label="never")
+        await slow.settle()
+        assert adapter._ids_being_added == {asked}
+        patch.setattr(conductor, "drain", is_drained.wait)
+        closing = asyncio.ensure_future(driver.aclose())
+        await client.settle()
+        client.received()
+        before, heartbeat_ms = (
+            client.ring.stored_consumer_position,
+            client.ring.consumer_heartbeat_ms,
+        )
+        counters = len(driver.counters.snapshot())
+        for each in (client, slow, newcomer):
+            each.send(AddCounter, counter_type_id=1_001, key=b"", label="never")
+            each.send(AddPublication, channel=IPC, stream_id=2)
+        await directory.pass_time(2)
+        assert client.received() == []
+        assert client.errors() == []
+        assert client.ring.stored_consumer_position == before
+        assert len(driver.counters.snapshot()) == counters
+        assert conductor.network_publications == ()
+        assert conductor.ipc_publications == ()
+        assert not adapter._ids_being_added
+        # No other driver takes the directory in the meantime.
+        assert client.ring.consumer_heartbeat_ms > heartbeat_ms
+        assert directory.watcher.words == []
+        is_drained.set()
+        await closing
+    assert client.ring.consumer_heartbeat_ms == -1
+
+
+@in_directory
 async def test_a_driver_shows_that_it_lives(directory: Directory) -> None:
     client = directory.client()
     before = client.ring.consumer_heartbeat_ms
@@ -314,6 +436,112 @@ async def test_a_failure_of_a_command_is_an_answer(directory: Directory) -> None
     assert answer.code == ErrorCode.GENERIC
     assert [each["event"] for each in lines] == ["command_failed"]
     await client.add_counter()
+
+
+@in_directory
+async def test_what_was_closed_under_a_command_is_an_answer(directory: Directory) -> None:
+    client = directory.client()
+    await client.add_counter()
+
+    def fail(_stream_id: int) -> int:
+        message = "something that the command needs was closed"
+        raise ClosedError(message)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(directory.driver.conductor, "next_session_id", fail)
+        client.send(GetNextAvailableSessionId, stream_id=1)
+        refused, added = await client.ask(AddCounter, counter_type_id=1_001, key=b"", label="next")
+    assert isinstance(refused, ErrorResponse)
+    assert b"needs was closed" in refused.message
+    assert isinstance(added, CounterReady)
+
+
+@in_directory
+async def test_a_command_that_cannot_be_taken_harms_no_other(directory: Directory) -> None:
+    client = directory.client()
+    await client.add_counter()
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with captured_logs() as lines, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(directory.adapter, "_queue", fail)
+        assert await client.ask(GetNextAvailableSessionId, stream_id=1) == []
+    assert [each["event"] for each in lines] == ["command_failed"]
+    assert "ZeroDivisionError" in client.errors()[0]
+    assert not directory.driver.is_closed
+    await client.ask_for(NextAvailableSessionId, GetNextAvailableSessionId, stream_id=1)
+
+
+@pytest.mark.parametrize("is_left", [False, True])
+@in_directory
+async def test_a_client_that_cannot_be_looked_after_is_removed_alone(
+    directory: Directory,
+    is_left: bool,  # noqa: FBT001 - one meaning
+) -> None:
+    client, other = directory.client(), directory.client()
+    await fill(client)
+    await other.add_counter()
+    (watch,) = directory.adapter._clients[client.client_id].publications.values()
+    client.received()
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with captured_logs() as lines, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(watch, "act", fail)
+        if is_left:
+            patch.setattr(directory.driver.conductor, "remove_client", fail)
+        await directory.pass_time(2, other)
+    events = [each["event"] for each in lines]
+    assert events.count("client_failed") == 1 + is_left
+    assert ClientTimeout(client_id=client.client_id) in client.received()
+    assert [*directory.adapter._clients] == [other.client_id]
+    assert "ZeroDivisionError" in client.errors()[0]
+    await other.add_counter()
+
+
+@in_directory
+async def test_a_client_whose_refusal_failed_is_served_again(directory: Directory) -> None:
+    client = directory.client()
+    await client.add_counter()
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with captured_logs() as lines, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(directory.adapter, "_refuse", fail)
+        client.send(AddPublication, channel="?", stream_id=1)
+        wanted = client.send(GetNextAvailableSessionId, stream_id=1)
+        client.received()
+        await client.settle()
+    assert [each["event"] for each in lines] == ["answer_failed"]
+    (answer,) = client.received()
+    assert isinstance(answer, NextAvailableSessionId)
+    assert answer.correlation_id == wanted
+
+
+@CHANNELS
+@in_directory
+async def test_a_publication_that_fails_is_recorded_once(
+    directory: Directory, channel: str
+) -> None:
+    client = directory.client()
+    await client.add_publication(channel)
+    conductor = directory.driver.conductor
+    (publication,) = conductor.network_publications or conductor.ipc_publications
+
+    def fail(_now_ns: int) -> int:
+        raise ZeroDivisionError
+
+    with captured_logs() as lines, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(publication, "poll", fail)
+        publication.wake_flag.set()
+        await directory.pass_time(1, client)
+    assert [each["event"] for each in lines].count("publication_failed") == 1
+    (error,) = client.errors()
+    assert f"sessionId={publication.session_id}: ZeroDivisionError" in error
+    assert directory.driver.counters.value(SystemCounterId.ERRORS) == 1
 
 
 async def test_a_driver_without_a_directory_serves_no_other_process() -> None:

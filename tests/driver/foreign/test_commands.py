@@ -12,7 +12,7 @@ import aeron_async as aa
 from aeron_async.driver import client_command_adapter as adapter_module
 from aeron_async.driver.core.stream_counters import NO_OWNER_ID
 from aeron_async.driver.core.system_counters import SystemCounterId
-from aeron_async.errors import ErrorCode
+from aeron_async.errors import ErrorCode, RegistrationError
 from aeron_async.protocol.control_protocol import (
     AddCounter,
     AddDestination,
@@ -47,6 +47,7 @@ from aeron_async.protocol.control_protocol import (
     UnavailableImage,
 )
 from tests.driver.foreign.client import IPC, STREAM_ID, UDP, Directory, in_directory
+from tests.logs import captured_logs
 
 MANUAL = "aeron:udp?control-mode=manual|term-length=64k"
 CLIENT_HEARTBEAT = 11
@@ -569,10 +570,102 @@ async def test_a_client_has_a_limited_number_of_waiting_commands(directory: Dire
         )
         for each in range(limit)
     )
-    codes = await client.refused(AddPublication, channel=IPC, stream_id=STREAM_ID)
-    assert codes == ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE
-    # To be told to wait is no error.
-    assert client.errors() == []
+    for stream_id in (1, 2):
+        (answer,) = await client.ask(AddPublication, channel=IPC, stream_id=stream_id)
+        assert isinstance(answer, ErrorResponse)
+        assert answer.code == ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE
+        assert answer.message.startswith(b"1024 commands of client")
+        assert b"1024 is the limit: wait for" in answer.message
+    # A limit is recorded once, whatever it keeps off.
+    (error,) = client.errors()
+    assert "1024 is the limit: wait for the answers" in error
+    assert "channel" not in error
+
+
+@in_directory
+async def test_every_counter_may_have_a_watched_word(directory: Directory) -> None:
+    assert directory.watcher.word_limit == directory.driver.counters.limit + 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "channel"),
+    # An IPC publication is watched only for readers in the process of the driver.
+    [(AddExclusivePublication, UDP), (AddSubscription, UDP), (AddSubscription, IPC)],
+)
+@in_directory
+async def test_what_cannot_be_watched_is_refused_and_leaves_nothing(
+    directory: Directory, kind: Any, channel: str
+) -> None:
+    client = directory.client()
+    await client.add_counter()
+    publication = await client.add_publication(channel)
+    _, images = await client.add_subscription(channel)
+    await directory.pass_time(1, client)
+    assert len(images + await client.images()) == 1
+    conductor, watcher = directory.driver.conductor, directory.watcher
+    before = len(directory.driver.counters.snapshot())
+    watcher.word_limit = len(watcher.words)
+    code = await client.refused(kind, channel=channel, stream_id=STREAM_ID)
+    assert code == ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE
+    assert len(conductor._table._links) == len(conductor._subscriptions.links) == 1
+    assert len(watcher.words) == watcher.word_limit
+    assert "counters_buffer_length sets how many" in client.errors()[-1]
+    watcher.word_limit += 2
+    # The streams that were there are read as before, and there is room for others.
+    await publication.offer_all([b"x"])
+    await directory.pass_time(5, client)
+    assert len(directory.driver.counters.snapshot()) == before
+    _, (reader,) = await client.add_subscription(channel)
+    await publication.offer_all([b"y"])
+    assert await reader.take(2) == [b"x", b"y"]
+
+
+@in_directory
+async def test_a_publication_that_ends_before_its_answer_is_refused_once(
+    directory: Directory,
+) -> None:
+    client = directory.client()
+    await client.add_counter()
+    conductor = directory.driver.conductor
+
+    def find_none(registration_id: int) -> None:
+        message = f"there is no publication {registration_id}: it was closed"
+        raise RegistrationError(message, code=ErrorCode.UNKNOWN_PUBLICATION)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(conductor, "publication", find_none)
+        code = await client.refused(AddPublication, channel=IPC, stream_id=STREAM_ID)
+    assert code == ErrorCode.UNKNOWN_PUBLICATION
+    await directory.pass_time(3, client)
+    assert conductor.ipc_publications == ()
+
+
+NO_CHANNEL = "x"
+"""Not a channel: refused for another reason, it must not be parsed for its text."""
+
+
+@in_directory
+async def test_a_command_beyond_the_limit_is_refused_whatever_its_channel(
+    directory: Directory,
+) -> None:
+    client = directory.client()
+    await client.add_counter()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(adapter_module, "WAITING_COMMANDS_MAX", 0)
+        code = await client.refused(AddPublication, channel=NO_CHANNEL, stream_id=STREAM_ID)
+        assert code == ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE
+    await client.add_publication()
+
+
+@pytest.mark.parametrize("kind", [AddPublication, AddSubscription])
+@in_directory
+async def test_a_taken_id_is_refused_whatever_its_channel(directory: Directory, kind: Any) -> None:
+    client = directory.client()
+    taken = (await client.add_publication()).id
+    code = await client.refused(kind, correlation_id=taken, channel=NO_CHANNEL, stream_id=STREAM_ID)
+    assert code == ErrorCode.GENERIC
+    # The next commands of the client are carried out.
+    await client.add_publication()
 
 
 @in_directory
@@ -583,8 +676,11 @@ async def test_a_driver_has_a_limited_number_of_clients(directory: Directory) ->
         clients = [directory.client() for _ in range(limit + 1)]
         for client in clients[:limit]:
             await client.add_counter()
-        code = await clients[limit].refused(AddPublication, channel=IPC, stream_id=STREAM_ID)
-        assert code == ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE
+        for stream_id in (1, 2):
+            code = await clients[limit].refused(AddPublication, channel=IPC, stream_id=stream_id)
+            assert code == ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE
+        (error,) = clients[limit].errors()
+        assert "2 clients of other processes use this driver, and 2 is the limit: close" in error
         clients[0].beat(0)
         await directory.pass_time(2, clients[1])
         await clients[limit].add_counter()
@@ -596,10 +692,25 @@ async def test_a_client_whose_heartbeat_has_no_counter_is_refused(directory: Dir
     counters = directory.driver.counters
     free = counters.limit - len(counters.snapshot())
     fillers = [counters.allocate(1_000, b"", "filler") for _ in range(free)]
-    assert await client.refused(AddPublication, channel=IPC, stream_id=STREAM_ID) > 0
+    for channel in (IPC, NO_CHANNEL):
+        assert await client.refused(AddPublication, channel=channel, stream_id=STREAM_ID) > 0
     fillers[0].close()
     await directory.pass_time(2)
     await client.ask_for(AddedHeartbeat, AddPublication, channel=IPC, stream_id=STREAM_ID)
+
+
+@in_directory
+async def test_a_full_log_of_errors_is_logged_once(directory: Directory) -> None:
+    client = directory.client()
+    resources = directory.adapter._resources
+    with captured_logs() as lines:
+        for number in range(1_200):
+            resources.record_error(ErrorCode.GENERIC, f"{number} " + "x" * 3_900)
+    (line,) = lines
+    assert line["event"] == "error_log_full"
+    assert line["length"] == resources.context.error_buffer_length
+    assert "error_buffer_length" in line["remedy"]
+    assert 1_000 < len(client.errors()) == line["error_count"] < 1_200
 
 
 AddedHeartbeat = ErrorResponse

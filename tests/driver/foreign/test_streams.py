@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import pytest
 
 import aeron_async as aa
+from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.protocol.control_protocol import (
+    ClientClose,
     ImageBuffersReady,
+    RemovePublication,
     RemoveSubscription,
     UnavailableImage,
 )
 from tests.driver.foreign.client import IPC, STREAM_ID, UDP, Directory, Reader, in_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.driver.foreign.client import Publisher
 
 CHANNELS = pytest.mark.parametrize("channel", [IPC, UDP])
 KINDS = pytest.mark.parametrize("is_exclusive", [False, True])
@@ -74,6 +84,78 @@ async def test_a_lone_message_wakes_an_embedded_reader(directory: Directory, cha
             assert publisher.offer(b"%d" % number) > 0
             await directory.settle()
             assert (await asyncio.wait_for(reading, 0.5)).data == b"%d" % number
+
+
+def remove_hold(publisher: Publisher) -> None:
+    publisher.client.send(RemovePublication, registration_id=publisher.id)
+
+
+def close_client(publisher: Publisher) -> None:
+    publisher.client.send(ClientClose)
+
+
+@CHANNELS
+@in_directory
+async def test_a_claim_of_a_dead_publisher_becomes_padding(
+    directory: Directory, channel: str
+) -> None:
+    dying, living, reading = (directory.client() for _ in range(3))
+    clients = (dying, living, reading)
+    _, images = await reading.add_subscription(channel)
+    dead, alive = await dying.add_publication(channel), await living.add_publication(channel)
+    await directory.pass_time(1, *clients)
+    (reader,) = images + await reading.images()
+    await alive.offer_all([b"before"])
+    assert await reader.take(1) == [b"before"]
+    # Nothing is due any more.
+    await directory.pass_time(20, *clients)
+    # It adds to the tail, and dies before it writes anything.
+    assert dead.appender._reserve(64, 32, dead.limit) > 0
+    assert alive.offer(b"behind") > 0
+    timeout_s = directory.driver.context.publication_unblock_timeout_ns / 1e9
+    await directory.pass_time(timeout_s - 1, living, reading)
+    assert reader.read() == []
+    # Aeron's conductor, too, looks once a second.
+    await directory.pass_time(2.1, living, reading)
+    assert await reader.take(1) == [b"behind"]
+    assert directory.driver.counters.value(SystemCounterId.UNBLOCKED_PUBLICATIONS) == 1
+
+
+@CHANNELS
+@pytest.mark.parametrize("leave", [remove_hold, close_client])
+@pytest.mark.parametrize("is_last_unseen", [False, True])
+@in_directory
+async def test_a_shared_log_is_watched_as_long_as_any_client_holds_it(
+    directory: Directory,
+    channel: str,
+    leave: Callable[[Publisher], None],
+    *,
+    is_last_unseen: bool,
+) -> None:
+    clients = [directory.client() for _ in range(3)]
+    async with aa.Aeron.connect(directory.driver) as aeron:
+        subscription = await aeron.add_subscription(channel, STREAM_ID)
+        holds = [await each.add_publication(channel) for each in clients]
+        assert len({each.ready.registration_id for each in holds}) == 1
+        await directory.pass_time(1, *clients)
+        for leaver, other in pairwise(holds):
+            reading = asyncio.ensure_future(anext(subscription))
+            await directory.settle()
+            leave(leaver)
+            if is_last_unseen:
+                # The driver takes the command before it sees this frame.
+                conductor = directory.driver.conductor
+                assert other.offer(b"x") > 0
+                conductor.wake()
+                for _ in range(20):
+                    await asyncio.sleep(0)
+            else:
+                await directory.settle()
+                assert other.offer(b"x") > 0
+            # No time passes, so no timer can find what is not watched.
+            await directory.settle()
+            assert reading.done()
+            assert (await reading).data == b"x"
 
 
 @CHANNELS

@@ -12,6 +12,7 @@ from aeron_async.spark.sink.options import SinkOptions
 from aeron_async.spark.sink.rows import Rows
 from aeron_async.spark.sink.task import Task, close_written, write_task
 from aeron_async.spark.worker import close_connection, worker_connection
+from tests.drivers import embedded
 from tests.ports import unused_udp_ports
 from tests.spark.sink.neighbours import batches_of, listening, rows_of, served_archive
 
@@ -207,7 +208,7 @@ async def outer_is_open(connection: worker.WorkerConnection) -> bool:
 
 def test_a_driver_that_failed_is_replaced() -> None:
     with worker_connection(linger_ms=60_000) as first:
-        first.call(first.aeron.driver.abort)
+        first.call(embedded(first.aeron).abort)
     with worker_connection(linger_ms=60_000) as second:
         assert second is not first
     first.close()

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aeron_async.concurrent import atomic_buffer
-from aeron_async.concurrent.cnc_file import CNC_VERSION, CncNotReady, load_layout
-from aeron_async.concurrent.ring_buffer import ManyToOneRingBuffer
-from aeron_async.driver import aeron_directory
-from aeron_async.driver.aeron_directory import (
+from aeron_async import aeron_directory
+from aeron_async.aeron_directory import (
     AeronDirectory,
     CncMissing,
     default_directory,
     describe_log,
 )
+from aeron_async.concurrent import atomic_buffer
+from aeron_async.concurrent.cnc_file import CNC_VERSION, CncNotReady, load_layout
+from aeron_async.concurrent.ring_buffer import ManyToOneRingBuffer
 from aeron_async.errors import ConfigurationError, DriverError, ProtocolError
 from aeron_async.logbuffer.metadata import LogType
 from aeron_async.logbuffer.position import pack_tail

@@ -78,12 +78,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DIRECTORY_VARIABLE",
+    "HEARTBEAT_ENDED",
     "IMAGES_DIRECTORY",
     "PUBLICATIONS_DIRECTORY",
     "AeronDirectory",
     "CncMissing",
     "LogDescription",
     "default_directory",
+    "open_plain",
 ]
 
 DIRECTORY_VARIABLE: Final = "AERON_DIR"
@@ -226,9 +228,8 @@ class AeronDirectory:
     ) -> Self | CncMissing | CncNotReady:
         """Open a directory, or return why it cannot be used yet.
 
-        A client looks again until its deadline. It also waits until `heartbeat_ms` is not 0, and
-        opens the directory anew if the heartbeat is too old: a driver that starts replaces the
-        files.
+        A client looks again until its deadline, also while `heartbeat_ms` is 0. If the heartbeat
+        is too old it opens the directory anew, because a driver that starts replaces the files.
 
         Args:
             directory: The Aeron directory; it may itself be a link.
@@ -243,7 +244,7 @@ class AeronDirectory:
         check_shared_memory()
         path = Path(directory)
         try:
-            fd = _open_plain(path / CNC_FILE, is_writable=is_writable)
+            fd = open_plain(path / CNC_FILE, is_writable=is_writable)
         except (FileNotFoundError, NotADirectoryError):
             return CncMissing(
                 f"no driver has made {_shown(path / CNC_FILE)}: start one there, or name the "
@@ -335,6 +336,11 @@ class AeronDirectory:
             "has died or stands still; start it again"
         )
 
+    @property
+    def identity(self) -> tuple[int, int]:
+        """What tells this `cnc.dat` from that of a driver that starts later."""
+        return self._identity
+
     def is_replaced(self) -> bool:
         """Return whether the directory has another `cnc.dat` by now, or none.
 
@@ -379,7 +385,7 @@ class AeronDirectory:
             ProtocolError: It is no plain file.
         """
         try:
-            fd = _open_plain(self.path / LOSS_REPORT_FILE)
+            fd = open_plain(self.path / LOSS_REPORT_FILE)
         except (FileNotFoundError, NotADirectoryError):
             return []
         try:
@@ -409,7 +415,7 @@ class AeronDirectory:
 
     def _log(self, kind: str, log_id: int) -> LogDescription | None:
         try:
-            fd = _open_plain(self.path / kind / f"{log_id}.logbuffer")
+            fd = open_plain(self.path / kind / f"{log_id}.logbuffer")
         except (OSError, DriverError, ProtocolError):
             return None
         try:
@@ -518,7 +524,7 @@ def _tail_position(metadata: LogMetadata) -> int | None:
     return position if position >= 0 else None
 
 
-def _open_plain(path: Path, *, is_writable: bool = False) -> int:
+def open_plain(path: Path, *, is_writable: bool = False) -> int:
     """Return a descriptor of a plain file.
 
     Raises:

@@ -1,0 +1,238 @@
+"""What a client holds while it is attached to a driver of another process.
+
+Source: Aeron `Aeron.Context.conclude`, `ClientConductor`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from aeron_async.client.attached_streams import (
+    AttachedPublication,
+    CounterCell,
+    Destination,
+    MappedLogs,
+)
+from aeron_async.client.driver_proxy import DriverProxy
+from aeron_async.clock import NS_PER_MS
+from aeron_async.errors import ErrorCode, RegistrationError
+from aeron_async.protocol.control_protocol import (
+    AddDestination,
+    AddReceiveDestination,
+    ControlMessage,
+    OperationSucceeded,
+    RemoveDestination,
+    RemoveDestinationById,
+    RemoveReceiveDestination,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aeron_async.aeron_directory import AeronDirectory
+    from aeron_async.client.attached_streams import AttachedSubscription
+    from aeron_async.protocol.channel_uri import ChannelUri
+    from aeron_async.watcher import Watcher
+
+__all__ = ["AttachedDestinations", "Attachment"]
+
+NO_ID: Final = -1
+
+
+class Attachment:
+    """What a client holds while it is attached: the driver's directory, and what looks at it.
+
+    Args:
+        directory: Closed by `close`.
+        watcher: Looks at its memory; closed by `close`, and if this raises.
+        timeout_ms: How long to wait for an answer of the driver.
+        on_event: Called with what the driver says and no request has asked for.
+        on_missed: Called if some of that was missed.
+        on_failed: Called if that cannot be read.
+        now_ns: The time now.
+    """
+
+    def __init__(
+        self,
+        directory: AeronDirectory,
+        watcher: Watcher,
+        *,
+        timeout_ms: int,
+        on_event: Callable[[ControlMessage], object],
+        on_missed: Callable[[], object],
+        on_failed: Callable[[Exception], object],
+        now_ns: int,
+    ) -> None:
+        self.directory: Final = directory
+        self.logs: Final = MappedLogs(directory.path)
+        self.watcher: Final = watcher
+        self._heartbeat: CounterCell | None = None
+        self._driver_beat_ms, self._heard_ns = directory.heartbeat_ms, now_ns
+        try:
+            self.proxy: Final = DriverProxy(
+                directory,
+                self.watcher,
+                timeout_ms=timeout_ms,
+                on_event=on_event,
+                on_missed=on_missed,
+                on_failed=on_failed,
+            )
+        except BaseException:
+            self.watcher.close()
+            raise
+        self.values: Final = directory.counter_values()
+
+    def open_heartbeat(self, counter_id: int) -> None:
+        """Take the counter in which the client says that it lives.
+
+        Raises:
+            ProtocolError: There is no such counter.
+        """
+        if self._heartbeat is None:
+            self._heartbeat = CounterCell(self.directory.counters, self.values, counter_id)
+
+    def beat(self, now_ms: int) -> None:
+        """Say that the client lives."""
+        # The driver may have given the counter to another client.
+        if self._heartbeat is not None and self.is_known():
+            self._heartbeat.counter.set(now_ms)
+
+    def is_known(self) -> bool:
+        """Return whether the driver counts this client among its own, as far as one can see."""
+        return self._heartbeat is None or self._heartbeat.is_of(self.proxy.client_id)
+
+    def silent_ms(self, now_ns: int) -> int:
+        """Return for how long the driver has not beaten, in milliseconds."""
+        beat_ms = self.directory.heartbeat_ms
+        if beat_ms != self._driver_beat_ms:
+            self._driver_beat_ms, self._heard_ns = beat_ms, now_ns
+        return (now_ns - self._heard_ns) // NS_PER_MS
+
+    def close(self) -> None:
+        """Stop looking, and unmap the directory."""
+        if self._heartbeat is not None:
+            self._heartbeat.close()
+        self.watcher.close()
+        self.values.release()
+        self.directory.close()
+
+
+class AttachedDestinations:
+    """Commands about destinations, to a driver in another process; see `Destinations`.
+
+    Args:
+        owner: Returns the publication or the subscription with an id; None if there is none.
+        proxy: Returns what takes the commands.
+    """
+
+    def __init__(
+        self,
+        owner: Callable[[int], AttachedPublication | AttachedSubscription | None],
+        proxy: Callable[[], DriverProxy],
+    ) -> None:
+        self._owner = owner
+        self._proxy = proxy
+
+    async def add_to_publication(
+        self, client_id: int, registration_id: int, uri: ChannelUri
+    ) -> int:
+        """Add a destination to a publication; return the id of the destination."""
+        del client_id
+        return await self._add(AddDestination, registration_id, uri)
+
+    async def remove_from_publication(
+        self, client_id: int, registration_id: int, destination: ChannelUri | int
+    ) -> None:
+        """Remove a destination from a publication, by its channel or its id."""
+        del client_id
+        if not isinstance(destination, int):
+            await self._remove(RemoveDestination, registration_id, destination)
+            return
+        proxy, owner = self._proxy(), self._owner(registration_id)
+        known = None if owner is None else owner.destinations.get(destination)
+        await proxy.ask(
+            RemoveDestinationById(
+                client_id=proxy.client_id,
+                correlation_id=proxy.next_id(),
+                registration_id=id_for_driver(registration_id, owner),
+                destination_registration_id=destination if known is None else known.driver_id,
+            ),
+            OperationSucceeded,
+        )
+        if owner is not None:
+            owner.destinations.pop(destination, None)
+
+    async def add_to_subscription(
+        self, client_id: int, registration_id: int, uri: ChannelUri
+    ) -> int:
+        """Add a destination to a subscription; return the id of the destination."""
+        del client_id
+        return await self._add(AddReceiveDestination, registration_id, uri)
+
+    async def remove_from_subscription(
+        self, client_id: int, registration_id: int, destination: ChannelUri | int
+    ) -> None:
+        """Remove a destination from a subscription, by its channel.
+
+        Raises:
+            RegistrationError: NOT_SUPPORTED; an id is given, for which there is no command.
+        """
+        del client_id
+        if isinstance(destination, int):
+            message = "a driver in another process removes a receive destination by its channel"
+            raise RegistrationError(message, code=ErrorCode.NOT_SUPPORTED)
+        await self._remove(RemoveReceiveDestination, registration_id, destination)
+
+    async def add_again(self, owner: AttachedPublication | AttachedSubscription, key: int) -> None:
+        """Add a destination to the driver that the client has come back to.
+
+        Args:
+            owner: The publication or the subscription.
+            key: The id of the destination, as its user knows it.
+        """
+        destination = owner.destinations[key]
+        is_sent_to = isinstance(owner, AttachedPublication)
+        kind = AddDestination if is_sent_to else AddReceiveDestination
+        registration_id = owner.ready.registration_id if owner.ready is not None else NO_ID
+        destination.driver_id = await self._ask(kind, registration_id, destination.uri)
+
+    async def _add(self, kind: type[AddDestination], registration_id: int, uri: ChannelUri) -> int:
+        added_id = await self._ask(kind, registration_id, uri)
+        owner = self._owner(registration_id)
+        if owner is not None:
+            owner.destinations[added_id] = Destination(uri, added_id)
+        return added_id
+
+    async def _remove(
+        self, kind: type[AddDestination], registration_id: int, uri: ChannelUri
+    ) -> None:
+        await self._ask(kind, registration_id, uri)
+        owner = self._owner(registration_id)
+        if owner is not None:
+            for key, destination in owner.destinations.items():
+                if destination.uri == uri:
+                    del owner.destinations[key]
+                    break
+
+    async def _ask(self, kind: type[AddDestination], registration_id: int, uri: ChannelUri) -> int:
+        proxy = self._proxy()
+        correlation_id = proxy.next_id()
+        await proxy.ask(
+            kind(
+                client_id=proxy.client_id,
+                correlation_id=correlation_id,
+                registration_id=id_for_driver(registration_id, self._owner(registration_id)),
+                channel=str(uri).encode(),
+            ),
+            OperationSucceeded,
+        )
+        return correlation_id
+
+
+def id_for_driver(
+    registration_id: int, owner: AttachedPublication | AttachedSubscription | None
+) -> int:
+    """Return the id by which a driver knows a publication that several requests share."""
+    if isinstance(owner, AttachedPublication):
+        return owner.ready.original_registration_id
+    return registration_id

@@ -1,0 +1,294 @@
+"""What a client that reconnects makes of refusals, of missing answers and of its own errors."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import aeron_async as aa
+from aeron_async.aeron_directory import AeronDirectory
+from aeron_async.client import attached_driver, attached_streams, reconnecting
+from aeron_async.client.attached_driver import AttachedDriver
+from aeron_async.client.attachment import AttachedDestinations
+from aeron_async.errors import ErrorCode
+from aeron_async.logbuffer.log_buffers import LogBuffers, LogSpec
+from tests.client.local import IPC, STREAM_ID, fill, until
+from tests.client.reconnects import (
+    TYPE_ID,
+    Events,
+    attached,
+    connect,
+    prepared,
+    with_directory,
+)
+from tests.twins import needs_compiled
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+
+pytestmark = needs_compiled
+
+
+@pytest.fixture
+def context(context: aa.DriverContext, tmp_path: Path) -> aa.DriverContext:
+    return with_directory(context, tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attached_driver, "KEEPALIVE_INTERVAL_S", 0.01)
+    monkeypatch.setattr(reconnecting, "LONGEST_NAP_S", 0.02)
+
+
+@pytest.fixture
+def events() -> Events:
+    return Events()
+
+
+@pytest.fixture
+async def aeron(
+    driver: aa.MediaDriver, context: aa.DriverContext, events: Events
+) -> AsyncIterator[aa.Aeron]:
+    async with connect(context, events) as aeron:
+        yield aeron
+
+
+async def test_what_the_next_driver_refuses_is_closed_and_reported(
+    driver: aa.MediaDriver,
+    aeron: aa.Aeron,
+    events: Events,
+    channel: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mine = await aeron.add_exclusive_publication(f"{channel}|session-id=7", STREAM_ID)
+    manual = await aeron.add_publication("aeron:udp?control-mode=manual", STREAM_ID)
+    await manual.add_destination("aeron:udp?endpoint=127.0.0.1:9")
+    other = await aeron.add_publication(IPC, STREAM_ID)
+    destination = next(
+        each.destinations for each in attached(aeron).publications.values() if each.destinations
+    )
+    (key,) = destination
+    destination[key].uri = aa.ChannelUri.parse(IPC)
+    async with prepared(driver, monkeypatch) as second:
+        rival = await aa.Aeron.connect(second)
+        await rival.add_exclusive_publication(f"{channel}|session-id=7", STREAM_ID)
+    async with second, rival:
+        event = await events.next()
+        refused, unknown = event.not_added
+        assert refused.subject is mine
+        assert isinstance(refused.error, aa.RegistrationError)
+        assert refused.destination is None
+        assert mine.is_closed
+        with pytest.raises(aa.ClosedError, match="could not be added to the next media driver"):
+            await mine.offer(b"")
+        assert unknown.subject is manual
+        assert unknown.destination == IPC
+        assert not manual.is_closed
+        assert not other.is_closed
+        await aeron.aclose()
+
+
+async def test_a_log_that_went_with_its_driver_is_no_error_of_its_own(
+    driver: aa.MediaDriver, aeron: aa.Aeron, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    monkeypatch.setattr(attached(aeron)._attachment().logs, "map", lambda _: None)
+    with pytest.raises(aa.DriverError, match="removed the log"):
+        await aeron.add_publication(IPC, STREAM_ID + 1)
+    monkeypatch.setattr(AeronDirectory, "is_replaced", lambda _: True)
+    with pytest.raises(aa.DriverTimeoutError, match="has taken its place; the client reconnects"):
+        await aeron.add_publication(IPC, STREAM_ID + 1)
+    assert (await events.next()).not_added == ()
+    assert not publication.is_closed
+
+
+async def test_a_driver_without_counters_refuses_everything(
+    driver: aa.MediaDriver, aeron: aa.Aeron, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    counter = await aeron.add_counter(TYPE_ID, "orders")
+    async with prepared(driver, monkeypatch) as second:
+        fill(second.counters)
+    async with second:
+        event = await events.next()
+        assert [each.subject for each in event.not_added] == [subscription, publication, counter]
+        with pytest.raises(aa.ClosedError, match="no counter is left"):
+            await anext(subscription)
+        with pytest.raises(aa.ClosedError, match="no counter is left"):
+            await publication.offer(b"")
+        with pytest.raises(aa.ClosedError, match="no counter is left"):
+            counter.get()
+        assert not aeron.is_closed
+        await aeron.aclose()
+
+
+@pytest.mark.parametrize("kind", ["publication", "subscription", "counter"])
+async def test_an_answer_that_cannot_be_is_a_refusal(
+    driver: aa.MediaDriver,
+    aeron: aa.Aeron,
+    events: Events,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+) -> None:
+    added: aa.Publication | aa.Subscription | aa.Counter
+    if kind == "publication":
+        added = await aeron.add_publication(IPC, STREAM_ID)
+    elif kind == "subscription":
+        added = await aeron.add_subscription(IPC, STREAM_ID)
+    else:
+        added = await aeron.add_counter(TYPE_ID, "orders")
+
+    def fail(*_: object) -> None:
+        message = "there is no such counter"
+        raise aa.ProtocolError(message)
+
+    with monkeypatch.context() as broken:
+        for module in (attached_streams, attached_driver):
+            broken.setattr(module, "CounterCell", type("", (), {"__init__": fail, "of": fail}))
+        attached(aeron).lose("as a test wants")
+        (refused,) = (await events.next()).not_added
+    assert refused.subject is added
+    assert isinstance(refused.error, aa.ProtocolError)
+    assert added.is_closed
+    assert attached(aeron)._proxy()._hold_count == 0
+    conductor = driver.conductor
+    await until(lambda: not conductor._subscriptions._links and not conductor._table._links)
+    await until(lambda: not list(driver.counters.ids_of(TYPE_ID)))
+
+
+async def test_a_destination_that_is_not_answered_keeps_nothing_away(
+    driver: aa.MediaDriver, aeron: aa.Aeron, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publication = await aeron.add_publication("aeron:udp?control-mode=manual", STREAM_ID)
+    await publication.add_destination("aeron:udp?endpoint=127.0.0.1:9")
+
+    async def answer_never(*_: object) -> None:
+        message = "it did not answer"
+        raise aa.DriverTimeoutError(message)
+
+    monkeypatch.setattr(AttachedDestinations, "add_again", answer_never)
+    attached(aeron).lose("as a test wants")
+    (refused,) = (await events.next()).not_added
+    assert refused.subject is publication
+    assert refused.destination == "aeron:udp?endpoint=127.0.0.1:9"
+    assert not publication.is_closed
+
+
+async def test_one_thing_that_is_not_answered_keeps_no_other_away(
+    driver: aa.MediaDriver, aeron: aa.Aeron, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = await aeron.add_publication(IPC, STREAM_ID)
+    other = await aeron.add_publication(IPC, STREAM_ID + 1)
+    ask = AttachedDriver.open_publication
+
+    async def answer_never(self: AttachedDriver, added: Any) -> None:
+        if added.stream_id == STREAM_ID:
+            message = "it did not answer"
+            raise aa.DriverTimeoutError(message)
+        await ask(self, added)
+
+    monkeypatch.setattr(AttachedDriver, "open_publication", answer_never)
+    attached(aeron).lose("as a test wants")
+    (refused,) = (await events.next()).not_added
+    assert refused.subject is slow
+    assert isinstance(refused.error, aa.DriverTimeoutError)
+    assert slow.is_closed
+    assert not other.is_closed
+
+
+async def test_without_memory_for_the_time_without_a_driver_the_client_ends(
+    driver: aa.MediaDriver, aeron: aa.Aeron, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publications = [await aeron.add_publication(IPC, STREAM_ID + n) for n in range(3)]
+    create = LogBuffers.create
+    made: list[LogSpec] = []
+
+    def fail(spec: LogSpec) -> LogBuffers:
+        made.append(spec)
+        if len(made) == 2:
+            raise OSError(12, "Cannot allocate memory")
+        return create(spec)
+
+    monkeypatch.setattr(LogBuffers, "create", fail)
+    attached(aeron).lose("as a test wants")
+    for each in publications:
+        with pytest.raises(aa.ClosedError, match="Cannot allocate memory"):
+            await each.offer(b"")
+    assert aeron.is_closed
+    await until(lambda: not driver.conductor._table._links)
+
+
+async def test_a_driver_that_says_what_none_says_ends_the_client(
+    driver: aa.MediaDriver, aeron: aa.Aeron
+) -> None:
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    attached(aeron)._fail(aa.ProtocolError("no driver says that"))
+    assert aeron.is_closed
+    with pytest.raises(aa.ClosedError, match="no driver says that"):
+        await anext(subscription)
+
+
+async def test_a_search_that_fails_ends_the_client(
+    driver: aa.MediaDriver, aeron: aa.Aeron, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+
+    def fail(self: AttachedDriver) -> None:
+        raise KeyError
+
+    monkeypatch.setattr(AttachedDriver, "look_for_driver", fail)
+    failures: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, failure: failures.append(failure))
+    attached(aeron).lose("as a test wants")
+    await until(lambda: aeron.is_closed)
+    with pytest.raises(aa.ClosedError, match="could not reconnect"):
+        await publication.offer(b"")
+
+
+async def test_errors_of_the_next_directory_are_waited_out(
+    driver: aa.MediaDriver, aeron: aa.Aeron, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await aeron.add_publication(IPC, STREAM_ID)
+    errors: list[Exception] = [
+        aa.ProtocolError("of another version"),
+        OSError(24, "Too many open files"),
+        aa.RegistrationError("no counter", code=ErrorCode.GENERIC),
+    ]
+    look = AttachedDriver._look
+
+    def fail(self: AttachedDriver) -> Any:
+        if errors:
+            raise errors.pop()
+        return look(self)
+
+    monkeypatch.setattr(AttachedDriver, "_look", fail)
+    attached(aeron).lose("as a test wants")
+    await events.next()
+    assert errors == []
+
+
+async def test_a_driver_that_does_not_answer_is_left(
+    driver: aa.MediaDriver, aeron: aa.Aeron, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    asked: list[object] = []
+    ask = AttachedDriver.open_publication
+
+    async def answer_late(self: AttachedDriver, added: Any) -> None:
+        asked.append(added)
+        if len(asked) == 1:
+            message = "it did not answer"
+            raise aa.DriverTimeoutError(message)
+        await ask(self, added)
+
+    monkeypatch.setattr(AttachedDriver, "open_publication", answer_late)
+    attached(aeron).lose("as a test wants")
+    event = await events.next()
+    assert event.reason == "it did not answer"
+    assert len(asked) == 2
+    assert not publication.is_closed

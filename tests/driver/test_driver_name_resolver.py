@@ -1,0 +1,303 @@
+"""What drivers tell each other of their names: learned, told on, forgotten, and limited."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from aeron_async.clock import NEVER_NS
+from aeron_async.driver.core.context import MS, SECOND, DriverContext, parse_neighbors
+from aeron_async.driver.core.driver_name_resolver import DriverNameResolver
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
+from aeron_async.errors import ConfigurationError
+from aeron_async.protocol.resolution import Resolution, encode_resolutions, resolutions
+from tests.driver.fakes import Counts
+
+if TYPE_CHECKING:
+    from aeron_async.driver.core.outbox import Address
+
+ADDRESS = ("0.0.0.0", 8050)
+ALPHA = ("10.0.0.1", 8050)
+BETA = ("10.0.0.2", 8050)
+TIMEOUT_NS = 10 * SECOND
+
+
+class Delegate:
+    """Knows one name, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int, bool]] = []
+
+    async def resolve(self, host: str, port: int, *, is_re_resolution: bool = False) -> Address:
+        self.asked.append((host, port, is_re_resolution))
+        return "192.0.2.1", port
+
+
+class Station:
+    """A resolver, what it sends, and its counters."""
+
+    def __init__(self, address: Address = ADDRESS, **settings: Any) -> None:
+        settings = {"resolver_name": "here", "resolver_interface": "0.0.0.0:8050"} | settings
+        self.context = DriverContext(**settings)
+        self.counts = Counts(self.context)
+        self.delegate = Delegate()
+        self.resolver = DriverNameResolver(
+            self.context,
+            self.delegate,
+            counters_manager=self.counts.manager,
+            system_counters=self.counts.system,
+            address=address,
+        )
+
+    def counters(self) -> dict[str, int]:
+        """Return the counters of the resolver, by label."""
+        return {
+            each.label: each.value for each in self.counts.manager if each.type_id in {15, 16, 21}
+        }
+
+    def hear(self, *entries: Resolution, at_ns: int = 0, source: Address = ALPHA) -> None:
+        for frame in encode_resolutions(entries, 65_504):
+            self.resolver.on_datagram(frame, source, at_ns)
+
+    def poll(self, now_ns: int) -> tuple[list[tuple[list[Resolution], Address]], int]:
+        """Return what is sent, and the next deadline."""
+        sent: list[tuple[list[Resolution], Address]] = []
+        deadline_ns = self.resolver.poll(
+            now_ns, lambda frame, address: sent.append((list(resolutions(frame)), address))
+        )
+        return sent, deadline_ns
+
+    def counted(self) -> tuple[int, ...]:
+        """Return the numbers of neighbors and of names."""
+        return tuple(self.counters().values())[:2]
+
+
+def entry(
+    name: str, address: Address = ALPHA, *, age_ms: int = 0, is_self: bool = True
+) -> Resolution:
+    packed = bytes(map(int, address[0].split(".")))
+    return Resolution(
+        name=name.encode(), address=packed, port=address[1], age_ms=age_ms, is_self=is_self
+    )
+
+
+def test_a_driver_alone_waits_for_nothing() -> None:
+    station = Station()
+    assert station.poll(0) == ([], NEVER_NS)
+    assert station.counters() == {
+        "Resolver neighbors: bound 0.0.0.0:8050": 0,
+        "Resolver cache entries: name=here": 0,
+    }
+
+
+def test_a_bootstrap_neighbor_is_told_the_own_name_every_second() -> None:
+    station = Station(resolver_bootstrap_neighbor="alpha:8050")
+    (neighbor,) = station.resolver.unheard()
+    assert station.poll(0) == ([], NEVER_NS)
+    station.resolver.move(neighbor, ALPHA)
+    own = entry("here", ADDRESS)
+    assert station.poll(5) == ([([own], ALPHA)], 5 + SECOND)
+    assert station.poll(4 + SECOND) == ([], 5 + SECOND)
+    assert station.poll(5 + SECOND) == ([([own], ALPHA)], 5 + 2 * SECOND)
+    label = "Bootstrap neighbor: name=alpha:8050 resolved=10.0.0.1:8050"
+    assert station.counters()[label] == 0
+    station.hear(entry("alpha"), at_ns=6 * SECOND)
+    station.poll(6 * SECOND)
+    assert station.counters()[label] == 1
+    assert list(station.resolver.unheard()) == []
+    # It has an index for its key, as in Aeron.
+    (record,) = (each for each in station.counts.manager if each.type_id == 21)
+    assert record.key == struct.pack("<i", 0).ljust(112, b"\0")
+    station.poll(16 * SECOND)
+    assert station.counters()[label] == 0
+    assert list(station.resolver.unheard()) == [neighbor]
+    station.resolver.move(neighbor, None)
+    assert "Bootstrap neighbor: name=alpha:8050 resolved=" in station.counters()
+
+
+async def test_a_name_that_was_heard_leads_to_its_driver_until_it_is_too_old() -> None:
+    station = Station()
+    with capture_logs() as lines:
+        station.hear(entry("alpha"), at_ns=0)
+    assert [line["event"] for line in lines] == ["resolver_neighbor_added"]
+    assert station.counted() == (1, 1)
+    assert await station.resolver.resolve("alpha", 40123) == ("10.0.0.1", 40123)
+    assert station.delegate.asked == []
+    with capture_logs() as lines:
+        station.poll(TIMEOUT_NS)
+    assert [line["event"] for line in lines] == ["resolver_neighbor_removed"]
+    assert station.counted() == (0, 0)
+    resolved = await station.resolver.resolve("alpha", 40123, is_re_resolution=True)
+    assert resolved == ("192.0.2.1", 40123)
+    assert station.delegate.asked == [("alpha", 40123, True)]
+
+
+async def test_the_own_name_leads_to_the_own_address() -> None:
+    station = Station(address=("10.0.0.9", 8050))
+    assert await station.resolver.resolve("here", 40123) == ("10.0.0.9", 40123)
+    station.hear(entry("here", ("10.0.0.7", 8050)))
+    assert station.counted() == (0, 0)
+    # The same name at another port is another driver, which Aeron prefers too.
+    station.hear(entry("here", ("10.0.0.7", 8051)))
+    assert await station.resolver.resolve("here", 40123) == ("10.0.0.7", 40123)
+
+
+async def test_a_name_of_ipv6_alone_is_found_and_ipv4_comes_first() -> None:
+    station = Station()
+    six = Resolution(name=b"alpha", address=bytes(15) + b"\x05", port=8050, is_self=True)
+    station.hear(six)
+    assert await station.resolver.resolve("alpha", 40123) == ("::5", 40123)
+    station.hear(entry("alpha"))
+    assert await station.resolver.resolve("alpha", 40123) == ("10.0.0.1", 40123)
+    assert station.counted() == (2, 2)
+
+
+def test_neighbors_are_told_the_own_name_and_those_of_others_with_their_age() -> None:
+    station = Station()
+    station.hear(entry("alpha"), at_ns=0)
+    station.hear(entry("beta", BETA, is_self=False, age_ms=500), at_ns=SECOND)
+    own = entry("here", ADDRESS)
+    names = [
+        entry("alpha", age_ms=2_000, is_self=False),
+        entry("beta", BETA, age_ms=1_500, is_self=False),
+    ]
+    sent, deadline_ns = station.poll(2 * SECOND)
+    # Nothing but the own name goes to a driver that was only heard of.
+    assert sent == [([own], ALPHA), ([own], BETA), (names, ALPHA)]
+    assert deadline_ns == 3 * SECOND
+    sent, _ = station.poll(3 * SECOND)
+    assert sent == [([own], ALPHA), ([own], BETA)]
+    station.hear(entry("beta", BETA), at_ns=3 * SECOND, source=ALPHA)
+    assert len(station.poll(4 * SECOND)[0]) == 3
+    station.hear(entry("beta", BETA), at_ns=5 * SECOND, source=BETA)
+    sent, _ = station.poll(6 * SECOND)
+    assert [len(found) for found, _ in sent] == [1, 1, 2, 2]
+
+
+def test_gossip_keeps_a_name_but_not_the_neighbor_that_is_silent_itself() -> None:
+    station = Station()
+    station.hear(entry("alpha"), at_ns=0)
+    for second in range(1, 10):
+        station.hear(entry("alpha", is_self=False), at_ns=second * SECOND, source=BETA)
+    station.poll(TIMEOUT_NS)
+    assert station.counted() == (0, 1)
+    _, deadline_ns = station.poll(TIMEOUT_NS)
+    assert deadline_ns == 9 * SECOND + TIMEOUT_NS
+
+
+async def test_late_gossip_does_not_replace_what_the_driver_itself_has_said() -> None:
+    station = Station()
+    station.hear(entry("alpha", BETA), at_ns=5 * SECOND, source=BETA)
+    station.hear(entry("alpha", ALPHA, is_self=False, age_ms=3_000), at_ns=6 * SECOND)
+    assert await station.resolver.resolve("alpha", 1) == ("10.0.0.2", 1)
+    station.hear(entry("alpha", ALPHA, is_self=False, age_ms=500), at_ns=6 * SECOND)
+    assert await station.resolver.resolve("alpha", 1) == ("10.0.0.1", 1)
+
+
+async def test_a_driver_on_all_interfaces_is_where_its_packet_comes_from() -> None:
+    station = Station()
+    station.hear(entry("alpha", ADDRESS), source=("10.0.0.5", 8050))
+    assert await station.resolver.resolve("alpha", 1) == ("10.0.0.5", 1)
+    sent, _ = station.poll(0)
+    assert {address for _, address in sent} == {("10.0.0.5", 8050)}
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        entry("alpha", age_ms=-1),
+        entry("alpha", ADDRESS, is_self=False),
+        entry("alpha", ("224.0.0.1", 8050)),
+        entry("alpha", ("10.0.0.1", 0)),
+    ],
+    ids=["of the future", "to nowhere", "to a group", "to no port"],
+)
+def test_an_entry_that_cannot_be_true_is_counted_and_ignored(bad: Resolution) -> None:
+    station = Station()
+    station.hear(bad, entry("beta", BETA))
+    assert station.counts[SystemCounterId.INVALID_PACKETS] == 1
+    assert station.counted() == (1, 1)
+
+
+def test_what_is_too_old_when_it_comes_is_not_learned() -> None:
+    station = Station()
+    station.hear(entry("alpha", age_ms=10_000, is_self=False))
+    assert station.counted() == (0, 0)
+    station.hear(entry("alpha", age_ms=9_999, is_self=False))
+    assert station.counted() == (1, 1)
+
+
+def test_what_is_no_frame_is_counted_and_the_entries_before_are_kept() -> None:
+    station = Station()
+    (frame,) = encode_resolutions([entry("alpha"), entry("beta", BETA)], 1408)
+    broken = bytearray(frame)
+    broken[8 + 24] = 9
+    station.resolver.on_datagram(broken, ALPHA, 0)
+    station.resolver.on_datagram(b"", ALPHA, 0)
+    assert station.counts[SystemCounterId.INVALID_PACKETS] == 2
+    assert station.counted() == (1, 1)
+
+
+def test_no_stranger_decides_how_many_drivers_are_known() -> None:
+    station = Station(max_resolver_neighbors=3)
+    for number in range(10):
+        station.hear(entry(f"driver {number}", (f"10.0.1.{number}", 8050)))
+    assert station.counted() == (3, 3)
+    assert station.counts[DriverCounterId.RESOLUTIONS_REFUSED] == 14
+    sent, _ = station.poll(0)
+    assert len({address for _, address in sent}) == 3
+
+
+def test_many_names_are_told_in_frames_that_fit_the_mtu() -> None:
+    station = Station(mtu_length=1408, max_resolver_neighbors=200)
+    for number in range(200):
+        station.hear(entry(f"driver-{number:03}" * 4, (f"10.0.1.{number}", 8050)), at_ns=0)
+    lengths: list[int] = []
+    station.hear(entry("driver-000" * 4, ("10.0.1.0", 8050)), at_ns=0, source=("10.0.1.0", 8050))
+    station.resolver.poll(0, lambda frame, _: lengths.append(len(frame)))
+    assert max(lengths) <= 1408
+    # To each of 200 neighbors the own name; to the one that was heard itself, 200 entries of 56
+    # bytes, 25 in a frame.
+    assert len(lengths) == 200 + 8
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"resolver_interface": "localhost:0"}, "`resolverName` is required"),
+        ({"name_resolver_supplier": "driver"}, "needs resolver_name and resolver_interface"),
+        ({"resolver_name": "ü", "resolver_interface": "localhost:0"}, "letters of ASCII"),
+        ({"resolver_name": "x" * 513, "resolver_interface": "localhost:0"}, "at most 512"),
+        ({"resolver_name": "x", "resolver_interface": "localhost:70000"}, "70000"),
+        (
+            {
+                "resolver_name": "x",
+                "resolver_interface": "localhost:0",
+                "resolver_bootstrap_neighbor": ",".join(["localhost:1"] * 21),
+            },
+            "list too large: resolver_bootstrap_neighbor has 21, at most 20",
+        ),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(settings: dict[str, str], match: str) -> None:
+    with pytest.raises(ConfigurationError, match=match):
+        DriverContext(**settings)  # type: ignore[arg-type]
+
+
+def test_the_settings_have_aerons_names_and_defaults() -> None:
+    environ = {
+        "AERON_NAME_RESOLVER_SUPPLIER": "aeron_driver_name_resolver_supplier",
+        "AERON_DRIVER_RESOLVER_NAME": "here",
+        "AERON_DRIVER_RESOLVER_INTERFACE": "0.0.0.0:8050",
+        "AERON_DRIVER_RESOLVER_BOOTSTRAP_NEIGHBOR": "alpha:8050,beta:8050",
+        "AERON_DRIVER_RESOLVER_NEIGHBOR_TIMEOUT": "2s",
+    }
+    context = DriverContext.from_environment(environ)
+    assert parse_neighbors(context.resolver_bootstrap_neighbor) == ("alpha:8050", "beta:8050")
+    assert context.resolver_neighbor_timeout_ns == 2 * SECOND
+    assert context.resolver_self_resolution_interval_ns == SECOND
+    assert context.resolver_neighbor_resolution_interval_ns == 2 * SECOND
+    assert context.resolver_bootstrap_neighbor_resolution_interval_ns == 10_000 * MS
