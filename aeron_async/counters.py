@@ -286,6 +286,14 @@ class CountersReader:
         end = start + min(max(length, 0), MAX_LABEL_LENGTH)
         return bytes(self._metadata[start:end]).decode("utf-8", "replace")
 
+    def owner_id(self, counter_id: int) -> int:
+        """Return the id of the client that a counter belongs to; -1 for none."""
+        return self._values[self._checked(counter_id) * _VALUE_WORDS + 2]
+
+    def reference_id(self, counter_id: int) -> int:
+        """Return the id of what a counter tells about, such as the image of a position."""
+        return self._values[self._checked(counter_id) * _VALUE_WORDS + 3]
+
     def record(self, counter_id: int) -> CounterRecord:
         """Return everything about a counter, whatever its state."""
         word = self._checked(counter_id) * _VALUE_WORDS

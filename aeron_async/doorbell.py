@@ -1,304 +1,248 @@
 """Doorbells: how processes of this package wake each other, in an Aeron directory.
 
-A process that sleeps has a Unix datagram socket `bell-<client id>` in the directory, and a word of
-shared memory, `asleep`. A process that has written something for it rings, that is, sends one byte,
-but only if the word says so. No wake-up is lost:
+A bell is a counter of a type of our own. Its lower 32 bits say whether the process that owns it is
+asleep; they are a futex, on which its watcher sleeps. Whoever has stored something that the process
+may wait for rings: if the word says asleep, it stores awake and wakes the futex. So there is one
+call to the system for each sleep, however many ring.
 
-    sleeper                                  writer
-    1 reads all there is                     1 writes data, with a release store
-    2 asleep := 1                            2 full fence
-    3 full fence                             3 if asleep, exchanges it for 0
-    4 looks again; if there is more,         4 if it was 1, sends a byte
-      asleep := 0, and begins again
-    5 sleeps until a byte comes
+    sleeper                                  ringer
+    1 looks at its words                     1 stores
+    2 stores asleep                          2 full fence
+    3 full fence                             3 if asleep, exchanges it for awake
+    4 looks again, and sleeps if there       4 if it was asleep, wakes the futex
+      is nothing new
 
 Both store, fence, then load what the other has stored. Whichever fence comes first, the other side
-sees the store before it: the writer sees that the reader sleeps, or the reader sees the data.
-Without the fences both can miss it, on x86 too.
+sees the store before it: the ringer sees that the other sleeps, or the sleeper sees the data.
 
-The exchange makes it one byte for each sleep, however many write. A writer that dies between its
-steps 3 and 4 has taken the flag without ringing; so a sleeper also looks at its words from time to
-time, as official programs do.
+The bell of the driver has a second word, in its upper 32 bits. Its lowest bit says that some client
+has no bell: then nobody sleeps until rung, and everybody looks from time to time, as official
+programs do. The bits above count the changes of who waits for what, so that a publisher knows when
+to look again for the bells of its readers.
 
-A name of a bell is made of a client id, never read from memory as a path: a process that can write
-the shared memory cannot make a process send a byte to a socket outside the directory.
+Nobody relies on bells alone: who sleeps so looks again after `DOZE_NS`. A ringer that dies between
+its steps 3 and 4 therefore costs that time, and so does what this protocol does not cover.
 
 Source: none; official drivers and clients do not signal each other.
 """
 
 from __future__ import annotations
 
-import errno
-import os
-import re
-import socket
-import stat
-from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
-from aeron_async.concurrent.atomic_buffer import check_shared_memory, full_fence
-from aeron_async.errors import BusyError, ClosedError, ConfigurationError
-from aeron_async.text import SHORT, printable
+from aeron_async.concurrent.atomic_buffer import AtomicBuffer
+from aeron_async.counters import NULL_OWNER_ID, VALUE_LENGTH
+from aeron_async.logbuffer.wake_flag import WakeFlag
+from aeron_async.watcher import BellFlag, Bells
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Sequence
 
-    from aeron_async.concurrent.atomic_buffer import AtomicBuffer
+    from typing_extensions import Buffer
 
-__all__ = ["ASLEEP_LENGTH", "BellRinger", "Doorbell", "bell_client_id", "bell_name"]
+    from aeron_async.counters import CountersManager, CountersReader
+    from aeron_async.watcher import Watcher
 
-ASLEEP_LENGTH: Final = 8
-"""Bytes of the word `asleep`, as of a counter's value. It should have a cache line of its own."""
-AWAKE: Final = 0
-ASLEEP: Final = 1
-PREFIX: Final = "bell-"
-NAME: Final = re.compile(rf"{PREFIX}(0|-?[1-9][0-9]{{0,18}})", re.ASCII)
-CLIENT_IDS: Final = range(-(2**63), 2**63)
-SOCKET_PATH_LENGTH_MAX: Final = 107
-"""Longest path of a Unix socket, in bytes."""
-READ_MAX: Final = 64
-"""Most bytes that are read in one turn of the loop."""
-GONE: Final = frozenset(
-    {
-        *(errno.ENOENT, errno.ECONNREFUSED, errno.EPIPE, errno.EPROTOTYPE),
-        *(errno.EACCES, errno.EPERM, errno.ELOOP),
-    }
-)
-"""Errors of sending to a bell whose owner has ended, or that is no bell."""
+__all__ = [
+    "BELL_KEY",
+    "BELL_TYPE_ID",
+    "DOZE_NS",
+    "ClientBells",
+    "DriverBells",
+    "bell_place",
+    "mode_place",
+]
 
-
-def bell_name(client_id: int) -> str:
-    """Return the name of a client's bell in its directory.
-
-    Raises:
-        ConfigurationError: The id is no 64-bit number.
-    """
-    if client_id not in CLIENT_IDS:
-        message = f"a client id is a 64-bit number, not {printable(client_id, SHORT)}"
-        raise ConfigurationError(message)
-    return f"{PREFIX}{client_id}"
+BELL_TYPE_ID: Final = 20_002
+BELL_KEY: Final = b"bell\x01"
+"""The last byte is the version of this protocol."""
+DRIVER_LABEL: Final = "bell of the driver"
+SUBSCRIPTION_POSITION_TYPE_ID: Final = 4
+MODE_OFFSET: Final = 4
+POLLING: Final = 1
+CHANGE: Final = 2
+UINT32_MASK: Final = 0xFFFF_FFFF
+INT32_LIMIT: Final = 2**31
+DOZE_NS: Final = 100_000_000
+"""How long a process sleeps at most until it looks again without having been rung."""
+CLIENT_BELL_NS: Final = 5_000_000_000
+"""For how long after its last sign of life a client trusts that its bell is still its own: less
+than the least client liveness timeout, after which its driver may give the counter away."""
+DRIVER_BELL_NS: Final = 2**62
+REFRESH_INTERVAL_NS: Final = 5_000_000
+"""Least time between two looks at all counters for the bells of readers."""
 
 
-def bell_client_id(name: str) -> int | None:
-    """Return whose bell has this name; None if no bell can have it."""
-    match = NAME.fullmatch(name)
-    if match is None or int(match[1]) not in CLIENT_IDS:
-        return None
-    return int(match[1])
+def bell_place(counter_id: int) -> int:
+    """Return where among the values of all counters a bell says that its owner is asleep."""
+    return counter_id * VALUE_LENGTH
 
 
-class _Directory:
-    """An Aeron directory that is open, and the paths of its sockets."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-
-    def socket_path(self, name: str) -> str:
-        """Return a path that is short enough for a socket."""
-        path = os.path.join(self._path, name)  # noqa: PTH118 - for each ring
-        if len(os.fsencode(path)) <= SOCKET_PATH_LENGTH_MAX:
-            return path
-        return f"/proc/self/fd/{self.fd}/{name}"
-
-    def close(self) -> None:
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+def mode_place(counter_id: int) -> int:
+    """Return where the bell of a driver counts changes, and says that all must look."""
+    return counter_id * VALUE_LENGTH + MODE_OFFSET
 
 
 @final
-class Doorbell:
-    """The bell of this process: calls back on the loop when another process has rung.
+class DriverBells:
+    """The bells that a driver rings, and its own.
 
     Args:
-        loop: The event loop that runs the callback; of asyncio or uvloop.
-        directory: The Aeron directory.
-        client_id: Names the bell. One process at a time has it.
-        shared: The memory of the word `asleep`, which writers find too.
-        offset: Where in it the word begins: a multiple of 8.
-        on_ring: Called without arguments when the bell has rung, after the word was cleared. It may
-            be called without reason.
+        counters: Allocates the driver's own bell.
+        values: The values of all counters.
+        watcher: Sleeps on the driver's own bell.
 
     Raises:
-        BusyError: A process that has not ended has this bell.
-        ConfigurationError: The compiled code is missing; the id is no 64-bit number; or something
-            that is no socket has the name of the bell.
-        IndexError: The word does not lie within the memory.
-        OSError: The system refused.
+        RegistrationError: No counter is left.
     """
 
-    __slots__ = (
-        *("__weakref__", "_asleep_at", "_directory", "_loop", "_name", "_on_ring", "_process"),
-        *("_shared", "_socket"),
-    )
+    def __init__(self, counters: CountersManager, values: Buffer, watcher: Watcher) -> None:
+        own = counters.allocate(BELL_TYPE_ID, BELL_KEY, DRIVER_LABEL)
+        self._memory = AtomicBuffer(values)
+        self._mode_at = mode_place(own.id)
+        self._mode = POLLING
+        self._places: dict[int, int] = {}
+        self._bells = Bells(values)
+        self._store_mode()
+        watcher.use_bell(values, bell_place(own.id), self._mode_at, DOZE_NS)
+        watcher.keep_bell(DRIVER_BELL_NS)
+
+    def add(self, client_id: int, counter_id: int) -> None:
+        """Ring a client from now on by a bell that it has added."""
+        self._places[client_id] = bell_place(counter_id)
+        self.on_change()
+
+    def remove(self, client_id: int) -> None:
+        """Forget the bell of a client; do nothing if it has none."""
+        if self._places.pop(client_id, None) is not None:
+            self.on_change()
+
+    def note_clients(self, client_count: int) -> None:
+        """Let everybody look from time to time, unless all of so many clients have bells."""
+        is_polling = not client_count or client_count > len(self._places)
+        if is_polling != bool(self._mode & POLLING):
+            self._mode ^= POLLING
+            self._store_mode()
+            # Those that sleep must look from now on.
+            self.ring_all()
+
+    def on_change(self) -> None:
+        """Count a change of who waits for what."""
+        self._mode = self._mode + CHANGE & UINT32_MASK
+        self._store_mode()
+
+    def ring(self, client_id: int) -> None:
+        """Wake a client if it is asleep, after something was stored for it."""
+        place = self._places.get(client_id)
+        if place is not None:
+            self._bells.ring(place)
+
+    def ring_all(self) -> None:
+        """Wake every client that is asleep, after something was stored for all."""
+        for place in self._places.values():
+            self._bells.ring(place)
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        self._places.clear()
+        self._bells.close()
+        self._memory.release()
+
+    def _store_mode(self) -> None:
+        value = self._mode - 2 * INT32_LIMIT if self._mode >= INT32_LIMIT else self._mode
+        self._memory.store_release_32(self._mode_at, value)
+
+
+@final
+class ClientBells:
+    """The bells that one client rings; with a driver that has none, it rings nobody.
+
+    Args:
+        counters: The driver's counters.
+        values: Their values.
+        now_ns: Returns the time.
+    """
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        directory: Path,
-        client_id: int,
-        *,
-        shared: AtomicBuffer,
-        offset: int,
-        on_ring: Callable[[], object],
+        self, counters: CountersReader, values: memoryview, now_ns: Callable[[], int]
     ) -> None:
-        check_shared_memory()
-        self._name = bell_name(client_id)
-        self._loop = loop
-        self._shared = shared
-        self._asleep_at = offset
-        self._on_ring = on_ring
-        self._process = os.getpid()
-        shared.store_release_64(offset, AWAKE)
-        self._directory = _Directory(directory)
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        try:
-            self._socket.setblocking(False)
-            self._bind()
-        except BaseException:
-            self._socket.close()
-            self._directory.close()
-            raise
-        try:
-            loop.add_reader(self._socket.fileno(), self._on_readable)
-        except BaseException:
-            self._remove()
-            raise
+        self._counters = counters
+        self._values = values
+        self._now_ns = now_ns
+        self._driver_id = driver_bell(counters)
+        self._bells = None if self._driver_id is None else Bells(values)
+        self._readers: dict[int, tuple[int, ...]] = {}
+        self._seen_mode: int | None = None
+        self._refresh_ns = 0
 
-    def fall_asleep(self, has_more: Callable[[], bool]) -> bool:
-        """Say that this process sleeps from now on; return False if it must not sleep.
+    @property
+    def has_driver(self) -> bool:
+        """Whether the driver rings its clients, and is rung."""
+        return self._bells is not None
+
+    def ring_driver(self) -> None:
+        """Wake the driver if it is asleep, after something was stored for it."""
+        if self._bells is not None and self._driver_id is not None:
+            self._bells.ring(bell_place(self._driver_id))
+
+    def use(self, watcher: Watcher, counter_id: int) -> None:
+        """Let a watcher sleep on the bell that the client has added."""
+        assert self._driver_id is not None, "a client adds a bell if its driver has one"
+        watcher.use_bell(self._values, bell_place(counter_id), mode_place(self._driver_id), DOZE_NS)
+
+    def flag(self, registration_id: int, *, is_sent: bool) -> WakeFlag:
+        """Return what is to be set when something was appended to a publication.
 
         Args:
-            has_more: Looks at everything that writers may have written since the caller last read.
-                If it returns True, the word is cleared again.
-
-        Raises:
-            ClosedError: The bell is closed, or belongs to the parent of this process.
+            registration_id: The id of the publication itself, which its readers' counters name.
+            is_sent: Whether the driver sends it, and therefore waits for it.
         """
-        if self._socket.fileno() < 0 or self._process != os.getpid():
-            message = "the bell is closed, or belongs to the parent of this process"
-            raise ClosedError(message)
-        self._shared.store_release_64(self._asleep_at, ASLEEP)
-        full_fence()
-        if has_more():
-            self.wake_up()
-            return False
-        return True
-
-    def wake_up(self) -> None:
-        """Say that this process is awake, so that no other one rings."""
-        self._shared.store_release_64(self._asleep_at, AWAKE)
+        if self._driver_id is None:
+            # Everybody looks by themselves.
+            return WakeFlag()
+        places = partial(self._places, registration_id, is_sent=is_sent)
+        return BellFlag(self._values, mode_place(self._driver_id), places)
 
     def close(self) -> None:
-        """Remove the bell; a second call does nothing.
+        """Let go of the memory."""
+        if self._bells is not None:
+            self._bells.close()
+            self._bells = None
 
-        The loop may have been closed before. A child process that is forked closes its copies of
-        the descriptors only.
-        """
-        if self._socket.fileno() < 0:
-            return
-        if self._process != os.getpid():
-            # A child shares the epoll instance of the loop: see `Watcher.close`.
-            self._socket.close()
-            self._directory.close()
-            return
-        if not self._loop.is_closed():
-            self._loop.remove_reader(self._socket.fileno())
-        self._remove()
+    def _places(self, registration_id: int, *, is_sent: bool) -> Sequence[int] | None:
+        """Return the bells of those that wait for a publication's data; None for "ask again"."""
+        if self._bells is None or self._driver_id is None:
+            return ()
+        driver_place = bell_place(self._driver_id)
+        mode = self._counters.value(self._driver_id) >> 32
+        if mode != self._seen_mode:
+            now_ns = self._now_ns()
+            if now_ns < self._refresh_ns:
+                return None
+            self._refresh_ns = now_ns + REFRESH_INTERVAL_NS
+            self._readers, self._seen_mode = self._find_readers(driver_place), mode
+        places = self._readers.get(registration_id, ())
+        return (driver_place, *places) if is_sent and driver_place not in places else places
 
-    def _bind(self) -> None:
-        path = self._directory.socket_path(self._name)
-        # Before it has a name, so that it never has another mode.
-        os.fchmod(self._socket.fileno(), stat.S_IRUSR | stat.S_IWUSR)
-        try:
-            self._socket.bind(path)
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise
-            self._remove_stale(path)
-            self._socket.bind(path)
-
-    def _remove_stale(self, path: str) -> None:
-        """Remove the socket of a process that has ended without removing it."""
-        found = os.stat(self._name, dir_fd=self._directory.fd, follow_symlinks=False)
-        if not stat.S_ISSOCK(found.st_mode):
-            message = f"{path} has the name of a bell, and is no socket: remove it"
-            raise ConfigurationError(message)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
-            try:
-                probe.connect(path)
-            except ConnectionRefusedError:
-                os.unlink(self._name, dir_fd=self._directory.fd)
-            else:
-                message = f"another process has the bell {path}: use another client id"
-                raise BusyError(message)
-
-    def _remove(self) -> None:
-        with suppress(OSError):
-            os.unlink(self._name, dir_fd=self._directory.fd)
-        self._socket.close()
-        self._directory.close()
-
-    def _on_readable(self) -> None:
-        with suppress(BlockingIOError):
-            for _ in range(READ_MAX):
-                self._socket.recv(1)
-        self.wake_up()
-        self._on_ring()
+    def _find_readers(self, driver_place: int) -> dict[int, tuple[int, ...]]:
+        """Return the bells of the readers of each publication of the driver, by its id."""
+        counters = self._counters
+        bells = {
+            counters.owner_id(each): bell_place(each) for each in counters.ids_of(BELL_TYPE_ID)
+        }
+        found: dict[int, set[int]] = {}
+        for each in counters.ids_of(SUBSCRIPTION_POSITION_TYPE_ID):
+            # A reader without a bell is one in the process of the driver.
+            place = bells.get(counters.owner_id(each), driver_place)
+            found.setdefault(counters.reference_id(each), set()).add(place)
+        return {key: tuple(places) for key, places in found.items()}
 
 
-@final
-class BellRinger:
-    """Rings the bells of other processes in one directory.
-
-    Args:
-        directory: The Aeron directory.
-
-    Raises:
-        OSError: The system refused.
-    """
-
-    __slots__ = ("_directory", "_socket")
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = _Directory(directory)
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.setblocking(False)
-
-    def ring_if_asleep(self, client_id: int, *, shared: AtomicBuffer, offset: int) -> bool:
-        """Ring if the owner of the bell sleeps; to be called after data was stored for it.
-
-        Returns:
-            False if the owner of the bell has ended, or has none; True otherwise.
-
-        Raises:
-            ConfigurationError: The id is no 64-bit number.
-        """
-        full_fence()
-        if shared.load_acquire_64(offset) != ASLEEP:
-            return True
-        if shared.exchange_64(offset, AWAKE) != ASLEEP:
-            return True
-        return self.ring(client_id)
-
-    def ring(self, client_id: int) -> bool:
-        """Ring, whether the owner of the bell sleeps or not; see `ring_if_asleep`."""
-        path = self._directory.socket_path(bell_name(client_id))
-        try:
-            self._socket.sendto(b"!", path)
-        except BlockingIOError:
-            # Its queue is full: it has been rung.
-            return True
-        except OSError as error:
-            if error.errno in GONE:
-                return False
-            raise
-        return True
-
-    def close(self) -> None:
-        """Close the descriptors; a second call does nothing."""
-        self._socket.close()
-        self._directory.close()
+def driver_bell(counters: CountersReader) -> int | None:
+    """Return the id of the counter that is the bell of a driver; None if it has none."""
+    for each in counters.ids_of(BELL_TYPE_ID):
+        is_of_driver = counters.owner_id(each) == NULL_OWNER_ID
+        if is_of_driver and counters.record(each).key.startswith(BELL_KEY):
+            return each
+    return None

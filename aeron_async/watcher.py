@@ -35,17 +35,26 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from aeron_async._speedups.watching import WatchedWord, WatchThread
+    from aeron_async._speedups.watching import BellFlag, Bells, WatchedWord, WatchThread
 else:
     # Linux alone has the calls that it needs, and `check_watcher` says what is missing.
-    WatchedWord = WatchThread = None
+    BellFlag = Bells = WatchedWord = WatchThread = None
     if WHY_NOT_SHARED is None:
         try:
-            from aeron_async._speedups.watching import WatchedWord, WatchThread
+            from aeron_async._speedups.watching import BellFlag, Bells, WatchedWord, WatchThread
         except ImportError as error:
             WHY_NO_THREAD = str(error)
 
-__all__ = ["WatchedWord", "Watcher", "WatcherCounts", "Word", "WordWatcher", "check_watcher"]
+__all__ = [
+    "BellFlag",
+    "Bells",
+    "WatchedWord",
+    "Watcher",
+    "WatcherCounts",
+    "Word",
+    "WordWatcher",
+    "check_watcher",
+]
 
 SILENT_PARK_PERIOD_NS: Final = 4 * NS_PER_MS
 WORD_LIMIT: Final = 65_536
@@ -105,6 +114,7 @@ class WatcherCounts:
         scans: How often the thread has looked at the words.
         naps: How often it slept for a limited time, because no armed word fired.
         parks: How often it slept until a word was armed.
+        dozes: How often it slept until another process rang, or a word was armed.
         fires: How many armed words fired.
         wake_ups: How often it woke the event loop.
     """
@@ -112,6 +122,7 @@ class WatcherCounts:
     scans: int
     naps: int
     parks: int
+    dozes: int
     fires: int
     wake_ups: int
 
@@ -185,6 +196,28 @@ class Watcher:
         """
         return self._thread.add(buffer, offset, width, callback)
 
+    def use_bell(self, values: Buffer, asleep_at: int, mode_at: int, doze_ns: int) -> None:
+        """Sleep until another process rings, instead of looking; see `aeron_async.doorbell`.
+
+        The watcher goes on looking until `keep_bell`, and whenever the driver says that all must.
+
+        Args:
+            values: The values of a driver's counters; they are held until the watcher is closed.
+            asleep_at: Where the word of this process is, in bytes.
+            mode_at: Where the driver says whether all must look, in bytes.
+            doze_ns: Longest sleep.
+
+        Raises:
+            ClosedError: The watcher is closed, or belongs to the parent of this process.
+            IndexError: A word does not lie within the memory.
+            ValueError: It has a bell already.
+        """
+        self._thread.use_bell(values, asleep_at, mode_at, doze_ns)
+
+    def keep_bell(self, duration_ns: int) -> None:
+        """Use the bell for so long from now on: after that it may belong to something else."""
+        self._thread.keep_bell(duration_ns)
+
     @property
     def word_count(self) -> int:
         """How many words were added and not removed."""
@@ -201,6 +234,11 @@ class Watcher:
         return self._thread.is_napping
 
     @property
+    def is_dozing(self) -> bool:
+        """Whether the thread sleeps until another process rings."""
+        return self._thread.is_dozing
+
+    @property
     def counts(self) -> WatcherCounts:
         """What it has done so far."""
         thread = self._thread
@@ -208,6 +246,7 @@ class Watcher:
             scans=thread.scan_count,
             naps=thread.nap_count,
             parks=thread.park_count,
+            dozes=thread.doze_count,
             fires=thread.fire_count,
             wake_ups=thread.wake_up_count,
         )

@@ -26,7 +26,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "errors": (),
     "clock": (),
     "counters": (),
-    "doorbell": ("concurrent",),
+    "doorbell": ("concurrent", "counters", "logbuffer", "watcher"),
     "idle_strategy": ("clock", "protocol.units"),
     "logs": (),
     "settings": ("protocol.units", "unused_variables"),
@@ -51,6 +51,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "driver": (
         "driver",
         "aeron_directory",
+        "doorbell",
         "concurrent",
         "idle_strategy",
         "logbuffer",
@@ -62,6 +63,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "client": (
         "client",
         "concurrent",
+        "doorbell",
         "aeron_directory",
         "driver.commands",
         "driver.driver_thread",
@@ -111,7 +113,7 @@ ONLY = {
     "rich": ("cli",),
     "structlog": ("cli",),
     "uvloop": ("cli", "driver.driver_thread"),
-    "socket": ("driver.media", "doorbell"),
+    "socket": ("driver.media",),
     "random": ("driver",),
     "time": ("clock",),
 }

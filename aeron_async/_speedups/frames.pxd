@@ -19,11 +19,13 @@ cdef class FrameWriter:
     cdef int _bits
     cdef int32_t _session_id
     cdef int32_t _stream_id
+    cdef bint _is_shared
 
     cdef void release(self) noexcept
     cdef int hold(self, tuple views, int64_t term_length) except -1
     cdef int64_t write(self, const char *data, Py_ssize_t length, int64_t limit,
                        int64_t reserved_value) noexcept
+    cdef bint claim(self, int index, int64_t size, int64_t *tail) noexcept
     cdef int64_t write_object(self, object data, int64_t limit, int64_t reserved_value)
 
 

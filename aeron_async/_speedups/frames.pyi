@@ -4,7 +4,12 @@ REFUSED: int
 
 class FrameWriter:
     def __init__(
-        self, log: LogBuffers, *, max_payload_length: int, max_message_length: int
+        self,
+        log: LogBuffers,
+        *,
+        max_payload_length: int,
+        max_message_length: int,
+        is_shared: bool = False,
     ) -> None: ...
     def detach(self) -> None: ...
     def offer(self, data: object, limit: int, reserved_value: int) -> int: ...

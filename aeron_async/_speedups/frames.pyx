@@ -11,7 +11,7 @@ cimport cython
 from cpython.buffer cimport (PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_CheckBuffer,
                              PyObject_GetBuffer)
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t, uint8_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 cdef extern from *:
@@ -19,11 +19,14 @@ cdef extern from *:
     #define AERON_STORE_RELEASE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
     #define AERON_LOAD_ACQUIRE(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
     #define AERON_STORE_RELAXED(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
+    #define AERON_FETCH_ADD(p, v) __atomic_fetch_add((p), (v), __ATOMIC_SEQ_CST)
     """
     void store_release_32 "AERON_STORE_RELEASE"(int32_t *place, int32_t value) noexcept nogil
     void store_release_64 "AERON_STORE_RELEASE"(int64_t *place, int64_t value) noexcept nogil
     int32_t load_acquire_32 "AERON_LOAD_ACQUIRE"(int32_t *place) noexcept nogil
     int64_t load_acquire_64 "AERON_LOAD_ACQUIRE"(int64_t *place) noexcept nogil
+    # Unsigned, so that a tail of another process that wraps is defined.
+    uint64_t fetch_add_64 "AERON_FETCH_ADD"(uint64_t *place, uint64_t value) noexcept nogil
 
 DEF HEADER = 32
 # The second word of a header: version 0, flags, type.
@@ -31,6 +34,7 @@ DEF UNFRAGMENTED_WORD = 0x0001_C000
 DEF BEGIN_WORD = 0x0001_8000
 DEF MIDDLE_WORD = 0x0001_0000
 DEF END_WORD = 0x0001_4000
+DEF PADDING_WORD = 0x0000_C000
 DEF FLAGS_BITS = 0xC000
 DEF BEGIN_BIT = 0x8000
 DEF END_BIT = 0x4000
@@ -77,6 +81,19 @@ cdef inline void write_frame(char *frame, int32_t word, int32_t offset, int32_t 
     store_release_32(words, length + HEADER)
 
 
+cdef inline void write_padding(char *frame, int32_t offset, int32_t session_id, int32_t stream_id,
+                               int32_t term_id, int32_t frame_length) noexcept nogil:
+    """Write the header of a frame that readers skip, whatever lies behind it."""
+    cdef int32_t *words = <int32_t *>frame
+    store_release_32(words, -frame_length)
+    words[1] = PADDING_WORD
+    words[2] = offset
+    words[3] = session_id
+    words[4] = stream_id
+    words[5] = term_id
+    store_release_32(words, frame_length)
+
+
 # The garbage collector would clear the owners of the buffers without releasing the buffers.
 @cython.no_gc
 @cython.final
@@ -89,6 +106,7 @@ cdef class FrameWriter:
         log: The `LogBuffers` of a publication.
         max_payload_length: Longest message that fits one frame, in bytes.
         max_message_length: Longest message that can be offered, in bytes.
+        is_shared: Whether other processes append to the log, too: room is claimed atomically then.
 
     Raises:
         ValueError: The log or a length is invalid, or `__init__` was called before.
@@ -97,7 +115,8 @@ cdef class FrameWriter:
     def __cinit__(self):
         self._view_count = 0
 
-    def __init__(self, log, *, int64_t max_payload_length, int64_t max_message_length):
+    def __init__(self, log, *, int64_t max_payload_length, int64_t max_message_length,
+                 bint is_shared=False):
         cdef int64_t term_length = log.term_length
         cdef int64_t initial_term_id = log.initial_term_id
         cdef int bits = log.position_bits
@@ -123,6 +142,7 @@ cdef class FrameWriter:
         self._stream_id = stream_id
         self._max_payload_length = max_payload_length
         self._max_message_length = max_message_length
+        self._is_shared = is_shared
         # Last, because `write` refuses while this is NULL.
         self._words = <int32_t *>self._views[3].buf
         self._tails = <int64_t *>self._views[3].buf
@@ -216,7 +236,16 @@ cdef class FrameWriter:
             size = length // payload * stride + (align(rest + HEADER) if rest else 0)
         if position >= limit or offset + size > self._term_length:
             return REFUSED
-        store_release_64(self._tails + index, tail + size)
+        if not self._is_shared:
+            store_release_64(self._tails + index, tail + size)
+        elif self.claim(index, size, &tail):
+            # Other processes may have claimed room, and even filled terms, since the look.
+            term_id = <int32_t>(tail >> 32)
+            offset = tail & 0xFFFF_FFFF
+            count = <uint32_t>(term_id - self._initial_term_id)
+            position = (count << self._bits) + offset
+        else:
+            return REFUSED
         frame = self._terms[index] + offset
         word = UNFRAGMENTED_WORD if length <= payload else BEGIN_WORD
         rest = length
@@ -231,6 +260,27 @@ cdef class FrameWriter:
         write_frame(frame, word, <int32_t>offset, self._session_id, self._stream_id, term_id,
                     reserved_value, data, <int32_t>rest)
         return position + size
+
+    cdef bint claim(self, int index, int64_t size, int64_t *tail) noexcept:
+        """Claim room beside other processes; return whether it lies within the term.
+
+        The one that crosses the end of the term pads it. The next offer finds the tail beyond the
+        end, and the appender rotates.
+        """
+        cdef int64_t claimed = <int64_t>fetch_add_64(<uint64_t *>self._tails + index, <uint64_t>size)
+        cdef int64_t offset = claimed & 0xFFFF_FFFF
+        cdef int32_t term_id = <int32_t>(claimed >> 32)
+        tail[0] = claimed
+        # A tail that no client library writes leads nowhere, whatever is in it.
+        if offset & 31 or offset >= self._term_length:
+            return False
+        if <uint32_t>(term_id - self._initial_term_id) % 3 != <uint32_t>index:
+            return False
+        if offset + size <= self._term_length:
+            return True
+        write_padding(self._terms[index] + offset, <int32_t>offset, self._session_id,
+                      self._stream_id, term_id, <int32_t>(self._term_length - offset))
+        return False
 
 
 @cython.final

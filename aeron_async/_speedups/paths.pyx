@@ -172,12 +172,8 @@ cdef class HomeLoop:
         return self.is_running_here()
 
 
-@cython.final
 cdef class WakeFlag:
     """Wakes an agent once when there is something to do, until the agent has cleared the flag."""
-
-    cdef public bint is_set
-    cdef public object callback
 
     def __init__(self):
         self.callback = None

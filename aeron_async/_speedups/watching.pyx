@@ -21,6 +21,11 @@ words; every access that the reasoning below rests on is sequentially consistent
 Python's own part of the state is guarded by the interpreter lock, which is never released between
 reading and changing it: every call but `close` and `dispatch` may be made by any Python thread.
 
+A process of this package need not be looked for: it rings. A thread with a bell says in a word of
+shared memory that it is asleep, and whoever stores into memory that it may watch looks at that word
+afterwards; see `aeron_async.doorbell`. Both sides store, fence, and then load what the other side
+has stored, so at least one of them sees the other. The word is a futex, which the ringer wakes.
+
 In a child process that is forked there is no thread, and the memory and the eventfd are the
 parent's. Nothing here touches them there, but to close the child's copy of the descriptor.
 """
@@ -28,11 +33,13 @@ parent's. Nothing here touches them there, but to close the child's copy of the 
 import os
 
 cimport cython
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_SetFromErrno
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
+
+from aeron_async._speedups.paths cimport WakeFlag
 
 from aeron_async.errors import ClosedError, ConfigurationError
 
@@ -64,6 +71,11 @@ cdef extern from *:
     #define AERON_NOTE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
     #define AERON_COUNTED(p) __atomic_load_n((p), __ATOMIC_RELAXED)
     #define AERON_LOG2(v) (31 - __builtin_clz(v))
+    #define AERON_FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+    static int aeron_swap(uint32_t *word, uint32_t before, uint32_t after) {
+        return __atomic_compare_exchange_n(word, &before, after, 0, __ATOMIC_SEQ_CST,
+                                           __ATOMIC_SEQ_CST);
+    }
     /* Wait at most so long, or without limit if that is negative, while the word has the value. */
     static void aeron_futex_wait(uint32_t *word, uint32_t value, int64_t nap_ns) {
         struct timespec nap = { (time_t)(nap_ns / 1000000000), (long)(nap_ns % 1000000000) };
@@ -71,6 +83,14 @@ cdef extern from *:
     }
     static void aeron_futex_wake(uint32_t *word) {
         syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    }
+    /* The same for a word in memory that processes share. */
+    static void aeron_futex_doze(uint32_t *word, uint32_t value, int64_t nap_ns) {
+        struct timespec nap = { (time_t)(nap_ns / 1000000000), (long)(nap_ns % 1000000000) };
+        syscall(SYS_futex, word, FUTEX_WAIT, value, &nap, NULL, 0);
+    }
+    static void aeron_futex_ring(uint32_t *word) {
+        syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
     }
     static int64_t aeron_monotonic_ns(void) {
         struct timespec now;
@@ -99,6 +119,10 @@ cdef extern from *:
     void set "AERON_SET"(uint32_t *place, uint32_t value) noexcept nogil
     uint32_t take "AERON_TAKE"(uint32_t *place, uint32_t value) noexcept nogil
     void increase "AERON_INCREASE"(uint32_t *place) noexcept nogil
+    bint swap "aeron_swap"(uint32_t *place, uint32_t before, uint32_t after) noexcept nogil
+    void fence "AERON_FENCE"() noexcept nogil
+    uint32_t *get_place "AERON_GET"(uint32_t **place) noexcept nogil
+    void set_place "AERON_SET"(uint32_t **place, uint32_t *value) noexcept nogil
     int32_t word_32 "AERON_WORD"(int32_t *place) noexcept nogil
     int64_t word_64 "AERON_WORD"(int64_t *place) noexcept nogil
     void count "AERON_COUNT"(uint64_t *place) noexcept nogil
@@ -107,6 +131,8 @@ cdef extern from *:
     uint32_t log2 "AERON_LOG2"(uint32_t value) noexcept nogil
     void futex_wait "aeron_futex_wait"(uint32_t *word, uint32_t value, int64_t nap_ns) nogil
     void futex_wake "aeron_futex_wake"(uint32_t *word) nogil
+    void futex_doze "aeron_futex_doze"(uint32_t *word, uint32_t value, int64_t nap_ns) nogil
+    void futex_ring "aeron_futex_ring"(uint32_t *word) noexcept nogil
     int64_t monotonic_ns "aeron_monotonic_ns"() noexcept nogil
     void ring_bell "aeron_ring"(int bell) noexcept nogil
     void empty_bell "aeron_empty_bell"(int bell) noexcept nogil
@@ -138,9 +164,16 @@ DEF SPINS_FOR_SCAN = 1000
 """How often Python looks whether the thread has finished, before it offers it the processor."""
 DEF FIRED = 1
 DEF ARMED = 2
+DEF DOZED = 4
 DEF RUNNING = 0
 DEF NAPPING = 1
 DEF PARKED = 2
+DEF DOZING = 3
+# What the word of a bell holds, and the bit of the driver's word that says that all must look.
+DEF AWAKE = 0
+DEF ASLEEP = 1
+DEF POLLING = 1
+DEF BELLS_MAX = 256
 
 
 cdef struct Slot:
@@ -169,6 +202,11 @@ cdef struct State:
     int64_t silent_nap_ns
     bint pauses
     int bell
+    # The words of its bell; NULL without one.
+    uint32_t *asleep
+    uint32_t *mode
+    int64_t doze_ns
+    uint64_t bell_until_ns
     # Each of these is written often, by one side, and read by the other.
     char before_sequence[64]
     uint32_t sequence
@@ -184,6 +222,7 @@ cdef struct State:
     uint64_t fire_count
     uint64_t wake_up_count
     uint64_t last_nap_ns
+    uint64_t doze_count
 
 
 cdef struct Ladder:
@@ -248,6 +287,40 @@ cdef void sleep_at_gate(State *state, uint32_t gate, uint32_t activity, int64_t 
     set(&state.activity, RUNNING)
 
 
+cdef bint may_doze(State *state) noexcept nogil:
+    """Return whether every process that stores into the words would ring."""
+    if get_place(&state.asleep) is NULL or get(state.mode) & POLLING:
+        return False
+    # Its bell belongs to this process only for as long as its driver knows it.
+    return <uint64_t>monotonic_ns() < counted(&state.bell_until_ns)
+
+
+cdef int doze(State *state, uint32_t gate) noexcept nogil:
+    """Sleep until another process rings, a word is armed, or it is time to look all the same.
+
+    Returns what a look has found that came after the word said that this thread is asleep.
+    """
+    cdef uint32_t *asleep = state.asleep
+    cdef int found = 0
+    set(&state.slept_at_gate, gate)
+    # Who arms a word after this sees it, and wakes the thread.
+    set(&state.activity, DOZING)
+    if swap(asleep, AWAKE, ASLEEP):
+        fence()
+        increase(&state.sequence)
+        found = scan(state)
+        increase(&state.sequence)
+        if not found & FIRED and get(&state.gate) == gate and not get(&state.is_stopping):
+            count(&state.doze_count)
+            futex_doze(asleep, ASLEEP, state.doze_ns)
+        swap(asleep, ASLEEP, AWAKE)
+    else:
+        # Something else has written there. It must not keep this thread busy.
+        sleep_at_gate(state, gate, NAPPING, state.max_nap_ns)
+    set(&state.activity, RUNNING)
+    return found
+
+
 cdef void climb(State *state, Ladder *ladder, uint32_t gate) noexcept nogil:
     """Idle once: spin, yield, or nap, each time for longer."""
     cdef int64_t limit_ns = state.max_nap_ns
@@ -279,6 +352,11 @@ cdef void ring(State *state) noexcept nogil:
         ring_bell(state.bell)
 
 
+cdef inline bint has_climbed(State *state, Ladder *ladder) noexcept nogil:
+    """Return whether nothing is left but to nap."""
+    return ladder.spins >= state.max_spins and ladder.yields >= state.max_yields
+
+
 cdef void *watch(void *given) noexcept nogil:
     """Look at the armed words until the thread is to stop."""
     cdef State *state = <State *>given
@@ -294,6 +372,9 @@ cdef void *watch(void *given) noexcept nogil:
         found = scan(state)
         increase(&state.sequence)
         count(&state.scan_count)
+        if not found & FIRED and found & ARMED and gate == seen_gate and has_climbed(state, &ladder):
+            if may_doze(state):
+                found |= doze(state, gate) | DOZED
         if found & FIRED or gate != seen_gate:
             # Someone works with these words: be quick again.
             seen_gate = gate
@@ -302,6 +383,8 @@ cdef void *watch(void *given) noexcept nogil:
             if found & FIRED and not take(&state.is_rung, 1):
                 count(&state.wake_up_count)
                 ring_bell(state.bell)
+        elif found & DOZED:
+            pass
         elif found & ARMED:
             climb(state, &ladder, gate)
         else:
@@ -311,8 +394,13 @@ cdef void *watch(void *given) noexcept nogil:
 
 
 cdef inline void open_gate(State *state) noexcept nogil:
+    cdef uint32_t activity
     increase(&state.gate)
-    if get(&state.activity) != RUNNING:
+    activity = get(&state.activity)
+    if activity == DOZING:
+        if swap(state.asleep, ASLEEP, AWAKE):
+            futex_ring(state.asleep)
+    elif activity != RUNNING:
         futex_wake(&state.gate)
 
 
@@ -340,6 +428,143 @@ def note_fork():
 
 
 os.register_at_fork(after_in_child=note_fork)
+
+
+cdef uint32_t *word_of(Py_buffer *view, Py_ssize_t at) except NULL:
+    """Return a 32-bit word of a buffer."""
+    if at < 0 or at > view.len - 4 or (<size_t>view.buf + <size_t>at) & 3:
+        raise IndexError(f"no word of 4 bytes at offset {at} in a buffer of {view.len}")
+    return <uint32_t *>(<char *>view.buf + at)
+
+
+cdef inline bint ring_word(uint32_t *asleep) noexcept nogil:
+    """Wake the owner of a bell if it is asleep; return whether it was. A fence came before."""
+    # Compared, so that a counter that has the place of a bell by now is left as it is.
+    if get(asleep) != ASLEEP or not swap(asleep, ASLEEP, AWAKE):
+        return False
+    futex_ring(asleep)
+    return True
+
+
+# The garbage collector must not clear `refresh` while `set` may be called.
+@cython.no_gc_clear
+@cython.final
+cdef class BellFlag(WakeFlag):
+    """Wakes the processes that wait for what was stored, each by its bell if it is asleep.
+
+    It is never set: whoever is awake sees by itself what has been stored.
+
+    Args:
+        values: Memory that processes share; it is held until `close`.
+        mode_at: Where the driver counts the changes of who waits for what; see
+            `aeron_async.doorbell`.
+        refresh: Called when the count has changed; returns the places of the bells, in bytes, or
+            None to be called again by the next `set`.
+
+    Raises:
+        IndexError: The word does not lie within the memory.
+    """
+
+    cdef Py_buffer view
+    cdef bint is_open
+    cdef int64_t forks
+    cdef uint32_t *mode
+    cdef uint32_t seen
+    cdef uint32_t *bells[BELLS_MAX]
+    cdef int bell_count
+    cdef object refresh
+
+    def __init__(self, values, Py_ssize_t mode_at, refresh):
+        WakeFlag.__init__(self)
+        if self.is_open:
+            raise ValueError("a flag is made once: make another")
+        PyObject_GetBuffer(values, &self.view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        self.is_open = True
+        self.forks = forks
+        self.refresh = refresh
+        self.mode = word_of(&self.view, mode_at)
+        # No count of the driver's: its lowest bit is that of polling.
+        self.seen = POLLING
+
+    def __dealloc__(self):
+        self.close()
+
+    cpdef set(self):
+        """Ring every bell whose owner is asleep; to be called after something was stored."""
+        cdef uint32_t mode
+        cdef int index
+        if not self.is_open or self.forks != forks:
+            return
+        fence()
+        mode = get(self.mode)
+        if mode & POLLING:
+            return
+        if mode != self.seen:
+            self.look(mode)
+        for index in range(self.bell_count):
+            ring_word(self.bells[index])
+
+    cdef int look(self, uint32_t mode) except -1:
+        """Find out whose bells there are."""
+        places = self.refresh()
+        if places is None or not self.is_open:
+            return 0
+        self.bell_count = 0
+        for place in places[:BELLS_MAX]:
+            self.bells[self.bell_count] = word_of(&self.view, place)
+            self.bell_count += 1
+        self.seen = mode
+        return 0
+
+    cpdef close(self):
+        """Ring no more, and let go of the memory; a second call does nothing."""
+        if self.is_open:
+            self.is_open = False
+            self.bell_count = 0
+            PyBuffer_Release(&self.view)
+
+
+@cython.no_gc
+@cython.final
+cdef class Bells:
+    """Rings the bells whose words lie in one memory.
+
+    Args:
+        values: Memory that processes share; it is held until `close`.
+    """
+
+    cdef Py_buffer view
+    cdef bint is_open
+    cdef int64_t forks
+
+    def __init__(self, values):
+        if self.is_open:
+            raise ValueError("they are made once: make others")
+        PyObject_GetBuffer(values, &self.view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        self.is_open = True
+        self.forks = forks
+
+    def __dealloc__(self):
+        self.close()
+
+    def ring(self, Py_ssize_t place):
+        """Wake the owner of the bell at a place, if it is asleep; return whether it was.
+
+        To be called after something was stored for it.
+
+        Raises:
+            IndexError: The word does not lie within the memory.
+        """
+        if not self.is_open or self.forks != forks:
+            return False
+        fence()
+        return ring_word(word_of(&self.view, place))
+
+    cpdef close(self):
+        """Ring no more, and let go of the memory; a second call does nothing."""
+        if self.is_open:
+            self.is_open = False
+            PyBuffer_Release(&self.view)
 
 
 # The garbage collector must not clear the owner, which `__dealloc__` needs.
@@ -466,6 +691,8 @@ cdef class WatchThread:
     cdef uint32_t word_limit
     cdef uint32_t free_head
     cdef uint32_t capacity
+    cdef Py_buffer bell_view
+    cdef bint has_bell
     cdef readonly uint32_t word_count
 
     def __cinit__(self, *, uint64_t max_spins, uint64_t max_yields, int64_t min_nap_ns,
@@ -505,6 +732,7 @@ cdef class WatchThread:
     def __dealloc__(self):
         cdef int chunk
         self.end()
+        self.drop_bell()
         if self.state is not NULL:
             for chunk in range(CHUNKS):
                 free(self.state.chunks[chunk])
@@ -554,6 +782,15 @@ cdef class WatchThread:
     @property
     def wake_up_count(self):
         return counted(&self.state.wake_up_count)
+
+    @property
+    def doze_count(self):
+        return counted(&self.state.doze_count)
+
+    @property
+    def is_dozing(self):
+        """Whether the thread sleeps until another process rings."""
+        return get(&self.state.activity) == DOZING
 
     @property
     def last_nap_ns(self):
@@ -613,6 +850,43 @@ cdef class WatchThread:
         self.word_count += 1
         return word
 
+    def use_bell(self, object values, Py_ssize_t asleep_at, Py_ssize_t mode_at, int64_t doze_ns):
+        """Sleep until another process rings, where all that store into the words do.
+
+        Args:
+            values: Memory that processes share; it is held until the watcher is closed.
+            asleep_at: Where the word of the bell is, in bytes.
+            mode_at: Where the driver says whether all must look; see `aeron_async.doorbell`.
+            doze_ns: Longest sleep.
+
+        Raises:
+            ClosedError: The watcher is closed, or belongs to the parent of this process.
+            IndexError: A word does not lie within the memory.
+            ValueError: It has a bell, or there is no such sleep.
+        """
+        self.check_usable()
+        if self.has_bell or doze_ns < 1:
+            raise ValueError(f"the thread has a bell, or cannot sleep for {doze_ns} ns")
+        PyObject_GetBuffer(values, &self.bell_view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        self.has_bell = True
+        try:
+            self.state.mode = word_of(&self.bell_view, mode_at)
+            self.state.doze_ns = doze_ns
+            set_place(&self.state.asleep, word_of(&self.bell_view, asleep_at))
+        except BaseException:
+            self.drop_bell()
+            raise
+
+    def keep_bell(self, int64_t ns):
+        """Sleep so only for as long as this: afterwards the word may belong to something else."""
+        note(&self.state.bell_until_ns, <uint64_t>(monotonic_ns() + ns))
+
+    cdef void drop_bell(self) noexcept:
+        """Let go of the memory; the thread has ended, or has never had it."""
+        if self.has_bell:
+            self.has_bell = False
+            PyBuffer_Release(&self.bell_view)
+
     def dispatch(self, object on_error):
         """Call back for all words that have fired; to be called when the eventfd is readable.
 
@@ -655,6 +929,7 @@ cdef class WatchThread:
         """
         cdef uint32_t index = 0
         self.end()
+        self.drop_bell()
         while index < self.capacity:
             slot = slot_at(self.state, index)
             index += 1

@@ -197,6 +197,11 @@ class AttachedDriver:
             found = self._look()
             if isinstance(found, AeronDirectory):
                 self._attach(found)
+                try:
+                    await self.add_bell()
+                except BaseException:
+                    self._detach()
+                    raise
                 return
             if self._clock.now_ns() >= deadline_ns:
                 message = f"no media driver within {timeout_ms} ms: {found}"
@@ -224,12 +229,16 @@ class AttachedDriver:
                 on_event=self._on_event,
                 on_missed=self._on_missed,
                 on_failed=self._fail,
-                now_ns=self._clock.now_ns(),
+                now_ns=self._clock.now_ns,
             )
         except BaseException:
             directory.close()
             raise
         self.client_id = self._attached.proxy.client_id
+
+    async def add_bell(self) -> None:
+        """Add the bell of this client; see `Attachment.add_bell`."""
+        await self._attachment().add_bell()
 
     def look_for_driver(self) -> str | None:
         """Attach to the next driver if there is one; if not, say why not.
@@ -411,6 +420,7 @@ class AttachedDriver:
                 counters=attached.directory.counters,
                 memory=attached.values,
                 watcher=attached.watcher,
+                bells=attached.bells,
             )
         except BaseException:
             publication.close()
@@ -692,6 +702,7 @@ class AttachedDriver:
                 counters=attached.directory.counters,
                 memory=attached.values,
                 watcher=attached.watcher,
+                bells=attached.bells,
                 on_progress=subscription.listener.on_image_progress,
                 is_tethered=subscription.uri.is_tether is not False,
             )
@@ -830,7 +841,8 @@ class AttachedDriver:
     ) -> None:
         """Forget a subscription, and its images."""
         self.subscriptions.pop(subscription.registration_id, None)
-        if attached is not None:
+        # One that the client has not yet come to, after the driver was lost, holds nothing.
+        if attached is not None and (subscription.is_attached or subscription.asked_id is not None):
             self._end_request(subscription, attached)
         subscription.is_attached = False
         subscription.close_status()

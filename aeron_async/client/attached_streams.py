@@ -35,11 +35,13 @@ from aeron_async.protocol.header import FRAME_ALIGNMENT
 from aeron_async.protocol.units import INT64_MAX
 from aeron_async.text import printable
 from aeron_async.waits import ImageSeen, PublicationSeen, SubscriptionSeen
+from aeron_async.watcher import BellFlag
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aeron_async.counters import CountersReader
+    from aeron_async.doorbell import ClientBells
     from aeron_async.driver.commands import PublicationUser, SubscriptionListener
     from aeron_async.protocol.channel_uri import ChannelUri
     from aeron_async.protocol.control_protocol import (
@@ -64,6 +66,8 @@ NO_COUNTER: Final = -1
 NO_ID: Final = -1
 SCAN_LENGTH: Final = 256 * 1024
 """Most bytes looked through at once for what is committed."""
+RING_LENGTH_MIN: Final = 64
+RING_LENGTH_MAX: Final = 16 * 1024
 ADDRESS_LENGTH_AT: Final = 4
 ADDRESS_AT: Final = 8
 
@@ -275,6 +279,7 @@ class AttachedPublication:
         self.answers: AttachedSubscription | None = None
         self.destinations: Final[dict[int, Destination]] = {}
         self.is_attached = False
+        self._wake_flag = WakeFlag()
         self._cells: list[CounterCell] = []
         self._window_watch: Final = WordWatch(listener.on_window_changed)
         self._sent_watch: Final = WordWatch(listener.on_window_changed)
@@ -287,6 +292,7 @@ class AttachedPublication:
         counters: CountersReader,
         memory: memoryview,
         watcher: Watcher,
+        bells: ClientBells,
     ) -> None:
         """Use what the driver has created.
 
@@ -296,6 +302,7 @@ class AttachedPublication:
             counters: The driver's counters.
             memory: Their values.
             watcher: Looks at the words that the driver writes.
+            bells: Wakes those that wait for what is appended.
 
         Raises:
             ProtocolError: The driver names counters that it does not have.
@@ -310,6 +317,9 @@ class AttachedPublication:
         window.add(watcher, memory, limit.address, 64, limit.counter.get)
         window.add(watcher, log.memory, connection, 32, lambda: log.metadata.is_connected)
         sending.add(watcher, memory, sent.address, 64, sent.counter.get)
+        flag = self._wake_flag = bells.flag(
+            answer.registration_id, is_sent=self.uri.media is not Media.IPC
+        )
         self.ready = PublicationReady(
             registration_id=answer.correlation_id,
             original_registration_id=answer.registration_id,
@@ -322,8 +332,7 @@ class AttachedPublication:
             local_address=local_address(counters, answer.channel_status_id),
             sender_position=sent.counter,
             is_exclusive=self.is_exclusive,
-            # The driver looks at the log by itself.
-            wake_flag=WakeFlag(),
+            wake_flag=flag,
             slowest_receiver=lambda: None,
             seen=self._seen,
             window_watch=window,
@@ -345,6 +354,8 @@ class AttachedPublication:
         self.is_attached = False
         self._window_watch.close()
         self._sent_watch.close()
+        if isinstance(self._wake_flag, BellFlag):
+            self._wake_flag.close()
         for cell in self._cells:
             cell.close()
         self._cells.clear()
@@ -372,6 +383,7 @@ class AttachedImage:
         counters: The driver's counters.
         memory: Their values.
         watcher: Looks at the log.
+        bells: Wakes the driver when the reader has made room.
         on_progress: Wakes the reader.
         is_tethered: Whether the stream waits for the reader.
 
@@ -379,11 +391,9 @@ class AttachedImage:
         ready: What the subscription is given.
         log: As given.
         position: Up to where the reader has taken the stream.
+        consumption_trigger: Position, in bytes, beyond which the driver is woken if it is asleep.
         left_count: How often the stream may have continued without the reader.
     """
-
-    consumption_trigger: Final = INT64_MAX
-    """The driver looks at the position by itself."""
 
     def __init__(
         self,
@@ -393,6 +403,7 @@ class AttachedImage:
         counters: CountersReader,
         memory: memoryview,
         watcher: Watcher,
+        bells: ClientBells,
         on_progress: Callable[[], object],
         is_tethered: bool,
     ) -> None:
@@ -407,6 +418,13 @@ class AttachedImage:
         if join_position < 0 or join_position % FRAME_ALIGNMENT:
             message = f"the media driver lets an image begin at {join_position}, where no frame can"
             raise ProtocolError(message)
+        self._bells = bells
+        self._wake_flag = WakeFlag()
+        self._wake_flag.callback = self._on_consumed
+        # A driver without a bell looks at the position by itself.
+        self.consumption_trigger = INT64_MAX
+        if bells.has_driver:
+            self.consumption_trigger = join_position + self._ring_length()
         self._committed = join_position
         self._word: WatchedWord | None = None
         self._word_at = -1
@@ -424,8 +442,24 @@ class AttachedImage:
             source_identity=printable(text_of(answer.source_identity)),
             port=self,
             hold=self,
-            wake_flag=WakeFlag(),
+            wake_flag=self._wake_flag,
         )
+
+    def _ring_length(self) -> int:
+        """Return how much the reader takes, in bytes, until it rings the driver again.
+
+        It is less than the room that any driver waits for: a part of the least window that a
+        stream with such terms may have.
+        """
+        log = self.log
+        window_length = log.metadata.receiver_window_length or log.term_length // 2
+        return max(RING_LENGTH_MIN, min(window_length // 8, RING_LENGTH_MAX))
+
+    def _on_consumed(self) -> None:
+        """Wake the driver, if it is asleep: its stream may go on."""
+        self._wake_flag.is_set = False
+        self.consumption_trigger = self.position.get() + self._ring_length()
+        self._bells.ring_driver()
 
     @property
     def rebuild_position(self) -> int:

@@ -15,12 +15,17 @@ from aeron_async.client.attached_streams import (
 )
 from aeron_async.client.driver_proxy import DriverProxy
 from aeron_async.clock import NS_PER_MS
+from aeron_async.doorbell import BELL_KEY, BELL_TYPE_ID, CLIENT_BELL_NS, ClientBells
 from aeron_async.errors import ErrorCode, RegistrationError
+from aeron_async.logs import get_logger
 from aeron_async.protocol.control_protocol import (
+    AddCounter,
     AddDestination,
     AddReceiveDestination,
     ControlMessage,
+    CounterReady,
     OperationSucceeded,
+    RemoveCounter,
     RemoveDestination,
     RemoveDestinationById,
     RemoveReceiveDestination,
@@ -38,6 +43,8 @@ __all__ = ["AttachedDestinations", "Attachment"]
 
 NO_ID: Final = -1
 
+log: Final = get_logger(__name__)
+
 
 class Attachment:
     """What a client holds while it is attached: the driver's directory, and what looks at it.
@@ -49,7 +56,7 @@ class Attachment:
         on_event: Called with what the driver says and no request has asked for.
         on_missed: Called if some of that was missed.
         on_failed: Called if that cannot be read.
-        now_ns: The time now.
+        now_ns: Returns the time.
     """
 
     def __init__(
@@ -61,13 +68,16 @@ class Attachment:
         on_event: Callable[[ControlMessage], object],
         on_missed: Callable[[], object],
         on_failed: Callable[[Exception], object],
-        now_ns: int,
+        now_ns: Callable[[], int],
     ) -> None:
         self.directory: Final = directory
+        self._now_ns = now_ns
         self.logs: Final = MappedLogs(directory.path)
         self.watcher: Final = watcher
         self._heartbeat: CounterCell | None = None
-        self._driver_beat_ms, self._heard_ns = directory.heartbeat_ms, now_ns
+        self._driver_beat_ms, self._heard_ns = directory.heartbeat_ms, now_ns()
+        self.values: Final = directory.counter_values()
+        self.bells: Final = ClientBells(directory.counters, self.values, now_ns)
         try:
             self.proxy: Final = DriverProxy(
                 directory,
@@ -76,11 +86,13 @@ class Attachment:
                 on_event=on_event,
                 on_missed=on_missed,
                 on_failed=on_failed,
+                on_written=self.bells.ring_driver,
             )
         except BaseException:
             self.watcher.close()
+            self.bells.close()
+            self.values.release()
             raise
-        self.values: Final = directory.counter_values()
 
     def open_heartbeat(self, counter_id: int) -> None:
         """Take the counter in which the client says that it lives.
@@ -96,6 +108,35 @@ class Attachment:
         # The driver may have given the counter to another client.
         if self._heartbeat is not None and self.is_known():
             self._heartbeat.counter.set(now_ms)
+            # While it beats, its bell is its own, too.
+            self.watcher.keep_bell(CLIENT_BELL_NS)
+
+    async def add_bell(self) -> None:
+        """Add a bell, if the driver rings; without one this client looks by itself.
+
+        Raises:
+            DriverTimeoutError: The driver did not answer in time.
+            ProtocolError: The driver's answer cannot be.
+            ClosedError: The client or the driver is closed.
+        """
+        if not self.bells.has_driver:
+            return
+        proxy = self.proxy
+        command = AddCounter(
+            client_id=proxy.client_id,
+            correlation_id=proxy.next_id(),
+            counter_type_id=BELL_TYPE_ID,
+            key=BELL_KEY,
+            label=b"bell of client %d" % proxy.client_id,
+        )
+        try:
+            answer = await proxy.ask(command, CounterReady, RemoveCounter)
+        except RegistrationError as error:
+            log.info("bell_refused", error=str(error))
+            return
+        # It is there, and the driver's file says so.
+        CounterCell(self.directory.counters, self.values, answer.counter_id).close()
+        self.bells.use(self.watcher, answer.counter_id)
 
     def is_known(self) -> bool:
         """Return whether the driver counts this client among its own, as far as one can see."""
@@ -113,6 +154,7 @@ class Attachment:
         if self._heartbeat is not None:
             self._heartbeat.close()
         self.watcher.close()
+        self.bells.close()
         self.values.release()
         self.directory.close()
 

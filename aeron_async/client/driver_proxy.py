@@ -76,6 +76,7 @@ class DriverProxy:
         on_event: Called with each message that answers no request.
         on_missed: Called if messages were missed at a time when this client needed none.
         on_failed: Called if the driver's messages cannot be read; no more are read then.
+        on_written: Called when a command was written: wakes the driver.
 
     Attributes:
         client_id: The client; unique for the life of the driver.
@@ -91,7 +92,9 @@ class DriverProxy:
         on_event: Callable[[ControlMessage], object],
         on_missed: Callable[[], object],
         on_failed: Callable[[Exception], object],
+        on_written: Callable[[], object],
     ) -> None:
+        self._on_written = on_written
         layout = directory.layout
         self._path = directory.path
         self._loop = asyncio.get_running_loop()
@@ -161,6 +164,7 @@ class DriverProxy:
         unwritten = self._unwritten
         while unwritten and self._ring.write(unwritten[0].TYPE_ID, unwritten[0].encode()):
             unwritten.popleft()
+            self._on_written()
 
     async def ask(
         self,
@@ -234,6 +238,7 @@ class DriverProxy:
         for _ in range(RING_FULL_RETRIES):
             self.flush()
             if not self._unwritten and self._ring.write(command.TYPE_ID, body):
+                self._on_written()
                 return
             await asyncio.sleep(RING_FULL_INTERVAL_S)
         message = (

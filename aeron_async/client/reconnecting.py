@@ -264,6 +264,7 @@ class Comeback:
             return False
         self.found.set()
         try:
+            await self._driver.add_bell()
             while things := self._to_add():
                 await self._add_again(things[0])
         except (ClosedError, DriverTimeoutError) as error:

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Final
 
 from aeron_async.clock import NEVER_NS, NS_PER_SECOND
 from aeron_async.concurrent.ring_buffer import TAIL_OFFSET
+from aeron_async.doorbell import BELL_KEY, BELL_TYPE_ID
 from aeron_async.driver.client_proxy import ClientProxy, code_of
 from aeron_async.driver.core.stream_counters import allocate_client_heartbeat
 from aeron_async.driver.core.system_counters import SystemCounterId
-from aeron_async.driver.foreign_streams import PublicationWatch, SubscriptionWatch
+from aeron_async.driver.foreign_streams import ClientBell, PublicationWatch, SubscriptionWatch
 from aeron_async.errors import (
     AeronError,
     ChannelUriError,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from aeron_async.counters import Counter
+    from aeron_async.doorbell import DriverBells
     from aeron_async.driver.conductor import Conductor
     from aeron_async.driver.resources import DriverResources
     from aeron_async.driver.storage import DirectoryStorage
@@ -103,6 +105,7 @@ class AeronClient:
         commands: Those that were not executed yet.
         task: Executes them; None if there are none.
         is_closed: Whether the client has gone.
+        bell_id: Registration id of the counter that is its bell; None without one.
     """
 
     def __init__(self, client_id: int, heartbeat: Counter, now_ns: int) -> None:
@@ -111,6 +114,7 @@ class AeronClient:
         self.commands: Final[deque[ClientCommand]] = deque()
         self.task: asyncio.Task[None] | None = None
         self.is_closed = False
+        self.bell_id: int | None = None
         self.publications: Final[dict[int, PublicationWatch]] = {}
         self.subscriptions: Final[dict[int, SubscriptionWatch]] = {}
         self._heartbeat_value = heartbeat.get()
@@ -165,6 +169,7 @@ class ClientCommandAdapter:
         conductor: Executes the commands, and calls `poll`.
         watcher: Looks at the words that clients write.
         on_terminate: Called when a client asks the driver to end, and may.
+        bells: Wakes the clients that are asleep; None if all look by themselves.
     """
 
     def __init__(
@@ -174,14 +179,16 @@ class ClientCommandAdapter:
         conductor: Conductor,
         watcher: WordWatcher,
         on_terminate: Callable[[], object],
+        bells: DriverBells | None = None,
     ) -> None:
+        self._bells = bells
         self._resources = resources
         self._context = resources.context
         self._storage = storage
         self._conductor = conductor
         self._watcher = watcher
         self._on_terminate = on_terminate
-        self._proxy = ClientProxy(storage.answers)
+        self._proxy = ClientProxy(storage.answers, bells)
         conductor.client_counters.listener = self._proxy
         self._clients: dict[int, AeronClient] = {}
         self._ids_being_added: set[int] = set()
@@ -233,6 +240,8 @@ class ClientCommandAdapter:
             self._timer_ns = now_ns + self._context.timer_interval_ns
         if self._is_stopped:
             return self._timer_ns
+        if self._bells is not None:
+            self._bells.note_clients(self._conductor.client_count)
         count = self._commands.read(self._on_message, COMMANDS_PER_TURN)
         self._note_corruption()
         if count:
@@ -274,6 +283,8 @@ class ClientCommandAdapter:
             client.commands.clear()
             client.end_watches()
         self._clients.clear()
+        if self._bells is not None:
+            self._bells.close()
 
     async def wait_closed(self) -> None:
         """Wait until no command is being executed; to be called after `stop`."""
@@ -468,6 +479,8 @@ class ClientCommandAdapter:
         del self._clients[client.client_id]
         client.commands.clear()
         client.end_watches()
+        if self._bells is not None:
+            self._bells.remove(client.client_id)
         self._conductor.remove_client(client.client_id)
         heartbeat_id = client.heartbeat.id
         client.heartbeat.close()
@@ -522,7 +535,8 @@ class ClientCommandAdapter:
         with self._new_id(command.correlation_id) as registration_id:
             uri = channel_of(command)
             uri.check_publication(command.stream_id)
-            watch = PublicationWatch(self._proxy, self._watcher)
+            bell = ClientBell(client.client_id, self._bells)
+            watch = PublicationWatch(self._proxy, self._watcher, bell)
             ready = await self._conductor.add_publication(
                 client.client_id,
                 uri,
@@ -566,6 +580,7 @@ class ClientCommandAdapter:
                 proxy=self._proxy,
                 values=self._storage.counter_values,
                 watcher=self._watcher,
+                bell=ClientBell(client.client_id, self._bells),
             )
             try:
                 ready = await self._conductor.add_subscription(
@@ -660,13 +675,17 @@ class ClientCommandAdapter:
 
     async def _add_counter(self, client: AeronClient, command: AddCounter) -> None:
         with self._new_id(command.correlation_id) as registration_id:
-            self._conductor.client_counters.add(
+            counter_id = self._conductor.client_counters.add(
                 client.client_id,
                 registration_id,
                 command.counter_type_id,
                 key=command.key,
                 label=text_of(command.label),
             )
+            is_bell = command.counter_type_id == BELL_TYPE_ID and command.key == BELL_KEY
+            if is_bell and self._bells is not None:
+                client.bell_id = registration_id
+                self._bells.add(client.client_id, counter_id)
 
     async def _add_static_counter(self, client: AeronClient, command: AddStaticCounter) -> None:
         del client
@@ -681,6 +700,8 @@ class ClientCommandAdapter:
     async def _remove_counter(self, client: AeronClient, command: RemoveCounter) -> None:
         counters = self._conductor.client_counters
         counters.check_owner(client.client_id, command.registration_id)
+        if command.registration_id == client.bell_id and self._bells is not None:
+            self._bells.remove(client.client_id)
         self._proxy.on_operation_succeeded(command.correlation_id)
         counters.remove(command.registration_id)
 

@@ -32,6 +32,7 @@ from aeron_async.protocol.control_protocol import (
 
 if TYPE_CHECKING:
     from aeron_async.concurrent.broadcast import BroadcastTransmitter
+    from aeron_async.doorbell import DriverBells
     from aeron_async.driver.commands import (
         ImageReady,
         PublicationErrorFrame,
@@ -55,10 +56,12 @@ class ClientProxy:
 
     Args:
         transmitter: The broadcast buffer; nothing else writes it.
+        bells: Wakes the clients that are asleep; None if all look by themselves.
     """
 
-    def __init__(self, transmitter: BroadcastTransmitter) -> None:
+    def __init__(self, transmitter: BroadcastTransmitter, bells: DriverBells | None = None) -> None:
         self._transmitter = transmitter
+        self._bells = bells
 
     def on_error(self, correlation_id: int, code: ErrorCode, message: str) -> None:
         """Refuse a command."""
@@ -169,6 +172,8 @@ class ClientProxy:
 
     def _transmit(self, message: ControlMessage) -> None:
         self._transmitter.transmit(message.TYPE_ID, message.encode())
+        if self._bells is not None:
+            self._bells.ring_all()
 
 
 def code_of(error: AeronError) -> ErrorCode:

@@ -715,6 +715,11 @@ class Conductor(Agent):
 
     # What clients of other processes ask for by id.
 
+    @property
+    def client_count(self) -> int:
+        """How many clients this driver has, in this process and in others."""
+        return len(self._clients)
+
     def has_client(self, client_id: int) -> bool:
         """Return whether a client of this or another process has an id."""
         return client_id in self._clients

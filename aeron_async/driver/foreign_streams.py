@@ -20,6 +20,7 @@ from aeron_async.logbuffer.scanner import scan_for_send
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from aeron_async.doorbell import DriverBells
     from aeron_async.driver.client_proxy import ClientProxy
     from aeron_async.driver.commands import (
         ImageEnd,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.publication import SubscribablePublication
     from aeron_async.watcher import Word, WordWatcher
 
-__all__ = ["PublicationWatch", "SubscriptionWatch"]
+__all__ = ["ClientBell", "PublicationWatch", "SubscriptionWatch"]
 
 TELLING_SHIFT: Final = 6
 """A reader that is beyond the trigger already is looked at again a 64th of a term later."""
@@ -41,6 +42,29 @@ def no_word_left(error: ConfigurationError) -> RegistrationError:
     return RegistrationError(message, code=ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE)
 
 
+class ClientBell:
+    """Wakes one client if it is asleep.
+
+    Args:
+        client_id: The client.
+        bells: Those of the driver; None if all clients look by themselves.
+    """
+
+    def __init__(self, client_id: int, bells: DriverBells | None) -> None:
+        self._client_id = client_id
+        self._bells = bells
+
+    def ring(self) -> None:
+        """Wake the client, after something was stored that it may wait for."""
+        if self._bells is not None:
+            self._bells.ring(self._client_id)
+
+    def on_change(self) -> None:
+        """Let publishers look again for their readers."""
+        if self._bells is not None:
+            self._bells.on_change()
+
+
 class PublicationWatch:
     """One hold of a publication by a client in another process.
 
@@ -49,11 +73,13 @@ class PublicationWatch:
     Args:
         proxy: Writes to the clients.
         watcher: Looks at the log.
+        bell: Wakes the client if it is asleep.
     """
 
-    def __init__(self, proxy: ClientProxy, watcher: WordWatcher) -> None:
+    def __init__(self, proxy: ClientProxy, watcher: WordWatcher, bell: ClientBell) -> None:
         self._proxy = proxy
         self._watcher = watcher
+        self._bell = bell
         self._publication: SubscribablePublication | None = None
         self._word: Word | None = None
         self._word_at = -1
@@ -139,7 +165,8 @@ class PublicationWatch:
     # Events of the publication.
 
     def on_window_changed(self) -> None:
-        """The sender has sent, or may send: watch what follows."""
+        """The sender has sent, or may send: tell the client, and watch what follows."""
+        self._bell.ring()
         self.watch()
 
     def on_publication_error(self, error: PublicationErrorFrame) -> None:
@@ -272,6 +299,7 @@ class SubscriptionWatch:
         proxy: Writes to the clients.
         values: The values of all counters.
         watcher: Looks at them.
+        bell: Wakes the client if it is asleep.
     """
 
     is_polling: Final = True
@@ -285,7 +313,9 @@ class SubscriptionWatch:
         proxy: ClientProxy,
         values: Buffer,
         watcher: WordWatcher,
+        bell: ClientBell,
     ) -> None:
+        self._bell = bell
         self._registration_id = registration_id
         self.written_channel: Final = written_channel
         self._stream_id = stream_id
@@ -331,13 +361,15 @@ class SubscriptionWatch:
             self._readers[ready.image_id] = ReaderWatch(ready, self._values, self._watcher)
         except ConfigurationError as error:
             raise no_word_left(error) from None
+        self._bell.on_change()
         if self._is_answered:
             self._proxy.on_available_image(self._registration_id, ready)
         else:
             self._held.append(ready)
 
     def on_image_progress(self) -> None:
-        """Wait for what the reader does next: it sees by itself what has arrived."""
+        """Tell the client, which sees by itself what has arrived; watch what it does next."""
+        self._bell.ring()
         for reader in self._readers.values():
             reader.watch()
 
@@ -362,3 +394,4 @@ class SubscriptionWatch:
         reader = self._readers.pop(image_id, None)
         if reader is not None:
             reader.end()
+            self._bell.on_change()

@@ -19,6 +19,7 @@ import anyio
 
 from aeron_async.clock import NS_PER_SECOND, SystemClock
 from aeron_async.counters import CountersManager
+from aeron_async.doorbell import DriverBells
 from aeron_async.driver.client_command_adapter import RING_WORDS, ClientCommandAdapter
 from aeron_async.driver.conductor import Conductor
 from aeron_async.driver.core.context import DriverContext
@@ -267,7 +268,12 @@ class MediaDriver:
                 word_limit=self._counters.limit + RING_WORDS,
             )
             conductor.adapter = ClientCommandAdapter(
-                resources, storage, conductor, watcher, self._terminate
+                resources,
+                storage,
+                conductor,
+                watcher,
+                self._terminate,
+                DriverBells(self._counters, storage.counter_values, watcher),
             )
             storage.publish(self._clock.epoch_ms())
         for agent in (conductor.sender, conductor.receiver, conductor):
@@ -399,10 +405,11 @@ class MediaDriver:
             steps += [partial(self._conductor.release_clients, self._error), self._conductor.close]
         if self._resolver_agent is not None:
             steps.append(self._resolver_agent.close)
+        if self._watcher is not None:
+            # It holds memory of the storage.
+            steps.append(self._watcher.close)
         if self._storage is not None:
             steps.append(self._storage.close)
-        if self._watcher is not None:
-            steps.append(self._watcher.close)
         for step in steps:
             try:
                 step()

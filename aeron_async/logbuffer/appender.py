@@ -12,7 +12,7 @@ import contextlib
 from abc import ABC, abstractmethod
 from enum import IntEnum
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NoReturn, cast, final
+from typing import TYPE_CHECKING, ClassVar, Final, NoReturn, cast, final
 
 from aeron_async._speedups import FrameWriter
 from aeron_async.errors import ClosedError, ConfigurationError, MessageTooLongError
@@ -243,6 +243,9 @@ class Appender(ABC):
         "writer",
     )
 
+    IS_SHARED: ClassVar[bool] = False
+    """Whether writers of other processes append to the log, too."""
+
     def __init__(self, log: LogBuffers) -> None:
         self._log = log
         self._metadata = log.metadata
@@ -262,6 +265,7 @@ class Appender(ABC):
                 log,
                 max_payload_length=self.max_payload_length,
                 max_message_length=self.max_message_length,
+                is_shared=self.IS_SHARED,
             )
 
     @property
@@ -562,11 +566,7 @@ class ConcurrentAppender(Appender):
 
     __slots__ = ()
 
-    def __init__(self, log: LogBuffers) -> None:
-        super().__init__(log)
-        # The compiled writer moves the tail by a load and a store.
-        self.detach()
-        self.writer = None
+    IS_SHARED = True
 
     @property
     def position(self) -> int:

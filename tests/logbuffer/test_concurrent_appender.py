@@ -95,6 +95,14 @@ def test_a_rotation_that_another_writer_has_begun_is_waited_for() -> None:
 # Between two steps.
 
 
+def in_python(log: LogBuffers) -> ConcurrentAppender:
+    """Return a writer without its compiled part, whose steps a test can come between."""
+    writer = ConcurrentAppender(log)
+    writer.detach()
+    writer.writer = None
+    return writer
+
+
 class Between:
     """Calls other writers once, right before the next atomic step of a kind."""
 
@@ -127,7 +135,7 @@ def offers(log: LogBuffers, *messages: bytes) -> Callable[[], object]:
 
 def test_a_claim_of_another_between_look_and_claim(monkeypatch: pytest.MonkeyPatch) -> None:
     log = make_log()
-    writer = ConcurrentAppender(log)
+    writer = in_python(log)
     adding = Between(monkeypatch, appender_module, "fetch_add_64")
     adding.call(offers(log, b"other"))
     assert writer.offer(b"mine", limit=NO_LIMIT) == 128
@@ -139,7 +147,7 @@ def test_a_term_that_another_fills_between_look_and_claim(
     monkeypatch: pytest.MonkeyPatch, left: int
 ) -> None:
     log = make_log(start_term_offset=TERM_LENGTH - 64 - left)
-    writer = ConcurrentAppender(log)
+    writer = in_python(log)
     adding = Between(monkeypatch, appender_module, "fetch_add_64")
     # The other one fills the term, and may be the one that rotates it.
     adding.call(offers(log, b"a", b"b"))
@@ -175,6 +183,32 @@ def test_a_rotation_of_another_between_look_and_rotation(monkeypatch: pytest.Mon
     # The claim of the other one in the new term is not undone.
     assert log.metadata.tail(1) == pack_tail(INITIAL_TERM_ID + 1, 64)
     assert log.metadata.active_term_count == 1
+
+
+@given(LENGTHS)
+def test_the_compiled_writer_writes_what_python_does(messages: list[tuple[int, bool]]) -> None:
+    logs = make_log(), make_log()
+    writers = ConcurrentAppender(logs[0]), in_python(logs[1])
+    for number, (length, is_refused) in enumerate(messages):
+        limit = writers[0].position if is_refused else NO_LIMIT
+        data = bytes([number]) * length
+        results = [each.offer(data, limit=limit, reserved_value=number) for each in writers]
+        assert results[0] == results[1]
+    for one, two in zip(logs[0].terms, logs[1].terms, strict=True):
+        assert one == two
+    assert logs[0].metadata.block == logs[1].metadata.block
+
+
+@pytest.mark.parametrize("offset", [8, 31, TERM_LENGTH - 32, TERM_LENGTH, 2**32 - 64])
+@pytest.mark.parametrize("term_id", [INITIAL_TERM_ID, INITIAL_TERM_ID + 1, INITIAL_TERM_ID - 5])
+def test_a_forged_tail_lets_it_write_nothing_outside_a_term(offset: int, term_id: int) -> None:
+    log = make_log()
+    log.metadata.set_tail(0, pack_tail(term_id, offset))
+    writer = ConcurrentAppender(log).writer
+    if writer is None:
+        pytest.skip("pure Python")
+    assert writer.offer(b"x" * 64, NO_LIMIT, 0) < 0
+    assert not any(map(any, log.terms))
 
 
 def test_both_rotations_are_the_same() -> None:

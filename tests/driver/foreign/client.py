@@ -129,6 +129,12 @@ class FakeWatcher:
         self.words.append(word)
         return word
 
+    def use_bell(self, *_: object) -> None:
+        """It looks when it is told to, whether a bell rings or not."""
+
+    def keep_bell(self, _: int) -> None:
+        """See `use_bell`."""
+
     def look(self) -> None:
         for word in tuple(self.words):
             word.fire_if_due()
