@@ -14,6 +14,7 @@ import attrs
 import pytest
 
 import aeron_async as aa
+from aeron_async.aeron_directory import AeronDirectory
 from tests.interop.exchange import STREAM_ID, exchange
 from tests.interop.official import SHARED_MEMORY
 from tests.interop.programs import require, running
@@ -46,15 +47,23 @@ async def driver_of(kind: str, directory: Path) -> AsyncIterator[Program]:
         "AERON_TERM_BUFFER_LENGTH": "65536",
         "AERON_IPC_TERM_BUFFER_LENGTH": "65536",
     }
-    if kind == "official":
-        require("aeronmd", "stdbuf")
-        async with running("aeronmd", environ=environ) as process:
-            yield process
-        return
-    require("stdbuf")
-    arguments = ("-m", "aeron_async", "driver")
-    async with running(sys.executable, *arguments, environ=environ) as process:
+    program = ["aeronmd"] if kind == "official" else [sys.executable, "-m", "aeron_async", "driver"]
+    async with running(*program, environ=environ) as process:
+        await is_ready(directory, process.process.pid)
         yield process
+
+
+async def is_ready(directory: Path, pid: int) -> None:
+    """Wait until that driver serves clients, however long it takes to start."""
+    async with asyncio.timeout(60):
+        while True:
+            found = AeronDirectory.try_open(directory)
+            if isinstance(found, AeronDirectory):
+                is_its_own = found.layout.pid == pid and found.heartbeat_ms > 0
+                found.close()
+                if is_its_own:
+                    return
+            await asyncio.sleep(0.01)
 
 
 def context() -> aa.DriverContext:
@@ -89,6 +98,7 @@ async def watch_it_die(directory: Path, channel: str, process: Program) -> None:
 async def test_the_waits_of_its_clients_end_and_its_successor_serves_new_ones(
     directory: Path, channel: str, kind: str
 ) -> None:
+    require("stdbuf", *(["aeronmd"] if kind == "official" else []))
     for _ in range(2):
         async with driver_of(kind, directory) as process:
             await watch_it_die(directory, channel, process)
@@ -98,6 +108,7 @@ async def test_the_waits_of_its_clients_end_and_its_successor_serves_new_ones(
 async def test_a_client_that_reconnects_goes_on_with_a_driver_of_either_kind(
     directory: Path, channel: str, kinds: tuple[str, str]
 ) -> None:
+    require("aeronmd", "stdbuf")
     events: list[aa.Reconnected] = []
     async with driver_of(kinds[0], directory) as process:
         aeron = await aa.Aeron.connect(

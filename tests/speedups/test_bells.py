@@ -1,0 +1,305 @@
+"""Bells: a thread that sleeps until another process rings, and those who ring."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from aeron_async.concurrent import atomic_buffer
+from aeron_async.watcher import BellFlag, Bells
+from tests.speedups.bell_process import ANSWER, ASLEEP_AT, DATA, MODE_AT, map_shared
+from tests.speedups.watched import (
+    HOUR_NS,
+    PATIENCE_S,
+    SPINNING,
+    Watch,
+    await_that,
+    needs_watcher,
+)
+from tests.tracing import untraced, untraced_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aeron_async._speedups.watching import WatchedWord
+
+pytestmark = needs_watcher
+
+ROOT: Final = Path(__file__).parents[2]
+ROUNDS: Final = 20_000
+AWAKE, ASLEEP, POLLING = 0, 1, 1
+
+
+class Sleeper:
+    """A watching thread with a bell, one armed word, and who rings."""
+
+    def __init__(self, **arguments: Any) -> None:
+        self.memory = bytearray(4096)
+        self.shared = atomic_buffer.AtomicBuffer(self.memory)
+        self.watch = Watch(**arguments)
+        self.word: WatchedWord = self.watch.add(self.memory, DATA)
+        self.bells = Bells(self.memory)
+        self.watch.thread.use_bell(self.memory, ASLEEP_AT, MODE_AT, HOUR_NS)
+        self.watch.thread.keep_bell(HOUR_NS)
+
+    @property
+    def asleep(self) -> int:
+        return self.shared.load_acquire_32(ASLEEP_AT)
+
+    def fall_asleep(self) -> None:
+        self.word.arm(self.shared.load_acquire_64(DATA))
+        await_that(lambda: self.watch.thread.is_dozing and self.asleep)
+
+    def close(self) -> None:
+        self.bells.close()
+        self.watch.close()
+
+
+@pytest.fixture
+def sleeper() -> Iterator[Sleeper]:
+    made = Sleeper()
+    yield made
+    made.close()
+
+
+def test_who_sleeps_is_woken_once_and_who_is_awake_is_not(sleeper: Sleeper) -> None:
+    for number in range(1, 4):
+        sleeper.fall_asleep()
+        sleeper.shared.store_release_64(DATA, number)
+        assert sleeper.bells.ring(ASLEEP_AT)
+        assert not sleeper.bells.ring(ASLEEP_AT)
+        sleeper.watch.wait(number)
+        assert sleeper.asleep == AWAKE
+        # Nothing is armed: it sleeps without a bell.
+        await_that(lambda: sleeper.watch.thread.is_parked)
+        assert not sleeper.bells.ring(ASLEEP_AT)
+    assert sleeper.watch.thread.doze_count == 3
+
+
+def test_a_ring_without_reason_lets_it_look_and_sleep_again(sleeper: Sleeper) -> None:
+    sleeper.fall_asleep()
+    seen = sleeper.watch.thread.doze_count
+    assert sleeper.bells.ring(ASLEEP_AT)
+    await_that(lambda: sleeper.watch.thread.doze_count > seen and sleeper.asleep)
+    assert sleeper.watch.called == []
+
+
+def test_arming_another_word_wakes_it(sleeper: Sleeper) -> None:
+    sleeper.fall_asleep()
+    other = sleeper.watch.add(sleeper.memory, ANSWER, name="other")
+    other.arm(7)
+    sleeper.watch.wait(1)
+    assert sleeper.watch.called == ["other"]
+
+
+def test_it_looks_while_the_driver_says_that_all_must(sleeper: Sleeper) -> None:
+    sleeper.fall_asleep()
+    sleeper.shared.store_release_32(MODE_AT, POLLING)
+    sleeper.bells.ring(ASLEEP_AT)
+    sleeper.shared.store_release_64(DATA, 1)
+    sleeper.watch.wait(1)
+    sleeper.word.arm(1)
+    sleeper.watch.look_twice()
+    assert not sleeper.watch.thread.is_dozing
+    assert sleeper.watch.thread.nap_count
+    sleeper.shared.store_release_32(MODE_AT, 2)
+    await_that(lambda: sleeper.watch.thread.is_dozing)
+
+
+def test_it_trusts_its_bell_for_as_long_as_it_was_told(sleeper: Sleeper) -> None:
+    sleeper.watch.thread.keep_bell(0)
+    sleeper.word.arm(0)
+    sleeper.watch.look_twice()
+    assert sleeper.watch.thread.doze_count == 0
+    sleeper.watch.thread.keep_bell(HOUR_NS)
+    await_that(lambda: sleeper.watch.thread.is_dozing)
+
+
+@pytest.mark.parametrize("value", [2, -1, 64, 2**31 - 1])
+def test_a_word_that_is_none_of_a_bell_is_left_as_it_is(sleeper: Sleeper, value: int) -> None:
+    """It may be the counter of somebody else by now; and it must not keep the thread busy."""
+    sleeper.shared.store_release_32(ASLEEP_AT, value)
+    sleeper.word.arm(0)
+    sleeper.watch.look_twice()
+    assert not sleeper.bells.ring(ASLEEP_AT)
+    assert sleeper.watch.thread.doze_count == 0
+    assert sleeper.asleep == value
+    sleeper.shared.store_release_64(DATA, 1)
+    sleeper.watch.wait(1)
+
+
+def test_a_thread_that_spins_never_sleeps() -> None:
+    sleeper = Sleeper(**SPINNING)
+    sleeper.word.arm(0)
+    sleeper.watch.look_twice()
+    assert not sleeper.bells.ring(ASLEEP_AT)
+    sleeper.close()
+
+
+def test_it_ends_while_it_sleeps_and_lets_go_of_the_memory(tmp_path: Path) -> None:
+    mapping = map_shared(tmp_path / "shared")
+    with Watch() as watch:
+        watch.thread.use_bell(mapping, ASLEEP_AT, MODE_AT, HOUR_NS)
+        watch.thread.keep_bell(HOUR_NS)
+        word = watch.add(mapping, DATA)
+        word.arm(0)
+        await_that(lambda: watch.thread.is_dozing)
+        with pytest.raises(BufferError):
+            mapping.close()
+    mapping.close()
+
+
+def test_what_is_no_bell_is_refused() -> None:
+    memory = bytearray(64)
+    for places in ((61, 0), (0, -4), (2, 0), (64, 0)):
+        with Watch() as watch, pytest.raises(IndexError):
+            watch.thread.use_bell(memory, *places, HOUR_NS)
+    with Watch() as watch:
+        with pytest.raises(ValueError, match="cannot sleep"):
+            watch.thread.use_bell(memory, 0, 4, 0)
+        watch.thread.use_bell(memory, 0, 4, HOUR_NS)
+        with pytest.raises(ValueError, match="has a bell"):
+            watch.thread.use_bell(memory, 0, 4, HOUR_NS)
+    bells = Bells(memory)
+    with pytest.raises(IndexError):
+        bells.ring(62)
+    bells.close()
+    bells.close()
+    assert not bells.ring(0)
+
+
+# The flag of a publication.
+
+
+class Flagged:
+    """A flag that rings, and the answers to what it asks."""
+
+    def __init__(self) -> None:
+        self.memory = bytearray(128 * 300)
+        self.shared = atomic_buffer.AtomicBuffer(self.memory)
+        self.places: list[int] | None = []
+        self.asked = 0
+        self.flag = BellFlag(self.memory, MODE_AT, self.look)
+
+    def look(self) -> list[int] | None:
+        self.asked += 1
+        return self.places
+
+    def change(self, mode: int) -> None:
+        self.shared.store_release_32(MODE_AT, mode)
+
+    def sleepers(self) -> list[int]:
+        return [at for at in range(0, len(self.memory), 128) if self.memory[at] == ASLEEP]
+
+    def let_sleep(self, *places: int) -> None:
+        for each in places:
+            self.shared.store_release_32(each, ASLEEP)
+
+
+def test_a_flag_asks_again_for_bells_when_the_driver_has_counted_a_change() -> None:
+    flagged = Flagged()
+    flagged.places = [0, 512]
+    flagged.let_sleep(0, 128, 512)
+    flagged.flag.set()
+    assert not flagged.flag.is_set
+    assert flagged.sleepers() == [128]
+    flagged.places = [128]
+    flagged.flag.set()
+    assert (flagged.asked, flagged.sleepers()) == (1, [128])
+    flagged.change(2)
+    flagged.flag.set()
+    assert (flagged.asked, flagged.sleepers()) == (2, [])
+
+
+def test_a_flag_rings_nobody_while_all_look() -> None:
+    flagged = Flagged()
+    flagged.places = [0]
+    flagged.let_sleep(0)
+    flagged.change(2 | POLLING)
+    flagged.flag.set()
+    assert (flagged.asked, flagged.sleepers()) == (0, [0])
+
+
+def test_a_flag_without_an_answer_asks_each_time_and_rings_those_it_knows() -> None:
+    flagged = Flagged()
+    flagged.places = [0]
+    flagged.flag.set()
+    flagged.places = None
+    flagged.change(4)
+    for count in range(2, 5):
+        flagged.let_sleep(0, 128)
+        flagged.flag.set()
+        assert (flagged.asked, flagged.sleepers()) == (count, [128])
+
+
+def test_a_flag_knows_so_many_bells_and_no_more() -> None:
+    flagged = Flagged()
+    flagged.places = [128 * number for number in range(4, 300)]
+    flagged.let_sleep(*flagged.places)
+    flagged.flag.set()
+    assert len(flagged.sleepers()) == 296 - 256
+
+
+def test_a_flag_refuses_places_outside_the_memory_and_is_quiet_when_closed() -> None:
+    flagged = Flagged()
+    flagged.places = [len(flagged.memory)]
+    with pytest.raises(IndexError):
+        flagged.flag.set()
+    flagged.flag.close()
+    flagged.flag.close()
+    flagged.flag.set()
+    assert flagged.asked == 1
+    with pytest.raises(IndexError):
+        BellFlag(flagged.memory, -1, flagged.look)
+
+
+def test_a_child_rings_nobody(sleeper: Sleeper) -> None:
+    sleeper.fall_asleep()
+    flag = BellFlag(sleeper.memory, MODE_AT, lambda: [ASLEEP_AT])
+    child = os.fork()
+    if child == 0:
+        answer = 1
+        try:
+            flag.set()
+            answer = 2 if sleeper.bells.ring(ASLEEP_AT) else 0
+        finally:
+            os._exit(answer)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+# Two processes.
+
+
+@pytest.mark.processes
+def test_no_wake_up_is_lost_between_two_processes(tmp_path: Path) -> None:
+    """The thread would sleep for an hour: one lost wake-up, and the test does not end in time."""
+    path = tmp_path / "shared"
+    mapping = map_shared(path)
+    shared = atomic_buffer.AtomicBuffer(mapping)
+    command = [sys.executable, "-m", "tests.speedups.bell_process", str(path), str(ROUNDS), "7"]
+    with Watch(max_spins=0, max_yields=0) as watch:
+        watch.thread.use_bell(mapping, ASLEEP_AT, MODE_AT, HOUR_NS)
+        watch.thread.keep_bell(HOUR_NS)
+        word = watch.add(mapping, DATA)
+        process = subprocess.Popen(command, cwd=ROOT, env=untraced_environment())
+        try:
+            with untraced():
+                seen = 0
+                while seen < ROUNDS:
+                    word.arm(seen)
+                    watch.wait(len(watch.called) + 1)
+                    seen = shared.load_acquire_64(DATA)
+                    shared.store_release_64(ANSWER, seen)
+                assert process.wait(PATIENCE_S) == 0
+        finally:
+            process.kill()
+            process.wait(PATIENCE_S)
+        assert watch.thread.doze_count > 0
+        word.remove()
+    shared.release()
+    mapping.close()
