@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.flow_control import FlowControl
     from aeron_async.driver.core.suppliers import NameResolver
-    from aeron_async.driver.driver_thread import ThreadedMediaDriver
+    from aeron_async.driver.driver_thread import InvokedMediaDriver, ThreadedMediaDriver
     from aeron_async.driver.media_driver import MediaDriver
     from aeron_async.errors import (
         AeronError,
@@ -80,6 +80,7 @@ __all__ = [
     "ImageEndReason",
     "ImageEvent",
     "ImageEventKind",
+    "InvokedMediaDriver",
     "MaxPositionExceededError",
     "MediaDriver",
     "Message",
@@ -136,6 +137,7 @@ MODULES: Final = {
     "Reconnected": "client.client_conductor",
     "Subscription": "client.subscription",
     "SystemClock": "clock",
+    "InvokedMediaDriver": "driver.driver_thread",
     "ThreadedMediaDriver": "driver.driver_thread",
     "WaitReason": "waits",
     "Why": "waits",

@@ -1,8 +1,6 @@
-"""A program with a duty cycle of its own, in which driver and clients do what is due."""
+"""A program with a duty cycle of its own, which steps driver and clients."""
 
 from __future__ import annotations
-
-import asyncio
 
 import aeron_async as aa
 
@@ -23,31 +21,25 @@ class Echo:
         self.received += 1
         print(header.position, bytes(data).decode())
 
-    async def do_work(self) -> None:
-        """Do what can be done without waiting; the driver has its turn with it."""
+    def do_work(self) -> None:
+        """Do what can be done without waiting."""
         self.subscription.poll(self.on_fragment)
         if self.sent == self.received:
             position = self.publication.try_offer(f"cycle {self.sent}".encode())
             self.sent += not isinstance(position, aa.OfferOutcome)
 
 
-async def start(aeron: aa.Aeron) -> Echo:
-    """Start the client and its driver in the event loop that the program turns."""
-    await aeron.start()
-    subscription = await aeron.add_subscription(CHANNEL, stream_id=1001)
-    return Echo(await aeron.add_publication(CHANNEL, stream_id=1001), subscription)
-
-
 def main() -> None:
-    """Turn the event loop as often as it takes, with other work between two turns."""
-    aeron = aa.Aeron.connect()
-    loop = asyncio.new_event_loop()
-    echo = loop.run_until_complete(start(aeron))
-    while echo.received < COUNT:
-        # One duty cycle: it reads the sockets, runs the agents if they are due, and never sleeps.
-        loop.run_until_complete(echo.do_work())
-    loop.run_until_complete(aeron.aclose())
-    loop.close()
+    """Step the driver as often as it takes, with other work between two steps."""
+    with aa.MediaDriver.launch(invoker=True) as driver:
+        aeron = driver.run(aa.Aeron.connect(driver))
+        subscription = driver.run(aeron.add_subscription(CHANNEL, stream_id=1001))
+        publication = driver.run(aeron.add_publication(CHANNEL, stream_id=1001))
+        echo = Echo(publication, subscription)
+        while echo.received < COUNT:
+            # One duty cycle: the echo's work, the sockets, the agents that are due. It never waits.
+            driver.do_work(echo.do_work)
+        driver.run(aeron.aclose())
 
 
 main()

@@ -25,7 +25,7 @@ from aeron_async.client.exclusive_publication import ExclusivePublication
 from aeron_async.client.opening import Opening
 from aeron_async.client.publication import Publication
 from aeron_async.client.subscription import Subscription
-from aeron_async.driver.driver_thread import ThreadedMediaDriver
+from aeron_async.driver.driver_thread import InvokedMediaDriver, ThreadedMediaDriver
 from aeron_async.driver.media_driver import MediaDriver
 from aeron_async.errors import ClosedError, ConfigurationError
 from aeron_async.idle_strategy import idle_strategy_of
@@ -80,7 +80,7 @@ class Aeron:
     @classmethod
     def connect(
         cls,
-        driver: MediaDriver | ThreadedMediaDriver | None = None,
+        driver: MediaDriver | ThreadedMediaDriver | InvokedMediaDriver | None = None,
         *,
         context: DriverContext | None = None,
         directory: str | os.PathLike[str] | None = None,
@@ -130,6 +130,8 @@ class Aeron:
                 "for a driver of this event loop it is a setting of its DriverContext"
             )
             raise ConfigurationError(message)
+        if isinstance(driver, InvokedMediaDriver):
+            return cls(driver._driver, is_driver_owned=False)  # noqa: SLF001 - it is wrapped
         if driver is None:
             return cls(MediaDriver.launch(context), is_driver_owned=True)
         return cls(driver, is_driver_owned=False)

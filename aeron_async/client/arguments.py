@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal, TypeVar, get_args
 
 from aeron_async.driver.core.context import DriverContext
-from aeron_async.driver.driver_thread import ThreadedMediaDriver
+from aeron_async.driver.driver_thread import InvokedMediaDriver, ThreadedMediaDriver
 from aeron_async.driver.media_driver import MediaDriver
 from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.arguments import (
@@ -173,7 +173,9 @@ def check_driver(driver: object, context: object) -> None:
     Raises:
         ConfigurationError: An argument has the wrong type, or both are given.
     """
-    if driver is not None and not isinstance(driver, MediaDriver | ThreadedMediaDriver):
+    if driver is not None and not isinstance(
+        driver, MediaDriver | ThreadedMediaDriver | InvokedMediaDriver
+    ):
         given = f"Aeron.connect() was given {type(driver).__name__} as its driver"
         meant = "write context=..." if isinstance(driver, DriverContext) else "give a MediaDriver"
         message = f"{given}: {meant}"

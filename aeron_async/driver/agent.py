@@ -65,6 +65,7 @@ class Agent(ABC):
         self._threshold_exceeded = system_counters[threshold_exceeded]
         self._cycle_threshold_ns = cycle_threshold_ns
         self.due_ns = NEVER_NS
+        self.cycle_count = 0
         self._longest_cycle_ns = 0
         self._is_awake = False
         self._waiter: asyncio.Future[None] | None = None
@@ -161,6 +162,7 @@ class Agent(ABC):
 
     def _count_cycle(self, cycle_ns: int) -> None:
         """Count a cycle of this agent, or a part of its work that a callback did."""
+        self.cycle_count += 1
         if cycle_ns > self._longest_cycle_ns:
             self._longest_cycle_ns = cycle_ns
             self._max_cycle_time.set(cycle_ns)

@@ -1,4 +1,6 @@
-"""A media driver in a thread of its own, which no blocked event loop of the application stalls.
+"""Media drivers with an event loop of their own: in a thread, or stepped by the application.
+
+No blocked event loop of the application stalls a driver in a thread of its own.
 
 The driver is an ordinary one in an event loop of its own, and serves clients through an Aeron
 directory, as it serves those of other processes. So no object of the driver is used by two threads
@@ -7,7 +9,12 @@ but its counters, which are read only.
 Invariant: each side calls the other by `call_soon_threadsafe` alone. The thread ends when its
 driver has closed, and the driver closes when the event loop that started it can no longer do that.
 
-Source: Aeron `MediaDriver`, whose agents run in threads of the application.
+A stepped driver has an event loop that runs only during the calls of the application: each call of
+`do_work` is one turn, which reads the sockets, runs the agents that have something to do, and waits
+for nothing. Its clients live in the same loop.
+
+Source: Aeron `MediaDriver`, whose agents run in threads of the application, or are invoked by it:
+`sharedAgentInvoker`, `AgentInvoker`.
 """
 
 from __future__ import annotations
@@ -21,7 +28,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Final, Self, final
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
 
 import anyio
 import attrs
@@ -31,7 +38,7 @@ from aeron_async.errors import ClosedError, DriverError, WrongLoopError
 from aeron_async.tasks import TaskOwner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
+    from collections.abc import Awaitable, Callable, Coroutine, Generator
     from types import TracebackType
 
     from aeron_async.counters import CountersReader
@@ -40,7 +47,9 @@ if TYPE_CHECKING:
 
     LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
-__all__ = ["ThreadedMediaDriver", "with_directory"]
+__all__ = ["InvokedMediaDriver", "ThreadedMediaDriver", "with_directory"]
+
+T = TypeVar("T")
 
 HOME_INTERVAL_S: Final = 1.0
 """How often a driver looks whether the event loop that started it is still there."""
@@ -378,3 +387,201 @@ class ThreadedMediaDriver:
         await self.aclose()
         if self._error is not None and exc is None:
             raise self._error
+
+
+# Stepped by the application.
+
+
+@final
+class InvokedMediaDriver:
+    """A media driver that moves only in `do_work`: `with MediaDriver.launch(invoker=True)`.
+
+    Its calls belong to the thread and the process that started it, outside of any running event
+    loop. Clients are made by `Aeron.connect(driver)`, and used within `run` and `do_work`. Those of
+    other processes attach by its Aeron directory, if its context has one.
+
+    Args:
+        driver: The driver to step.
+        loop_factory: Makes its event loop; None takes uvloop if it is installed.
+
+    Attributes:
+        context: Its settings.
+    """
+
+    def __init__(self, driver: MediaDriver, loop_factory: LoopFactory | None) -> None:
+        self.context: DriverContext = driver.context
+        self._driver: MediaDriver = driver
+        self._make_loop = loop_factory
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread_id = 0
+        self._pid = 0
+        self._work_count = 0
+        self._error: BaseException | None = None
+        self._is_over = False
+
+    @property
+    def counters(self) -> CountersReader:
+        """Return the driver's counters.
+
+        Raises:
+            ClosedError: The driver has not been started.
+        """
+        return self._driver.counters
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether the driver is closed."""
+        return self._is_over or self._driver.is_closed
+
+    def start(self) -> None:
+        """Start the driver; if that fails, nothing is left.
+
+        Raises:
+            ClosedError: The driver has been started or closed before.
+            WrongLoopError: Called where an event loop runs.
+            ConfigurationError: See `MediaDriver.start`, as for the other errors.
+            DriverError: See there.
+            OSError: See there.
+        """
+        if self._loop is not None or self._is_over:
+            message = "this media driver was started, and starts once: call MediaDriver.launch()"
+            raise ClosedError(message)
+        check_no_loop()
+        self._thread_id, self._pid = threading.get_ident(), os.getpid()
+        loop = self._loop = (self._make_loop or default_loop_factory())()
+        try:
+            loop.run_until_complete(self._driver.start())
+            self._work_count = self._driver._work_count  # noqa: SLF001 - the driver that it steps
+        except BaseException:
+            self._end()
+            raise
+
+    def do_work(self, work: Callable[[], object] | None = None) -> int:
+        """Do what is due, and wait for nothing; return 0 if nothing was.
+
+        Args:
+            work: Called in this turn, within the event loop, so that it can use clients: poll a
+                subscription, or try to offer. What it raises is raised by this call.
+
+        Raises:
+            ClosedError: The driver has not been started, or is closed.
+            DriverError: The driver has failed.
+            WrongLoopError: Called from another thread or process, or where an event loop runs.
+        """
+        loop = self._checked_loop()
+        if work is not None:
+            loop.call_soon(self._call, work)
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        before, self._work_count = self._work_count, self._driver._work_count  # noqa: SLF001 - the same
+        return self._work_count - before
+
+    def run(self, awaitable: Awaitable[T]) -> T:
+        """Turn the event loop until an awaitable is done, and return its result.
+
+        For what must wait, such as `Aeron.connect(driver)` or `aeron.add_publication(...)`.
+
+        Raises:
+            ClosedError: The driver has not been started, or is closed.
+            WrongLoopError: Called from another thread or process, or where an event loop runs.
+        """
+        return self._checked_loop().run_until_complete(waited_for(awaitable))
+
+    def close(self) -> None:
+        """Close in order, as `MediaDriver.aclose` does; a second call does nothing.
+
+        Raises:
+            WrongLoopError: Called from another thread or process, or where an event loop runs.
+        """
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            self._check_caller()
+        # One that is closed before it was started starts no more.
+        self._is_over = True
+        if loop is None or loop.is_closed():
+            return
+        try:
+            loop.run_until_complete(self._driver.aclose())
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        """Close the event loop."""
+        loop = self._loop
+        assert loop is not None, "it was started"
+        try:
+            if not self._driver.is_closed:
+                loop.run_until_complete(self._driver.abort())
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            loop.close()
+
+    def _call(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - the caller of `do_work` gets it
+            self._error = error
+
+    def _checked_loop(self) -> asyncio.AbstractEventLoop:
+        loop = self._loop
+        if loop is None:
+            message = (
+                "the media driver has not been started: write "
+                "`with MediaDriver.launch(invoker=True) as driver`, or call start()"
+            )
+            raise ClosedError(message)
+        self._check_caller()
+        if loop.is_closed():
+            message = "the media driver is closed, and starts once: call MediaDriver.launch()"
+            raise ClosedError(message)
+        if self._driver.is_closed:
+            # Raises the error of a driver that has failed.
+            loop.run_until_complete(self._driver.wait_closed())
+            message = "the media driver was closed by a client, which may do that"
+            raise ClosedError(message)
+        return loop
+
+    def _check_caller(self) -> None:
+        if (threading.get_ident(), os.getpid()) != (self._thread_id, self._pid):
+            message = "the media driver was started in another thread or process: step it there"
+            raise WrongLoopError(message)
+        check_no_loop()
+
+    def __enter__(self) -> Self:
+        """Start the driver, unless it was started before."""
+        if self._loop is None:
+            self.start()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def check_no_loop() -> None:
+    """Refuse to turn an event loop where another one runs.
+
+    Raises:
+        WrongLoopError: One runs in this thread.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    message = (
+        "an event loop runs in this thread already: let it run the driver, with "
+        "`async with MediaDriver.launch()`, or step the driver in another thread"
+    )
+    raise WrongLoopError(message)
+
+
+async def waited_for(awaitable: Awaitable[T]) -> T:
+    """Wait for what is awaitable, and no coroutine."""
+    return await awaitable

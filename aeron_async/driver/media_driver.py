@@ -24,8 +24,8 @@ from aeron_async.driver.client_command_adapter import RING_WORDS, ClientCommandA
 from aeron_async.driver.conductor import Conductor
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.suppliers import name_resolver
-from aeron_async.driver.core.system_counters import SystemCounters
-from aeron_async.driver.driver_thread import ThreadedMediaDriver, with_directory
+from aeron_async.driver.core.system_counters import SystemCounterId, SystemCounters
+from aeron_async.driver.driver_thread import InvokedMediaDriver, ThreadedMediaDriver, with_directory
 from aeron_async.driver.media.lossy_network import LossyNetwork
 from aeron_async.driver.media.network import SystemNetwork
 from aeron_async.driver.name_resolution import ResolvingNetwork
@@ -113,6 +113,19 @@ class MediaDriver:
         loop_factory: LoopFactory | None = None,
     ) -> ThreadedMediaDriver: ...
 
+    @overload
+    @classmethod
+    def launch(
+        cls,
+        context: DriverContext | None = None,
+        *,
+        network: Network | None = None,
+        clock: Clock | None = None,
+        seed: int | None = None,
+        invoker: Literal[True],
+        loop_factory: LoopFactory | None = None,
+    ) -> InvokedMediaDriver: ...
+
     @classmethod
     def launch(
         cls,
@@ -122,8 +135,9 @@ class MediaDriver:
         clock: Clock | None = None,
         seed: int | None = None,
         thread: bool = False,
+        invoker: bool = False,
         loop_factory: LoopFactory | None = None,
-    ) -> Self | ThreadedMediaDriver:
+    ) -> Self | ThreadedMediaDriver | InvokedMediaDriver:
         """Return a driver that starts when it is entered with `async with`, or awaited.
 
         Args:
@@ -134,16 +148,23 @@ class MediaDriver:
             thread: Whether it runs in a thread of its own, where a blocked event loop of the
                 application does not stall it. It serves its clients through an Aeron directory:
                 that of the context, or else a temporary one.
-            loop_factory: With a thread, makes its event loop; by default uvloop's if that is
-                installed, and otherwise asyncio's.
+            invoker: Whether the application steps it, by `do_work`, where no event loop runs.
+            loop_factory: With a thread or an invoker, makes its event loop; by default uvloop's if
+                that is installed, and otherwise asyncio's.
 
         Raises:
-            ConfigurationError: A variable in the environment has an invalid value, or there is a
-                `loop_factory` and no thread.
+            ConfigurationError: A variable in the environment has an invalid value; both a thread
+                and an invoker are asked for; or there is a `loop_factory` without either.
         """
         context = DriverContext.from_environment() if context is None else context
-        if loop_factory is not None and not thread:
-            message = "loop_factory is for a driver in a thread: write thread=True, or leave it out"
+        if thread and invoker:
+            message = "a driver runs in a thread or is stepped: leave out thread= or invoker="
+            raise ConfigurationError(message)
+        if loop_factory is not None and not (thread or invoker):
+            message = (
+                "loop_factory is for a driver with an event loop of its own: write thread=True or "
+                "invoker=True, or leave it out"
+            )
             raise ConfigurationError(message)
         driver = cls(
             with_directory(context) if thread else context,
@@ -151,7 +172,9 @@ class MediaDriver:
             clock=SystemClock() if clock is None else clock,
             random_source=random.SystemRandom() if seed is None else random.Random(seed),  # noqa: S311 - a seed is for tests
         )
-        return ThreadedMediaDriver(driver, loop_factory) if thread else driver
+        if thread:
+            return ThreadedMediaDriver(driver, loop_factory)
+        return InvokedMediaDriver(driver, loop_factory) if invoker else driver
 
     @property
     def conductor(self) -> Conductor:
@@ -196,6 +219,16 @@ class MediaDriver:
     def is_closed(self) -> bool:
         """Return whether the driver is closed, or about to be."""
         return self._is_closing
+
+    @property
+    def _work_count(self) -> int:
+        """Return a number that grows with the work of the agents."""
+        conductor, counters = self._conductor, self._counters
+        if conductor is None or counters is None:
+            return 0
+        agents = (conductor.sender, conductor.receiver, conductor)
+        moved = (SystemCounterId.BYTES_SENT, SystemCounterId.BYTES_RECEIVED)
+        return sum(each.cycle_count for each in agents) + sum(map(counters.value, moved))
 
     async def start(self) -> None:
         """Start the agents in the running event loop; if that fails, nothing is left.
