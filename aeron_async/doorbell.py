@@ -60,6 +60,8 @@ BELL_KEY: Final = b"bell\x01"
 DRIVER_LABEL: Final = "bell of the driver"
 SUBSCRIPTION_POSITION_TYPE_ID: Final = 4
 MODE_OFFSET: Final = 4
+AWAKE: Final = 0
+ASLEEP: Final = 1
 POLLING: Final = 1
 CHANGE: Final = 2
 UINT32_MASK: Final = 0xFFFF_FFFF
@@ -100,12 +102,12 @@ class DriverBells:
     def __init__(self, counters: CountersManager, values: Buffer, watcher: Watcher) -> None:
         own = counters.allocate(BELL_TYPE_ID, BELL_KEY, DRIVER_LABEL)
         self._memory = AtomicBuffer(values)
-        self._mode_at = mode_place(own.id)
+        self._asleep_at, self._mode_at = bell_place(own.id), mode_place(own.id)
         self._mode = POLLING
         self._places: dict[int, int] = {}
         self._bells = Bells(values)
         self._store_mode()
-        watcher.use_bell(values, bell_place(own.id), self._mode_at, DOZE_NS)
+        watcher.use_bell(values, self._asleep_at, self._mode_at, DOZE_NS)
         watcher.keep_bell(DRIVER_BELL_NS)
 
     def add(self, client_id: int, counter_id: int) -> None:
@@ -126,6 +128,17 @@ class DriverBells:
             self._store_mode()
             # Those that sleep must look from now on.
             self.ring_all()
+
+    def mend(self) -> None:
+        """Undo what a client may have written into the driver's own bell.
+
+        To be called from time to time. Such a client delays others, until then, as one does that
+        fills the ring of commands.
+        """
+        self._store_mode()
+        value = self._memory.load_acquire_32(self._asleep_at)
+        if value not in {AWAKE, ASLEEP}:
+            self._memory.compare_and_swap_32(self._asleep_at, value, AWAKE)
 
     def on_change(self) -> None:
         """Count a change of who waits for what."""

@@ -398,8 +398,9 @@ cdef inline void open_gate(State *state) noexcept nogil:
     increase(&state.gate)
     activity = get(&state.activity)
     if activity == DOZING:
-        if swap(state.asleep, ASLEEP, AWAKE):
-            futex_ring(state.asleep)
+        # Also if the word is awake: another process may have written that, and rung nobody.
+        swap(state.asleep, ASLEEP, AWAKE)
+        futex_ring(state.asleep)
     elif activity != RUNNING:
         futex_wake(&state.gate)
 

@@ -321,6 +321,8 @@ class ClientCommandAdapter:
         self._show_life()
         if self._is_stopped:
             return
+        if self._bells is not None:
+            self._bells.mend()
         timeout_ns = self._context.client_liveness_timeout_ns
         for client in list(self._clients.values()):
             try:
@@ -683,7 +685,7 @@ class ClientCommandAdapter:
                 label=text_of(command.label),
             )
             is_bell = command.counter_type_id == BELL_TYPE_ID and command.key == BELL_KEY
-            if is_bell and self._bells is not None:
+            if is_bell and self._bells is not None and client.bell_id is None:
                 client.bell_id = registration_id
                 self._bells.add(client.client_id, counter_id)
 
@@ -701,6 +703,7 @@ class ClientCommandAdapter:
         counters = self._conductor.client_counters
         counters.check_owner(client.client_id, command.registration_id)
         if command.registration_id == client.bell_id and self._bells is not None:
+            client.bell_id = None
             self._bells.remove(client.client_id)
         self._proxy.on_operation_succeeded(command.correlation_id)
         counters.remove(command.registration_id)

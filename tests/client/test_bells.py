@@ -17,6 +17,7 @@ import aeron_async as aa
 from aeron_async import doorbell
 from aeron_async.client.attachment import Attachment
 from aeron_async.doorbell import BELL_KEY, BELL_TYPE_ID, mode_place
+from aeron_async.protocol.control_protocol import RemoveCounter
 from tests.client.local import IPC, STREAM_ID, until
 from tests.twins import needs_compiled
 
@@ -98,20 +99,22 @@ async def test_a_publisher_that_is_held_back_is_woken_by_its_reader(
         publication = await publisher.add_exclusive_publication(medium, STREAM_ID)
         subscription = await reader.add_subscription(medium, STREAM_ID)
         await publication.wait_connected(timeout=5)
-        for _ in range(5):
-            held = asyncio.ensure_future(publication.offer(b"last", timeout=10))
-            await until(lambda: held.done() or watcher_of(publisher).is_dozing)  # noqa: B023
-            while held.done():
-                # What the receiver has taken makes room, up to the end of its window.
-                while isinstance(publication.try_offer(bytes(1_000)), int):
-                    await asyncio.sleep(0)
-                held = asyncio.ensure_future(publication.offer(b"last", timeout=10))
-                await until(lambda: held.done() or watcher_of(publisher).is_dozing)  # noqa: B023
-            await asleep(watcher_of(publisher), driver_watcher(driver))
-            async with asyncio.timeout(5):
-                while not held.done():
-                    await anext(subscription)
-            await held
+        count = 1_000
+
+        async def send() -> None:
+            for number in range(count):
+                await publication.offer(b"%d" % number + bytes(900), timeout=10)
+
+        sending = asyncio.ensure_future(send())
+        held_count = 0
+        for number in range(count):
+            if number % 50 == 0:
+                await until(lambda: sending.done() or watcher_of(publisher).is_dozing)
+                held_count += not sending.done()
+            message = await anext(subscription)
+            assert message.data.rstrip(b"\0") == b"%d" % number
+        await sending
+        assert held_count > 1
 
 
 async def test_who_waits_for_nothing_is_not_rung(driver: aa.MediaDriver, medium: str) -> None:
@@ -122,12 +125,17 @@ async def test_who_waits_for_nothing_is_not_rung(driver: aa.MediaDriver, medium:
         publication = await one.add_publication(medium, STREAM_ID)
         subscription = await two.add_subscription(medium, STREAM_ID)
         await publication.wait_connected(timeout=5)
-        await asleep(watcher_of(other))
-        before = watcher_of(other).counts
-        for _ in range(50):
-            await publication.offer(b"not for it", timeout=5)
-            await anext(subscription)
-        assert watcher_of(other).counts == before
+        woken = []
+        for _ in range(5):
+            await asleep(watcher_of(other))
+            before = watcher_of(other).counts.fires
+            for _ in range(50):
+                await publication.offer(b"not for it", timeout=5)
+                await anext(subscription)
+            woken.append(watcher_of(other).counts.fires - before)
+        # What the driver says at the beginning reaches all clients.
+        assert sum(woken) < 10
+        assert woken[-1] == 0
         waiting.cancel()
 
 
@@ -173,12 +181,22 @@ async def test_all_look_while_a_client_shares_the_drivers_process(
 
 async def test_a_bell_that_is_removed_is_missed(driver: aa.MediaDriver) -> None:
     async with attached(driver) as aeron:
-        # Neither another type nor another key is a bell, and a second bell takes the place of one.
-        for type_id, key in ((BELL_TYPE_ID, b"other"), (BELL_TYPE_ID + 1, BELL_KEY)):
-            await aeron.add_counter(type_id, "no bell", key)
-        second = await aeron.add_counter(BELL_TYPE_ID, "bell", BELL_KEY)
+        # Neither another type nor another key is a bell, and a client has one.
+        for type_id, key in (
+            (BELL_TYPE_ID, b"other"),
+            (BELL_TYPE_ID + 1, BELL_KEY),
+            (BELL_TYPE_ID, BELL_KEY),
+        ):
+            async with aeron.add_counter(type_id, "no bell", key):
+                assert not is_polling(driver)
+        await aeron.driver.conductor.catch_up(aeron.client_id)
         assert not is_polling(driver)
-        await second.aclose()
+        proxy = cast("AttachedDriver", aeron.driver)._proxy()
+        adapter = driver.conductor.adapter
+        assert adapter is not None
+        bell_id = adapter._clients[proxy.client_id].bell_id
+        assert bell_id is not None
+        proxy.undo(RemoveCounter, bell_id)
         await until(lambda: is_polling(driver))
 
 
@@ -193,3 +211,21 @@ async def test_a_client_finds_the_bell_of_the_driver_and_no_forged_one(
         async with attached(driver) as other:
             assert doorbell.driver_bell(other.counters) == own < forged.id
             assert mode_place(own) % 8 == 4
+
+
+async def test_what_a_client_writes_into_the_bell_of_the_driver_lasts_until_the_next_timer(
+    driver: aa.MediaDriver,
+) -> None:
+    own = doorbell.driver_bell(driver.counters)
+    assert own is not None
+    async with attached(driver) as aeron:
+        await until(lambda: not is_polling(driver))
+        with aeron.counters.word(own) as word:
+            mode = word[0] >> 32
+            for forged in (-1, 7, 1 << 32, 2**63 - 1, -(2**63)):
+                word[0] = forged
+                await until(lambda: word[0] in {mode << 32, mode << 32 | 1})
+        subscription = await aeron.add_subscription(IPC, STREAM_ID)
+        publication = await aeron.add_publication(IPC, STREAM_ID)
+        await publication.offer(b"as before", timeout=5)
+        assert (await anext(subscription)).data == b"as before"

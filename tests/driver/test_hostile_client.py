@@ -17,13 +17,13 @@ import aeron_async as aa
 from aeron_async.concurrent.ring_buffer import CORRELATION_ID_OFFSET, HEARTBEAT_OFFSET, TAIL_OFFSET
 from aeron_async.errors import AeronError
 from aeron_async.protocol.control_protocol import COMMANDS, GetNextAvailableSessionId
-from tests.driver.foreign.client import IPC, UDP, Directory, Publisher, Reader, in_directory
+from tests.driver.foreign.client import IPC, UDP, Directory, in_directory
 from tests.logs import captured_logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.driver.foreign.client import ForeignClient
+    from tests.driver.foreign.client import ForeignClient, Publisher, Reader
 
 STEPS: Final = int(os.environ.get("AERON_ASYNC_HOSTILE_STEPS", "2000"))
 SEED: Final = int(os.environ.get("AERON_ASYNC_HOSTILE_SEED", "0"))
@@ -46,6 +46,8 @@ CHANNELS: Final = (
 WORDS: Final = (0, 1, -1, 31, 32, 33, 63, 64, 1_408, 65_536, 2**31 - 1, -(2**31))
 LONGS: Final = (*WORDS, 2**31, 2**32 + 64, 2**62, 2**63 - 1, -(2**63), 2**63 - 32)
 RECORD_MAX: Final = 200
+LOGS_MAX: Final = 100
+"""Logs that the hostile client has mapped of its publications, and of its images."""
 
 
 class Hostile:
@@ -179,6 +181,16 @@ class Hostile:
                     # It was refused, for what it has done before.
                     return
                 self.readers += readers
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Unmap old logs: one process has no more than some ten thousand maps."""
+        for publisher in self.publishers[:-LOGS_MAX]:
+            publisher.appender.detach()
+            publisher.log.close()
+        for reader in self.readers[:-LOGS_MAX]:
+            reader.log.close()
+        del self.publishers[:-LOGS_MAX], self.readers[:-LOGS_MAX]
 
 
 @pytest.mark.parametrize("channel", [IPC, UDP])

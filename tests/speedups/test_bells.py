@@ -97,6 +97,17 @@ def test_arming_another_word_wakes_it(sleeper: Sleeper) -> None:
     assert sleeper.watch.called == ["other"]
 
 
+def test_its_own_process_wakes_it_whatever_another_one_has_written(sleeper: Sleeper) -> None:
+    sleeper.fall_asleep()
+    sleeper.shared.store_release_32(ASLEEP_AT, AWAKE)
+    other = sleeper.watch.add(sleeper.memory, ANSWER, name="other")
+    other.arm(7)
+    sleeper.watch.wait(1)
+    sleeper.fall_asleep()
+    sleeper.shared.store_release_32(ASLEEP_AT, 99)
+    # It ends, too.
+
+
 def test_it_looks_while_the_driver_says_that_all_must(sleeper: Sleeper) -> None:
     sleeper.fall_asleep()
     sleeper.shared.store_release_32(MODE_AT, POLLING)
