@@ -204,6 +204,7 @@ class ClientCommandAdapter:
         self._corrupt_count = 0
         self._blocked_position = self._commands.consumer_position
         self._blocked_since_ns = NEVER_NS
+        self._was_blocked = False
         section = storage.layout.to_driver_buffer
         self._ring_offset = section.offset
         self._tail_word = watcher.add(
@@ -366,13 +367,20 @@ class ClientCommandAdapter:
                 )
 
     def _check_ring(self, now_ns: int, timeout_ns: int) -> None:
-        """Skip what a dead producer left in the ring."""
+        """Skip what a dead producer left in the ring.
+
+        The time begins when the record is first seen: the conductor may have waited for a disk
+        since it last saw an empty ring, and a producer may have claimed the record just now.
+        """
         commands = self._commands
         position = commands.consumer_position
-        is_empty = commands.producer_position == position and not commands.is_corrupt
-        if position != self._blocked_position or is_empty:
+        is_blocked = commands.producer_position != position or commands.is_corrupt
+        if position != self._blocked_position or not self._was_blocked:
             self._blocked_position, self._blocked_since_ns = position, now_ns
-        elif now_ns - self._blocked_since_ns > timeout_ns and commands.unblock():
+        self._was_blocked = is_blocked
+        if not is_blocked or now_ns - self._blocked_since_ns <= timeout_ns:
+            return
+        if commands.unblock():
             self._unblocked_commands.increment()
             self._conductor.wake()
 

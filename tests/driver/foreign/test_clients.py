@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tests.driver.foreign.client import ForeignClient
 
 LIVENESS_S = 10
+SECOND: Final = 1_000_000_000
 CHANNELS = pytest.mark.parametrize("channel", [IPC, UDP])
 
 
@@ -311,6 +312,27 @@ async def test_a_command_of_a_dead_producer_is_skipped(directory: Directory, beg
     assert answer.correlation_id == wanted
     unblocked = directory.driver.counters.value(SystemCounterId.UNBLOCKED_COMMANDS)
     assert unblocked == 1
+
+
+@in_directory
+async def test_a_producer_has_the_whole_timeout_however_late_the_driver_looks(
+    directory: Directory,
+) -> None:
+    client = directory.client()
+    await client.add_counter()
+    unblocked = directory.driver.counters
+    now_ns = directory.adapter._resources.clock.now_ns()
+    # The driver sees an empty ring, and then waits for a disk for longer than the timeout.
+    directory.adapter.poll(now_ns + SECOND)
+    index = client.ring.producer_position & (client.ring.capacity - 1)
+    client.ring_buffer.fetch_add_64(client.ring.capacity + 128, 64)
+    client.ring_buffer.store_release_32(index, -64)
+    counts = []
+    for seconds in (LIVENESS_S + 2, 2 * LIVENESS_S + 2, 2 * LIVENESS_S + 3):
+        client.beat(seconds)
+        directory.adapter.poll(now_ns + seconds * SECOND)
+        counts.append(unblocked.value(SystemCounterId.UNBLOCKED_COMMANDS))
+    assert counts == [0, 0, 1]
 
 
 @in_directory
