@@ -32,7 +32,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_VALUES_LENGTH",
+    "LOCAL_ADDRESS_TYPE_ID",
     "METADATA_LENGTH",
+    "PUBLISHER_POSITION_TYPE_ID",
+    "SENDER_POSITION_TYPE_ID",
+    "SUBSCRIPTION_POSITION_TYPE_ID",
     "VALUE_LENGTH",
     "Cell",
     "Counter",
@@ -102,6 +106,12 @@ RECORD_ALLOCATED: Final = 1
 RECORD_RECLAIMED: Final = -1
 NOT_FREE_TO_REUSE: Final = 2**63 - 1
 NULL_OWNER_ID: Final = -1
+
+# Types of counters by which clients find what a driver has made for them.
+SENDER_POSITION_TYPE_ID: Final = 2
+SUBSCRIPTION_POSITION_TYPE_ID: Final = 4
+PUBLISHER_POSITION_TYPE_ID: Final = 12
+LOCAL_ADDRESS_TYPE_ID: Final = 14
 
 # Distances between records, and fields inside one, in units of the numbers they hold.
 _VALUE_WORDS: Final = VALUE_LENGTH // 8

@@ -32,7 +32,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 from aeron_async.concurrent.atomic_buffer import AtomicBuffer
-from aeron_async.counters import NULL_OWNER_ID, VALUE_LENGTH
+from aeron_async.counters import NULL_OWNER_ID, SUBSCRIPTION_POSITION_TYPE_ID, VALUE_LENGTH
 from aeron_async.logbuffer.wake_flag import WakeFlag
 from aeron_async.watcher import BellFlag, Bells
 
@@ -58,7 +58,6 @@ BELL_TYPE_ID: Final = 20_002
 BELL_KEY: Final = b"bell\x01"
 """The last byte is the version of this protocol."""
 DRIVER_LABEL: Final = "bell of the driver"
-SUBSCRIPTION_POSITION_TYPE_ID: Final = 4
 MODE_OFFSET: Final = 4
 AWAKE: Final = 0
 ASLEEP: Final = 1

@@ -69,7 +69,6 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "driver.driver_thread",
         "driver.media_driver",
         "driver.core.context",
-        "driver.core.stream_counters",
         "idle_strategy",
         "watcher",
         "logbuffer",

@@ -16,14 +16,19 @@ import attrs
 
 from aeron_async.aeron_directory import open_plain
 from aeron_async.concurrent.atomic_buffer import Mapping
-from aeron_async.counters import VALUE_LENGTH, Counter
+from aeron_async.counters import (
+    LOCAL_ADDRESS_TYPE_ID,
+    PUBLISHER_POSITION_TYPE_ID,
+    SENDER_POSITION_TYPE_ID,
+    VALUE_LENGTH,
+    Counter,
+)
 from aeron_async.driver.commands import (
     AddedCounter,
     ImageReady,
     PublicationReady,
     SubscriptionReady,
 )
-from aeron_async.driver.core.stream_counters import LocalAddressType, StreamCounterType
 from aeron_async.errors import DriverError, ProtocolError
 from aeron_async.logbuffer.log_buffers import LogBuffers
 from aeron_async.logbuffer.metadata import END_OF_STREAM_OFFSET, IS_CONNECTED_OFFSET
@@ -180,7 +185,7 @@ def local_address(counters: CountersReader, channel_status_id: int) -> str:
     """Return the bound address of an endpoint, as `host:port`; empty if the driver shows none."""
     if channel_status_id == NO_COUNTER:
         return ""
-    for counter_id in counters.ids_of(LocalAddressType.SEND.type_id):
+    for counter_id in counters.ids_of(LOCAL_ADDRESS_TYPE_ID):
         key = counters.record(counter_id).key
         if int.from_bytes(key[:ADDRESS_LENGTH_AT], "little") == channel_status_id:
             length = int.from_bytes(key[ADDRESS_LENGTH_AT:ADDRESS_AT], "little")
@@ -365,12 +370,8 @@ def position_counter(
     counters: CountersReader, answer: PublicationBuffersReady, uri: ChannelUri
 ) -> int:
     """Return the id of the counter that shows how far a stream was sent; -1 if there is none."""
-    kind = (
-        StreamCounterType.PUBLISHER_POSITION_CONCURRENT
-        if uri.media is Media.IPC
-        else StreamCounterType.SENDER_POSITION
-    )
-    found = counters.find(type_id=kind.type_id, registration_id=answer.registration_id)
+    type_id = PUBLISHER_POSITION_TYPE_ID if uri.media is Media.IPC else SENDER_POSITION_TYPE_ID
+    found = counters.find(type_id=type_id, registration_id=answer.registration_id)
     return NO_COUNTER if found is None else found.counter_id
 
 

@@ -23,6 +23,13 @@ from typing import TYPE_CHECKING, Final, final
 
 import attrs
 
+from aeron_async.counters import (
+    LOCAL_ADDRESS_TYPE_ID,
+    PUBLISHER_POSITION_TYPE_ID,
+    SENDER_POSITION_TYPE_ID,
+    SUBSCRIPTION_POSITION_TYPE_ID,
+)
+
 if TYPE_CHECKING:
     from aeron_async.counters import Counter, CounterRecord, CountersManager
 
@@ -48,7 +55,6 @@ __all__ = [
 # Types, and how one counter is allocated.
 
 CLIENT_HEARTBEAT_TYPE_ID: Final = 11
-LOCAL_ADDRESS_TYPE_ID: Final = 14
 # Channels and addresses belong to the driver, and outlive any client.
 DRIVER_OWNER_ID: Final = 0
 # The driver also owns the counters of strategies, which the C driver marks with this id.
@@ -90,15 +96,15 @@ class StreamCounterType(_CounterType):
     """Counters of one publication, image or subscription."""
 
     PUBLISHER_LIMIT = (1, "pub-lmt")
-    SENDER_POSITION = (2, "snd-pos")
+    SENDER_POSITION = (SENDER_POSITION_TYPE_ID, "snd-pos")
     RECEIVER_HWM = (3, "rcv-hwm")
-    SUBSCRIPTION_POSITION = (4, "sub-pos")
+    SUBSCRIPTION_POSITION = (SUBSCRIPTION_POSITION_TYPE_ID, "sub-pos")
     RECEIVER_POSITION = (5, "rcv-pos")
     SENDER_LIMIT = (9, "snd-lmt")
     CUBIC_RTT = (10, "rcv-cc-cubic-rtt")
     CUBIC_WINDOW = (10, "rcv-cc-cubic-wnd")
-    PUBLISHER_POSITION_CONCURRENT = (12, "pub-pos (concurrent)")
-    PUBLISHER_POSITION_EXCLUSIVE = (12, "pub-pos (exclusive)")
+    PUBLISHER_POSITION_CONCURRENT = (PUBLISHER_POSITION_TYPE_ID, "pub-pos (concurrent)")
+    PUBLISHER_POSITION_EXCLUSIVE = (PUBLISHER_POSITION_TYPE_ID, "pub-pos (exclusive)")
     SENDER_BPE = (13, "snd-bpe")
     FLOW_CONTROL_RECEIVERS = (17, "fc-receivers")
     SENDER_NAKS_RECEIVED = (19, "snd-naks-received")
