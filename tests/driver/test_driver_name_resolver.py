@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import struct
+from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from aeron_async.clock import NEVER_NS
@@ -69,6 +73,25 @@ class Station:
             now_ns, lambda frame, address: sent.append((list(resolutions(frame)), address))
         )
         return sent, deadline_ns
+
+    def pay(self, *addresses: Address) -> None:
+        """Count these neighbors as drivers that have sent as much as they are sent."""
+        for address in addresses:
+            self.resolver._neighbors[address].budget.on_received(100_000)
+
+    def run(self, seconds: int) -> Counter[Address]:
+        """Poll whenever something is due; return how many bytes each address is sent."""
+        lengths: Counter[Address] = Counter()
+        now_ns, end_ns = 0, seconds * SECOND
+        while now_ns < end_ns:
+            now_ns = max(
+                now_ns + 1, self.resolver.poll(now_ns, partial(self._count_bytes, lengths))
+            )
+        return lengths
+
+    @staticmethod
+    def _count_bytes(lengths: Counter[Address], frame: bytes, address: Address) -> None:
+        lengths[address] += len(frame)
 
     def counted(self) -> tuple[int, ...]:
         """Return the numbers of neighbors and of names."""
@@ -159,6 +182,7 @@ def test_neighbors_are_told_the_own_name_and_those_of_others_with_their_age() ->
     station = Station()
     station.hear(entry("alpha"), at_ns=0)
     station.hear(entry("beta", BETA, is_self=False, age_ms=500), at_ns=SECOND)
+    station.pay(ALPHA, BETA)
     own = entry("here", ADDRESS)
     names = [
         entry("alpha", age_ms=2_000, is_self=False),
@@ -170,8 +194,9 @@ def test_neighbors_are_told_the_own_name_and_those_of_others_with_their_age() ->
     assert deadline_ns == 3 * SECOND
     sent, _ = station.poll(3 * SECOND)
     assert sent == [([own], ALPHA), ([own], BETA)]
+    # Beta does not answer, whatever others say of it.
     station.hear(entry("beta", BETA), at_ns=3 * SECOND, source=ALPHA)
-    assert len(station.poll(4 * SECOND)[0]) == 3
+    assert [address for _, address in station.poll(4 * SECOND)[0]] == [ALPHA, ALPHA]
     station.hear(entry("beta", BETA), at_ns=5 * SECOND, source=BETA)
     sent, _ = station.poll(6 * SECOND)
     assert [len(found) for found, _ in sent] == [1, 1, 2, 2]
@@ -257,11 +282,141 @@ def test_many_names_are_told_in_frames_that_fit_the_mtu() -> None:
         station.hear(entry(f"driver-{number:03}" * 4, (f"10.0.1.{number}", 8050)), at_ns=0)
     lengths: list[int] = []
     station.hear(entry("driver-000" * 4, ("10.0.1.0", 8050)), at_ns=0, source=("10.0.1.0", 8050))
+    station.pay(("10.0.1.0", 8050))
     station.resolver.poll(0, lambda frame, _: lengths.append(len(frame)))
     assert max(lengths) <= 1408
     # To each of 200 neighbors the own name; to the one that was heard itself, 200 entries of 56
     # bytes, 25 in a frame.
     assert len(lengths) == 200 + 8
+
+
+# How much is sent, and to whom.
+
+VICTIM = ("192.0.2.99", 8050)
+
+
+def crowd(count: int, *, is_self: bool = False) -> list[Resolution]:
+    return [
+        entry(f"d-{each:04}", (f"10.0.1.{each}", 8050), is_self=is_self) for each in range(count)
+    ]
+
+
+def test_addresses_that_were_only_heard_of_get_the_own_name_twice() -> None:
+    station = Station()
+    (datagram,) = encode_resolutions(crowd(223), 65_504)
+    station.resolver.on_datagram(datagram, ALPHA, 0)
+    lengths = station.run(seconds=15)
+    assert len(datagram) == 5_360
+    # The own name takes 32 bytes, and each entry of 24 bytes pays for 72.
+    assert len(lengths) == 223
+    assert set(lengths.values()) == {64}
+    assert lengths.total() == 14_272 < 3 * len(datagram)
+
+
+@pytest.mark.parametrize("seconds", [1, 10])
+def test_a_packet_with_a_forged_source_brings_its_victim_three_times_its_length(
+    seconds: int,
+) -> None:
+    station = Station(resolver_neighbor_timeout_ns=60 * SECOND)
+    station.hear(*crowd(200))
+    (datagram,) = encode_resolutions([entry("v", VICTIM)], 65_504)
+    for _ in range(seconds):
+        station.resolver.on_datagram(datagram, VICTIM, 0)
+    found = station.run(seconds=59)[VICTIM]
+    assert len(datagram) == 24
+    assert 0 < found <= 3 * 24 * seconds
+    assert station.counts[DriverCounterId.HANDSHAKE_SENDS_WITHHELD] > 0
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.booleans()), min_size=1),
+            st.integers(0, 5),
+            st.integers(0, 2 * SECOND),
+        ),
+        max_size=30,
+    ),
+    st.text("n", min_size=1, max_size=512),
+)
+def test_no_packets_bring_more_than_three_times_their_length(
+    packets: list[tuple[list[tuple[int, int, bool]], int, int]], name: str
+) -> None:
+    station = Station(resolver_name=name, max_resolver_neighbors=5)
+    addresses = [(f"10.0.1.{each}", 8050) for each in range(6)]
+    now_ns = received = 0
+    lengths: Counter[Address] = Counter()
+    count = partial(station._count_bytes, lengths)
+    for entries, source, pause_ns in packets:
+        (datagram,) = encode_resolutions(
+            [
+                entry("x" * (1 + 9 * name), addresses[place], is_self=is_self)
+                for name, place, is_self in entries
+            ],
+            65_504,
+        )
+        received += len(datagram)
+        station.resolver.on_datagram(datagram, addresses[source], now_ns)
+        station.resolver.poll(now_ns, count)
+        now_ns += pause_ns
+        assert lengths.total() <= 3 * received
+    for _ in range(30):
+        station.resolver.poll(now_ns, count)
+        now_ns += SECOND
+    assert lengths.total() <= 3 * received
+
+
+def mesh(count: int, **settings: Any) -> dict[Address, Station]:
+    """Return drivers of which each but the first one is told where the first one is."""
+    stations: dict[Address, Station] = {}
+    for number in range(count):
+        address = (f"10.0.2.{number}", 8050)
+        bootstrap = {"resolver_bootstrap_neighbor": "first:8050"} if stations else {}
+        station = Station(address, resolver_name=f"driver-{number}", **bootstrap, **settings)
+        for neighbor in station.resolver.unheard():
+            station.resolver.move(neighbor, next(iter(stations)))
+        stations[address] = station
+    return stations
+
+
+def converse(stations: dict[Address, Station], now_ns: int) -> None:
+    """Poll each driver, and deliver what it sends."""
+    for address, station in stations.items():
+        packets: list[tuple[bytes, Address]] = []
+        station.resolver.poll(now_ns, lambda *packet: packets.append(packet))  # noqa: B023
+        for frame, target in packets:
+            if target in stations:
+                stations[target].resolver.on_datagram(frame, address, now_ns)
+
+
+def tenths_until_all_know_all(stations: dict[Address, Station], start: int) -> int:
+    known = len(stations) - 1
+    for tenth in range(start, start + 100):
+        converse(stations, tenth * 100 * MS)
+        if {each.counted() for each in stations.values()} == {(known, known)}:
+            return tenth - start
+    pytest.fail("they have not all heard of each other in ten seconds")
+
+
+def test_many_drivers_soon_know_each_other_and_one_that_starts_again_soon_knows_all() -> None:
+    stations = mesh(12)
+    # They tell the first one, which tells them what it has heard two seconds later.
+    assert tenths_until_all_know_all(stations, 0) <= 45
+    newcomer = list(stations)[-1]
+    stations[newcomer] = mesh(12)[newcomer]
+    assert tenths_until_all_know_all(stations, 100) <= 10
+
+
+def test_drivers_that_have_talked_for_a_while_withhold_nothing() -> None:
+    stations = mesh(12)
+    withheld: list[list[int]] = [[], []]
+    for second in range(40):
+        converse(stations, second * SECOND)
+        withheld[second >= 20] = [
+            each.counts[DriverCounterId.HANDSHAKE_SENDS_WITHHELD] for each in stations.values()
+        ]
+    assert withheld[0] == withheld[1]
+    assert max(withheld[0]) > 0
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,11 @@ driver with that name, wherever that is. What is not heard of again in time is f
 Invariant: what a packet brings is limited in number, is never from the future, and never replaces
 newer knowledge by older.
 
+Invariant: for each byte of a packet, at most three bytes are sent to the addresses that it comes
+from and tells of. The own name for the bootstrap neighbors, whose addresses are in the settings, is
+not counted. There is no other protection against forged addresses: whatever would prove that a
+driver answers is known to all of its neighbors.
+
 Source: Aeron `DriverNameResolver`, `DriverNameResolverCache`, `aeron_driver_name_resolver.c`.
 """
 
@@ -19,11 +24,12 @@ import attrs
 
 from aeron_async.clock import NEVER_NS, NS_PER_MS
 from aeron_async.driver.core.context import parse_neighbors
+from aeron_async.driver.core.outbox import HandshakeBudget
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.errors import ProtocolError
 from aeron_async.logs import get_logger
-from aeron_async.protocol.header import MAX_UDP_PAYLOAD_LENGTH
+from aeron_async.protocol.header import HEADER_LENGTH, MAX_UDP_PAYLOAD_LENGTH
 from aeron_async.protocol.resolution import Resolution, encode_resolutions, resolutions
 
 if TYPE_CHECKING:
@@ -41,6 +47,8 @@ __all__ = ["BootstrapNeighbor", "DriverNameResolver"]
 NEIGHBORS_TYPE_ID: Final = 15
 CACHE_ENTRIES_TYPE_ID: Final = 16
 BOOTSTRAP_NEIGHBOR_TYPE_ID: Final = 21
+PROBES_MAX: Final = 2
+"""How often an address that was only heard of is told the own name."""
 INDEX_LENGTH: Final = 4
 """Bytes of the key of a bootstrap neighbor's counter: its place in the setting."""
 
@@ -69,10 +77,16 @@ class Neighbor:
     Attributes:
         activity_ns: When it was last heard, or said to be heard.
         is_heard: Whether a packet came from there, and not only word of it.
+        budget: Bytes that may be sent there.
+        probe_count: How often it was told the own name before it was heard.
+        told_count: Names that it was told in parts; the next part begins after them.
     """
 
     activity_ns: int
     is_heard: bool = False
+    budget: HandshakeBudget = attrs.field(factory=HandshakeBudget)
+    probe_count: int = 0
+    told_count: int = 0
 
 
 @attrs.define(eq=False)
@@ -178,17 +192,24 @@ class DriverNameResolver:
             source: Where they come from.
             now_ns: The time now.
         """
+        header_length = HEADER_LENGTH
         try:
             for entry in resolutions(datagram):
-                self._on_entry(entry, source, now_ns)
+                about = self._on_entry(entry, source, now_ns)
+                if about is None or (about.is_heard and not entry.is_self):
+                    about = self._neighbors.get(source)
+                if about is not None:
+                    about.budget.on_received(header_length + entry.length)
+                    header_length = 0
         except ProtocolError:
             self._system_counters[SystemCounterId.INVALID_PACKETS].increment()
         self._count()
 
-    def _on_entry(self, entry: Resolution, source: Address, now_ns: int) -> None:
+    def _on_entry(self, entry: Resolution, source: Address, now_ns: int) -> Neighbor | None:
+        """Learn from one entry; return the neighbor that it tells of."""
         if entry.port == self._own.port and entry.name == self._own.name:
             # Others tell of us too.
-            return
+            return None
         ip = ip_address(entry.address)
         if entry.is_self and ip.is_unspecified:
             # It is bound to all interfaces: this is how it reached us.
@@ -197,15 +218,16 @@ class DriverNameResolver:
         # addresses to which nothing can be sent.
         if ip.is_unspecified or ip.is_multicast or entry.port == 0 or entry.age_ms < 0:
             self._system_counters[SystemCounterId.INVALID_PACKETS].increment()
-            return
+            return None
         activity_ns = now_ns - entry.age_ms * NS_PER_MS
         if activity_ns + self._context.resolver_neighbor_timeout_ns <= now_ns:
-            return
+            return None
         self._learn(entry, ip.packed, activity_ns)
         address = str(ip), entry.port
-        self._meet(address, activity_ns, is_self=entry.is_self)
-        if entry.is_self and address[0] == source[0] and address in self._neighbors:
-            self._neighbors[address].is_heard = True
+        neighbor = self._meet(address, activity_ns, is_self=entry.is_self)
+        if neighbor is not None and entry.is_self and address[0] == source[0]:
+            neighbor.is_heard = True
+        return neighbor
 
     def _learn(self, entry: Resolution, address: bytes, activity_ns: int) -> None:
         key = entry.name, len(address)
@@ -217,14 +239,15 @@ class DriverNameResolver:
             # Differs: in Aeron, late gossip replaces what the driver itself has said since.
             known.address, known.port, known.activity_ns = address, entry.port, activity_ns
 
-    def _meet(self, address: Address, activity_ns: int, *, is_self: bool) -> None:
+    def _meet(self, address: Address, activity_ns: int, *, is_self: bool) -> Neighbor | None:
         known = self._neighbors.get(address)
         if known is None:
             if self._has_room(len(self._neighbors)):
-                self._neighbors[address] = Neighbor(activity_ns)
+                known = self._neighbors[address] = Neighbor(activity_ns)
                 self._log.info("resolver_neighbor_added", address=format_address(address))
         elif is_self:
             known.activity_ns = max(known.activity_ns, activity_ns)
+        return known
 
     def _has_room(self, count: int) -> bool:
         if count < self._context.max_resolver_neighbors:
@@ -238,21 +261,12 @@ class DriverNameResolver:
         """Forget what was not heard in time, send what is due, and return the next deadline."""
         self._forget(now_ns)
         context = self._context
-        if now_ns >= self._self_at_ns:
-            targets = self._targets()
-            if targets:
-                self._self_at_ns = now_ns + context.resolver_self_resolution_interval_ns
-            for address in targets:
-                send(self._own_frame, address)
-        # Differs: Aeron tells all it knows to addresses of which it has only heard. There the own
-        # name is enough: a driver answers it. So a stranger's packet cannot make this driver send
-        # many times its length to others.
-        listeners = [address for address, each in self._neighbors.items() if each.is_heard]
-        if now_ns >= self._gossip_at_ns and listeners:
+        if now_ns >= self._self_at_ns and self._has_targets():
+            self._self_at_ns = now_ns + context.resolver_self_resolution_interval_ns
+            self._tell_own_name(send)
+        if now_ns >= self._gossip_at_ns and self._listeners():
             self._gossip_at_ns = now_ns + context.resolver_neighbor_resolution_interval_ns
-            for frame in encode_resolutions(self._entries(now_ns), context.mtu_length):
-                for address in listeners:
-                    send(frame, address)
+            self._tell_names(now_ns, send)
         for each in self.bootstrap_neighbors:
             each.counter.set(each.address in self._neighbors)
         return self._next_deadline_ns()
@@ -268,10 +282,67 @@ class DriverNameResolver:
         neighbor.address = address
         neighbor.counter.update_label(_label_of(neighbor.text, address))
 
-    def _targets(self) -> list[Address]:
-        """Return whom to tell the own name: all bootstrap neighbors, then the others."""
-        found = [each.address for each in self.bootstrap_neighbors if each.address is not None]
-        return list(dict.fromkeys([*found, *self._neighbors]))
+    # Differs: Aeron tells its own name once a second, and all names that it knows, to every address
+    # that it has heard of. So a stranger's packet makes it send many times its length to others.
+
+    def _tell_own_name(self, send: Callable[[bytes, Address], None]) -> None:
+        """Tell the own name to all bootstrap neighbors, then to the others within their budgets."""
+        frame = self._own_frame
+        bootstrap = dict.fromkeys(each.address for each in self.bootstrap_neighbors)
+        for address in bootstrap:
+            if address is not None:
+                send(frame, address)
+        for address, neighbor in self._neighbors.items():
+            if address in bootstrap or not (neighbor.is_heard or neighbor.probe_count < PROBES_MAX):
+                continue
+            if not neighbor.budget.try_take(len(frame)):
+                self._system_counters[DriverCounterId.HANDSHAKE_SENDS_WITHHELD].increment()
+                continue
+            neighbor.probe_count += 1
+            send(frame, address)
+
+    def _tell_names(self, now_ns: int, send: Callable[[bytes, Address], None]) -> None:
+        """Tell what is known to those that were heard, as far as their budgets allow.
+
+        Drivers tell each other about as much as they are told. Only a new one has a small budget:
+        it grows with what the new driver has learned, and tells in turn.
+        """
+        mtu_length = self._context.mtu_length
+        entries = [
+            each for each in self._entries(now_ns) if HEADER_LENGTH + each.length <= mtu_length
+        ]
+        frames = list(encode_resolutions(entries, mtu_length))
+        length = sum(map(len, frames))
+        for address, neighbor in self._listeners():
+            # The own name comes first.
+            room = neighbor.budget.length - len(self._own_frame)
+            told = frames
+            if room < length:
+                told = self._part(neighbor, entries, min(room, mtu_length))
+                self._system_counters[DriverCounterId.HANDSHAKE_SENDS_WITHHELD].increment()
+            for frame in told:
+                neighbor.budget.try_take(len(frame))
+                send(frame, address)
+
+    def _part(self, neighbor: Neighbor, entries: list[Resolution], room: int) -> list[bytes]:
+        """Return a frame with the next names that a neighbor is to be told, if there is room."""
+        taken: list[Resolution] = []
+        room -= HEADER_LENGTH
+        first = neighbor.told_count
+        for index in range(first, first + len(entries)):
+            entry = entries[index % len(entries)]
+            room -= entry.length
+            if room < 0:
+                break
+            taken.append(entry)
+        neighbor.told_count = first + len(taken)
+        return list(encode_resolutions(taken, self._context.mtu_length))
+
+    def _has_targets(self) -> bool:
+        return bool(self._neighbors) or any(each.address for each in self.bootstrap_neighbors)
+
+    def _listeners(self) -> list[tuple[Address, Neighbor]]:
+        return [each for each in self._neighbors.items() if each[1].is_heard]
 
     def _entries(self, now_ns: int) -> Iterator[Resolution]:
         for (name, _), entry in self._cache.items():
@@ -299,9 +370,9 @@ class DriverNameResolver:
         if known:
             oldest_ns = min(each.activity_ns for each in known)
             deadline_ns = oldest_ns + self._context.resolver_neighbor_timeout_ns
-        if any(each.is_heard for each in self._neighbors.values()):
+        if self._listeners():
             deadline_ns = min(deadline_ns, self._gossip_at_ns)
-        if self._targets():
+        if self._has_targets():
             deadline_ns = min(deadline_ns, self._self_at_ns)
         return deadline_ns
 
