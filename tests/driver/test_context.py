@@ -142,6 +142,7 @@ max_retransmit_linger_length aeron_async.max.retransmit.linger.length 16m -
 max_lingering_ranges aeron_async.max.lingering.ranges 16 -
 max_flow_control_receivers aeron_async.max.flow.control.receivers 1024 -
 max_resolver_neighbors aeron_async.max.resolver.neighbors 256 -
+max_resolutions_per_second aeron_async.max.resolutions.per.second 4096 -
 max_error_frames_per_second aeron_async.max.error.frames.per.second 10 -
 """  # noqa: E501  a table reads by its lines
 

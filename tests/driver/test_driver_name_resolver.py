@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from aeron_async.clock import NEVER_NS
+from aeron_async.driver.core import driver_name_resolver
 from aeron_async.driver.core.context import MS, SECOND, DriverContext, parse_neighbors
 from aeron_async.driver.core.driver_name_resolver import DriverNameResolver
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
@@ -21,7 +22,10 @@ from aeron_async.protocol.resolution import Resolution, encode_resolutions, reso
 from tests.driver.fakes import Counts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from aeron_async.driver.core.outbox import Address
+    from aeron_async.protocol.header import Buffer
 
 ADDRESS = ("0.0.0.0", 8050)
 ALPHA = ("10.0.0.1", 8050)
@@ -77,7 +81,7 @@ class Station:
     def pay(self, *addresses: Address) -> None:
         """Count these neighbors as drivers that have sent as much as they are sent."""
         for address in addresses:
-            self.resolver._neighbors[address].budget.on_received(100_000)
+            self.resolver._neighbors.entries[address].budget.on_received(100_000)
 
     def run(self, seconds: int) -> Counter[Address]:
         """Poll whenever something is due; return how many bytes each address is sent."""
@@ -290,6 +294,16 @@ def test_many_names_are_told_in_frames_that_fit_the_mtu() -> None:
     assert len(lengths) == 200 + 8
 
 
+def test_a_name_that_fits_no_frame_is_not_told() -> None:
+    station = Station(mtu_length=96)
+    station.hear(entry("alpha" * 20))
+    assert station.poll(0)[0] == [([entry("here", ADDRESS)], ALPHA)]
+    station = Station(mtu_length=96, resolver_name="here" * 100)
+    station.hear(entry("alpha" * 20))
+    assert station.poll(0)[0] == []
+    assert station.counts[DriverCounterId.HANDSHAKE_SENDS_WITHHELD] == 2
+
+
 # How much is sent, and to whom.
 
 VICTIM = ("192.0.2.99", 8050)
@@ -417,6 +431,167 @@ def test_drivers_that_have_talked_for_a_while_withhold_nothing() -> None:
         ]
     assert withheld[0] == withheld[1]
     assert max(withheld[0]) > 0
+
+
+# Strangers that want all places, or all the time.
+
+
+def forged(number: int) -> Address:
+    return f"10.1.{number >> 8}.{number & 255}", 8050
+
+
+def announce(station: Station, count: int, now_ns: int, *, first: int = 0) -> None:
+    """Let as many strangers, or one with as many forged addresses, announce themselves."""
+    for number in range(first, first + count):
+        address = forged(number)
+        station.hear(entry(f"f-{number}", address), at_ns=now_ns, source=address)
+
+
+async def test_a_driver_that_speaks_for_itself_takes_a_place_of_one_that_was_heard_of() -> None:
+    station = Station(max_resolver_neighbors=100)
+    station.hear(*crowd(100))
+    assert station.counted() == (100, 100)
+    station.hear(entry("beta", BETA, is_self=False))
+    assert station.counts[DriverCounterId.RESOLUTIONS_REFUSED] == 2
+    with capture_logs() as lines:
+        station.hear(entry("beta", BETA), source=BETA)
+    assert [line["event"] for line in lines] == [
+        "resolver_neighbor_removed",
+        "resolver_neighbor_added",
+    ]
+    assert station.counted() == (100, 100)
+    assert await station.resolver.resolve("beta", 1) == ("10.0.0.2", 1)
+
+
+async def test_a_driver_that_answers_keeps_its_place_among_forged_ones() -> None:
+    station = Station(max_resolver_neighbors=100, max_resolutions_per_second=600)
+    announce(station, 100, 0)
+    for second in range(30):
+        now_ns = second * SECOND
+        station.hear(entry("beta", BETA), at_ns=now_ns, source=BETA)
+        station.poll(now_ns)
+        assert await station.resolver.resolve("beta", 1) == ("10.0.0.2", 1)
+        if second:
+            # More than there are places, and more than are read of strangers in a second.
+            announce(station, 200, now_ns + 1, first=200 * second)
+            station.hear(*crowd(100), at_ns=now_ns + 2)
+    assert station.counted() == (100, 100)
+
+
+async def test_bootstrap_neighbors_have_their_places_whoever_has_all_others() -> None:
+    station = Station(max_resolver_neighbors=100, resolver_bootstrap_neighbor="beta:8050")
+    (bootstrap,) = station.resolver.unheard()
+    for second in range(3):
+        announce(station, 100, second * SECOND)
+        station.poll(second * SECOND)
+    station.hear(entry("gamma", ("10.0.0.3", 8050)), at_ns=2 * SECOND, source=("10.0.0.3", 8050))
+    assert station.counts[DriverCounterId.RESOLUTIONS_REFUSED] == 2
+    station.resolver.move(bootstrap, BETA)
+    station.hear(entry("beta", BETA), at_ns=2 * SECOND, source=BETA)
+    assert station.counted() == (100, 100)
+    assert await station.resolver.resolve("beta", 1) == ("10.0.0.2", 1)
+    station.poll(3 * SECOND)
+    assert list(station.resolver.unheard()) == []
+
+
+async def test_of_the_names_that_one_driver_gives_itself_only_the_last_has_a_place() -> None:
+    station = Station(max_resolver_neighbors=2)
+    for second, name in enumerate(["beta", "beta", "b", "b"]):
+        station.hear(entry(name, BETA), at_ns=second * SECOND, source=BETA)
+        station.poll(second * SECOND)
+    assert station.counted() == (1, 2)
+    station.hear(entry("gamma", ALPHA), at_ns=3 * SECOND, source=ALPHA)
+    assert await station.resolver.resolve("b", 1) == ("10.0.0.2", 1)
+    assert await station.resolver.resolve("gamma", 1) == ("10.0.0.1", 1)
+    assert (await station.resolver.resolve("beta", 1))[0] == "192.0.2.1"
+
+
+def test_no_more_of_a_packet_is_read_than_there_are_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Resolution] = []
+
+    def counting(datagram: Buffer) -> Iterator[Resolution]:
+        for each in resolutions(datagram):
+            read.append(each)
+            yield each
+
+    monkeypatch.setattr(driver_name_resolver, "resolutions", counting)
+    station = Station()
+    entries = [entry(f"{number}", forged(number), is_self=False) for number in range(2_500)]
+    with capture_logs() as lines:
+        station.hear(*entries)
+    assert len(read) == 257
+    assert station.counted() == (256, 256)
+    assert station.counts[DriverCounterId.RESOLUTIONS_REFUSED] == 1
+    assert lines[-1]["event"] == "resolutions_refused"
+    assert lines[-1]["limit"] == "max_resolver_neighbors"
+
+
+def test_strangers_get_a_part_of_what_is_read_in_a_second() -> None:
+    station = Station(max_resolutions_per_second=40)
+    station.hear(entry("beta", BETA), source=BETA)
+    station.poll(0)
+    station.hear(entry("beta", BETA), at_ns=SECOND, source=BETA)
+    with capture_logs() as lines:
+        station.hear(*crowd(11), at_ns=SECOND)
+        station.hear(entry("gamma"), at_ns=SECOND, source=ALPHA)
+    # Beta has announced itself for the second time as a stranger, too.
+    assert station.counted() == (10, 10)
+    assert station.counts[DriverCounterId.RESOLUTIONS_REFUSED] == 2
+    refused = [line for line in lines if line["event"] == "resolutions_refused"]
+    assert refused[0]["limit"] == "max_resolutions_per_second"
+    assert refused[0]["source"] == "10.0.0.1:8050"
+    # What neighbors say has a budget of its own, and they announce themselves for free.
+    station.hear(*crowd(40), at_ns=SECOND, source=BETA)
+    assert station.counted() == (41, 41)
+    assert station.counts[DriverCounterId.RESOLUTIONS_REFUSED] == 2
+    station.hear(*crowd(1), at_ns=SECOND, source=BETA)
+    for _ in range(3):
+        station.hear(entry("beta", BETA), at_ns=SECOND + 1, source=BETA)
+    assert station.counts[DriverCounterId.RESOLUTIONS_REFUSED] == 3
+    station.hear(entry("gamma"), at_ns=2 * SECOND, source=ALPHA)
+    assert station.counted() == (42, 42)
+
+
+PACKETS = st.lists(
+    st.tuples(
+        st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.booleans()), min_size=1),
+        st.integers(0, 3),
+        st.integers(0, 11_000),
+        st.integers(0, SECOND),
+    ),
+    max_size=30,
+)
+
+
+@given(PACKETS)
+def test_what_is_known_already_is_learned_the_short_way_as_the_long_way(
+    packets: list[tuple[list[tuple[int, int, bool]], int, int, int]],
+) -> None:
+    stations = Station(), Station()
+    stations[1].resolver._on_entry_fast = lambda *_: None  # type: ignore[method-assign]
+    addresses = [(f"10.0.1.{each}", 8050) for each in range(4)]
+    now_ns = 0
+    for entries, source, age_ms, pause_ns in packets:
+        found = [
+            entry(f"n-{name}", addresses[place], is_self=is_self, age_ms=0 if is_self else age_ms)
+            for name, place, is_self in entries
+        ]
+        states = []
+        for station in stations:
+            station.hear(*found, at_ns=now_ns, source=addresses[source])
+            sent, deadline_ns = station.poll(now_ns)
+            resolver = station.resolver
+            known = {
+                key: (each.place, each.activity_ns, each.rank)
+                for key, each in resolver._cache.entries.items()
+            }
+            neighbors = {
+                key: (each.activity_ns, each.rank, each.is_heard, each.budget.length)
+                for key, each in resolver._neighbors.entries.items()
+            }
+            states.append((known, neighbors, sent, deadline_ns, station.counted()))
+        assert states[0] == states[1]
+        now_ns += pause_ns
 
 
 @pytest.mark.parametrize(

@@ -545,6 +545,13 @@ class DriverSettings(StreamSettings):
         minimum=1,
         maximum=INT32_MAX,
     )
+    max_resolutions_per_second: int = integer(
+        "aeron_async.max.resolutions.per.second",
+        4_096,
+        "Names that the resolver reads a second from its neighbors; from others a quarter of that.",
+        minimum=4,
+        maximum=INT32_MAX,
+    )
     max_error_frames_per_second: int = integer(
         "aeron_async.max.error.frames.per.second",
         10,

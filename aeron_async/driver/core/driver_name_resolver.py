@@ -17,12 +17,14 @@ Source: Aeron `DriverNameResolver`, `DriverNameResolverCache`, `aeron_driver_nam
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from enum import IntEnum
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import attrs
 
-from aeron_async.clock import NEVER_NS, NS_PER_MS
+from aeron_async.clock import NEVER_NS, NS_PER_MS, NS_PER_SECOND
 from aeron_async.driver.core.context import parse_neighbors
 from aeron_async.driver.core.outbox import HandshakeBudget
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
@@ -49,6 +51,10 @@ CACHE_ENTRIES_TYPE_ID: Final = 16
 BOOTSTRAP_NEIGHBOR_TYPE_ID: Final = 21
 PROBES_MAX: Final = 2
 """How often an address that was only heard of is told the own name."""
+STRANGERS_SHARE: Final = 4
+"""Drivers that have not answered get this part of the entries that may be read in a second."""
+FORGET_INTERVAL_NS: Final = 10 * NS_PER_MS
+"""Least time between two looks for what is too old, as in Aeron."""
 INDEX_LENGTH: Final = 4
 """Bytes of the key of a bootstrap neighbor's counter: its place in the setting."""
 
@@ -70,22 +76,42 @@ class BootstrapNeighbor:
     address: Address | None = None
 
 
+# What is known, and what gives way to it.
+
+
+class Rank(IntEnum):
+    """What speaks for a driver; where there is no room, a lower rank gives way to a higher one.
+
+    Of those that have only announced themselves, the one that was silent longest gives way to a new
+    one: a stranger that announces many must do it all the time, and those that answer stay.
+    """
+
+    HEARD_OF = 0
+    ANNOUNCED = 1
+    ANSWERED = 2
+    BOOTSTRAP = 3
+
+
 @attrs.define(eq=False)
 class Neighbor:
     """A driver that is told the own name.
 
     Attributes:
         activity_ns: When it was last heard, or said to be heard.
+        rank: ANSWERED if it has announced itself again after it was told the own name.
         is_heard: Whether a packet came from there, and not only word of it.
+        announcement: How it has announced itself last.
         budget: Bytes that may be sent there.
-        probe_count: How often it was told the own name before it was heard.
+        told_own_count: How often it was told the own name.
         told_count: Names that it was told in parts; the next part begins after them.
     """
 
     activity_ns: int
+    rank: Rank
     is_heard: bool = False
+    announcement: Resolution | None = None
     budget: HandshakeBudget = attrs.field(factory=HandshakeBudget)
-    probe_count: int = 0
+    told_own_count: int = 0
     told_count: int = 0
 
 
@@ -95,13 +121,90 @@ class CacheEntry:
 
     Attributes:
         address: 4 or 16 bytes.
-        port: Of the resolver there.
+        place: Where the resolver of the driver of that name is.
         activity_ns: When the driver of that name was last heard, by itself or by others.
+        rank: That of the neighbor which has this name; HEARD_OF if it has not said so itself.
     """
 
     address: bytes
-    port: int
+    place: Address
     activity_ns: int
+    rank: Rank
+
+
+KeyT = TypeVar("KeyT")
+EntryT = TypeVar("EntryT", Neighbor, CacheEntry)
+
+
+class RankedTable(Generic[KeyT, EntryT]):
+    """A limited number of entries, of which those of low rank give way to others.
+
+    Args:
+        limit: How many there may be.
+        on_displaced: Called with the key of an entry that gives way.
+
+    Attributes:
+        entries: By their keys.
+    """
+
+    def __init__(self, limit: int, on_displaced: Callable[[KeyT], object]) -> None:
+        self._limit = limit
+        self._on_displaced = on_displaced
+        self.entries: Final[dict[KeyT, EntryT]] = {}
+        # The keys of each rank; the one that was renewed longest ago comes first. A plain dict
+        # looks for its first key behind all that were removed.
+        self._orders: Final[dict[Rank, OrderedDict[KeyT, None]]] = {
+            rank: OrderedDict() for rank in Rank
+        }
+
+    def try_add(self, key: KeyT, entry: EntryT) -> bool:
+        """Add an entry, and return whether there was room."""
+        if len(self.entries) >= self._limit and not self._displace(entry.rank):
+            return False
+        self.entries[key] = entry
+        self._orders[entry.rank][key] = None
+        return True
+
+    def renew(self, key: KeyT, entry: EntryT, rank: Rank) -> None:
+        """Give an entry a rank, and put it behind all others of that rank."""
+        del self._orders[entry.rank][key]
+        entry.rank = rank
+        self._orders[rank][key] = None
+
+    def remove(self, key: KeyT) -> None:
+        """Remove an entry."""
+        del self._orders[self.entries.pop(key).rank][key]
+
+    def _displace(self, rank: Rank) -> bool:
+        for lower in Rank:
+            gives_way = lower < rank or lower == rank == Rank.ANNOUNCED
+            order = self._orders[lower]
+            if gives_way and order:
+                key = next(iter(order))
+                self.remove(key)
+                self._on_displaced(key)
+                return True
+        return False
+
+
+class WorkBudget:
+    """How many entries may be read in any second.
+
+    Args:
+        limit: Most entries.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._left = limit
+        self._since_ns = 0
+
+    def try_take(self, now_ns: int) -> bool:
+        """Return whether an entry may be read now, and count it if so."""
+        if now_ns >= self._since_ns + NS_PER_SECOND:
+            self._since_ns, self._left = now_ns, self._limit
+        self._left -= 1
+        return self._left >= 0
 
 
 class DriverNameResolver:
@@ -143,8 +246,14 @@ class DriverNameResolver:
         )
         self._own = own
         (self._own_frame,) = encode_resolutions([own], MAX_UDP_PAYLOAD_LENGTH)
-        self._neighbors: dict[Address, Neighbor] = {}
-        self._cache: dict[tuple[bytes, int], CacheEntry] = {}
+        limit = context.max_resolver_neighbors
+        self._neighbors: RankedTable[Address, Neighbor] = RankedTable(limit, self._log_removed)
+        self._cache: RankedTable[tuple[bytes, int], CacheEntry] = RankedTable(limit, _ignore)
+        self._neighbors_work = WorkBudget(context.max_resolutions_per_second)
+        self._strangers_work = WorkBudget(context.max_resolutions_per_second // STRANGERS_SHARE)
+        self._reached_limit = ""
+        self._forgot_ns = -FORGET_INTERVAL_NS
+        self._forget_at_ns = NEVER_NS
         self._self_at_ns = 0
         self._gossip_at_ns = 0
         self._neighbor_count = counters_manager.allocate(
@@ -175,7 +284,7 @@ class DriverNameResolver:
         """
         name = host.encode()
         for address_length in (4, 16):
-            entry = self._cache.get((name, address_length))
+            entry = self._cache.entries.get((name, address_length))
             if entry is not None:
                 return str(ip_address(entry.address)), port
         if host == self._name:
@@ -192,18 +301,73 @@ class DriverNameResolver:
             source: Where they come from.
             now_ns: The time now.
         """
-        header_length = HEADER_LENGTH
+        self._reached_limit = ""
         try:
-            for entry in resolutions(datagram):
-                about = self._on_entry(entry, source, now_ns)
-                if about is None or (about.is_heard and not entry.is_self):
-                    about = self._neighbors.get(source)
-                if about is not None:
-                    about.budget.on_received(header_length + entry.length)
-                    header_length = 0
+            self._read(datagram, source, now_ns)
         except ProtocolError:
             self._system_counters[SystemCounterId.INVALID_PACKETS].increment()
+        if self._reached_limit:
+            self._log.warning(
+                "resolutions_refused", source=format_address(source), limit=self._reached_limit
+            )
         self._count()
+
+    def _refuse(self, limit: str) -> None:
+        self._system_counters[DriverCounterId.RESOLUTIONS_REFUSED].increment()
+        self._reached_limit = limit
+
+    def _read(self, datagram: Buffer, source: Address, now_ns: int) -> None:
+        """Learn from the entries of a frame, as many as there may be.
+
+        Raises:
+            ProtocolError: The bytes at some point are no entry.
+        """
+        neighbors = self._neighbors.entries
+        speaker = neighbors.get(source)
+        is_known = speaker is not None and speaker.is_heard and speaker.rank >= Rank.ANSWERED
+        work = self._neighbors_work if is_known else self._strangers_work
+        header_length = HEADER_LENGTH
+        for index, entry in enumerate(resolutions(datagram)):
+            about = self._on_entry_fast(entry, source, now_ns)
+            # That a driver announces itself again is free: whatever strangers send, it stays known.
+            is_free = about is not None and entry.is_self and not index
+            if index >= self._context.max_resolver_neighbors:
+                self._refuse("max_resolver_neighbors")
+                break
+            if not is_free and not work.try_take(now_ns):
+                self._refuse("max_resolutions_per_second")
+                break
+            if about is None:
+                about = self._on_entry(entry, source, now_ns)
+            if about is None or (about.is_heard and not entry.is_self):
+                about = neighbors.get(source)
+            if about is not None:
+                about.budget.on_received(header_length + entry.length)
+                header_length = 0
+
+    def _on_entry_fast(self, entry: Resolution, source: Address, now_ns: int) -> Neighbor | None:
+        """Note that what is known already is said again, and return the neighbor that it tells of.
+
+        It returns None if the long way is needed. The order in which entries give way may differ.
+        """
+        known = self._cache.entries.get((entry.name, len(entry.address)))
+        if known is None or entry.age_ms < 0:
+            return None
+        neighbor = self._neighbors.entries.get(known.place)
+        if neighbor is None:
+            return None
+        activity_ns = now_ns - entry.age_ms * NS_PER_MS
+        if activity_ns + self._context.resolver_neighbor_timeout_ns <= now_ns:
+            return None
+        if entry.is_self:
+            is_same = known.place == source and neighbor.announcement == entry
+            if not is_same or known.rank < Rank.ANSWERED:
+                return None
+            neighbor.activity_ns = max(neighbor.activity_ns, activity_ns)
+        elif known.address != entry.address or known.place[1] != entry.port:
+            return None
+        known.activity_ns = max(known.activity_ns, activity_ns)
+        return neighbor
 
     def _on_entry(self, entry: Resolution, source: Address, now_ns: int) -> Neighbor | None:
         """Learn from one entry; return the neighbor that it tells of."""
@@ -222,58 +386,87 @@ class DriverNameResolver:
         activity_ns = now_ns - entry.age_ms * NS_PER_MS
         if activity_ns + self._context.resolver_neighbor_timeout_ns <= now_ns:
             return None
-        self._learn(entry, ip.packed, activity_ns)
         address = str(ip), entry.port
-        neighbor = self._meet(address, activity_ns, is_self=entry.is_self)
-        if neighbor is not None and entry.is_self and address[0] == source[0]:
-            neighbor.is_heard = True
+        neighbor = self._meet(address, activity_ns, entry, source)
+        rank = Rank.HEARD_OF
+        if neighbor is not None and neighbor.announcement is entry:
+            rank = neighbor.rank
+        self._learn(entry.name, CacheEntry(ip.packed, address, activity_ns, rank))
         return neighbor
 
-    def _learn(self, entry: Resolution, address: bytes, activity_ns: int) -> None:
-        key = entry.name, len(address)
-        known = self._cache.get(key)
+    def _meet(
+        self, address: Address, activity_ns: int, entry: Resolution, source: Address
+    ) -> Neighbor | None:
+        """Return the neighbor at an address that an entry tells of; None if there is no room."""
+        is_announced = entry.is_self and address[0] == source[0]
+        rank = Rank.ANNOUNCED if is_announced else Rank.HEARD_OF
+        known = self._neighbors.entries.get(address)
+        if any(address == each.address for each in self.bootstrap_neighbors):
+            rank = Rank.BOOTSTRAP
+        elif known is not None and is_announced and address == source and known.told_own_count:
+            rank = Rank.ANSWERED
         if known is None:
-            if self._has_room(len(self._cache)):
-                self._cache[key] = CacheEntry(address, entry.port, activity_ns)
-        elif activity_ns >= known.activity_ns:
-            # Differs: in Aeron, late gossip replaces what the driver itself has said since.
-            known.address, known.port, known.activity_ns = address, entry.port, activity_ns
-
-    def _meet(self, address: Address, activity_ns: int, *, is_self: bool) -> Neighbor | None:
-        known = self._neighbors.get(address)
-        if known is None:
-            if self._has_room(len(self._neighbors)):
-                known = self._neighbors[address] = Neighbor(activity_ns)
-                self._log.info("resolver_neighbor_added", address=format_address(address))
-        elif is_self:
+            known = Neighbor(activity_ns, rank)
+            if not self._neighbors.try_add(address, known):
+                self._refuse("max_resolver_neighbors")
+                return None
+            self._forget_from(activity_ns)
+            self._log.info("resolver_neighbor_added", address=format_address(address))
+        elif entry.is_self:
             known.activity_ns = max(known.activity_ns, activity_ns)
+        if is_announced:
+            self._neighbors.renew(address, known, max(rank, known.rank))
+            self._on_announcement(known, address, entry)
         return known
 
-    def _has_room(self, count: int) -> bool:
-        if count < self._context.max_resolver_neighbors:
-            return True
-        self._system_counters[DriverCounterId.RESOLUTIONS_REFUSED].increment()
-        return False
+    def _on_announcement(self, neighbor: Neighbor, address: Address, entry: Resolution) -> None:
+        """Note how a neighbor calls itself; another name that it had is one that was heard of."""
+        before = neighbor.announcement
+        neighbor.is_heard, neighbor.announcement = True, entry
+        if before is not None and before.name != entry.name:
+            for address_length in (4, 16):
+                key = before.name, address_length
+                known = self._cache.entries.get(key)
+                if known is not None and known.place == address:
+                    self._cache.renew(key, known, Rank.HEARD_OF)
+
+    def _learn(self, name: bytes, heard: CacheEntry) -> None:
+        key = name, len(heard.address)
+        known = self._cache.entries.get(key)
+        if known is None:
+            if self._cache.try_add(key, heard):
+                self._forget_from(heard.activity_ns)
+            else:
+                self._refuse("max_resolver_neighbors")
+            return
+        # Differs: in Aeron, late gossip replaces what the driver itself has said since.
+        if heard.activity_ns >= known.activity_ns:
+            rank = max(heard.rank, known.rank) if heard.place == known.place else heard.rank
+            known.address, known.place = heard.address, heard.place
+            known.activity_ns = heard.activity_ns
+            self._cache.renew(key, known, rank)
 
     # What is due.
 
     def poll(self, now_ns: int, send: Callable[[bytes, Address], None]) -> int:
         """Forget what was not heard in time, send what is due, and return the next deadline."""
-        self._forget(now_ns)
+        if now_ns >= self._forget_at_ns:
+            self._forget(now_ns)
         context = self._context
         if now_ns >= self._self_at_ns and self._has_targets():
             self._self_at_ns = now_ns + context.resolver_self_resolution_interval_ns
             self._tell_own_name(send)
-        if now_ns >= self._gossip_at_ns and self._listeners():
+        if now_ns >= self._gossip_at_ns and self._has_listeners():
             self._gossip_at_ns = now_ns + context.resolver_neighbor_resolution_interval_ns
             self._tell_names(now_ns, send)
         for each in self.bootstrap_neighbors:
-            each.counter.set(each.address in self._neighbors)
+            each.counter.set(each.address in self._neighbors.entries)
         return self._next_deadline_ns()
 
     def unheard(self) -> Iterator[BootstrapNeighbor]:
         """Yield the bootstrap neighbors that are not heard of: their names may lead elsewhere."""
-        return (each for each in self.bootstrap_neighbors if each.address not in self._neighbors)
+        known = self._neighbors.entries
+        return (each for each in self.bootstrap_neighbors if each.address not in known)
 
     def move(self, neighbor: BootstrapNeighbor, address: Address | None) -> None:
         """Note where a bootstrap neighbor is; it is told of this driver at once if that is new."""
@@ -292,13 +485,14 @@ class DriverNameResolver:
         for address in bootstrap:
             if address is not None:
                 send(frame, address)
-        for address, neighbor in self._neighbors.items():
-            if address in bootstrap or not (neighbor.is_heard or neighbor.probe_count < PROBES_MAX):
+        for address, neighbor in self._neighbors.entries.items():
+            has_probes = not neighbor.is_heard and neighbor.told_own_count >= PROBES_MAX
+            if address in bootstrap or has_probes:
                 continue
             if not neighbor.budget.try_take(len(frame)):
                 self._system_counters[DriverCounterId.HANDSHAKE_SENDS_WITHHELD].increment()
                 continue
-            neighbor.probe_count += 1
+            neighbor.told_own_count += 1
             send(frame, address)
 
     def _tell_names(self, now_ns: int, send: Callable[[bytes, Address], None]) -> None:
@@ -313,7 +507,9 @@ class DriverNameResolver:
         ]
         frames = list(encode_resolutions(entries, mtu_length))
         length = sum(map(len, frames))
-        for address, neighbor in self._listeners():
+        for address, neighbor in self._neighbors.entries.items():
+            if not neighbor.is_heard:
+                continue
             # The own name comes first.
             room = neighbor.budget.length - len(self._own_frame)
             told = frames
@@ -328,57 +524,75 @@ class DriverNameResolver:
         """Return a frame with the next names that a neighbor is to be told, if there is room."""
         taken: list[Resolution] = []
         room -= HEADER_LENGTH
-        first = neighbor.told_count
-        for index in range(first, first + len(entries)):
-            entry = entries[index % len(entries)]
+        # There is less room than all names take, so this ends before one of them comes again.
+        while entries:
+            entry = entries[neighbor.told_count % len(entries)]
             room -= entry.length
             if room < 0:
                 break
+            neighbor.told_count += 1
             taken.append(entry)
-        neighbor.told_count = first + len(taken)
         return list(encode_resolutions(taken, self._context.mtu_length))
 
     def _has_targets(self) -> bool:
-        return bool(self._neighbors) or any(each.address for each in self.bootstrap_neighbors)
+        return bool(self._neighbors.entries) or any(
+            each.address for each in self.bootstrap_neighbors
+        )
 
-    def _listeners(self) -> list[tuple[Address, Neighbor]]:
-        return [each for each in self._neighbors.items() if each[1].is_heard]
+    def _has_listeners(self) -> bool:
+        return any(each.is_heard for each in self._neighbors.entries.values())
 
     def _entries(self, now_ns: int) -> Iterator[Resolution]:
-        for (name, _), entry in self._cache.items():
+        for (name, _), entry in self._cache.entries.items():
             yield Resolution(
                 name=name,
                 address=entry.address,
-                port=entry.port,
+                port=entry.place[1],
                 age_ms=(now_ns - entry.activity_ns) // NS_PER_MS,
             )
 
+    def _forget_from(self, activity_ns: int) -> None:
+        """Look for what is too old when something with this activity may be."""
+        due_ns = activity_ns + self._context.resolver_neighbor_timeout_ns
+        due_ns = max(due_ns, self._forgot_ns + FORGET_INTERVAL_NS)
+        self._forget_at_ns = min(self._forget_at_ns, due_ns)
+
     def _forget(self, now_ns: int) -> None:
         oldest_ns = now_ns - self._context.resolver_neighbor_timeout_ns
-        for address, neighbor in list(self._neighbors.items()):
+        self._forgot_ns, self._forget_at_ns = now_ns, NEVER_NS
+        for address, neighbor in list(self._neighbors.entries.items()):
             if neighbor.activity_ns <= oldest_ns:
-                del self._neighbors[address]
-                self._log.info("resolver_neighbor_removed", address=format_address(address))
-        for key, entry in list(self._cache.items()):
+                self._neighbors.remove(address)
+                self._log_removed(address)
+        for key, entry in list(self._cache.entries.items()):
             if entry.activity_ns <= oldest_ns:
-                del self._cache[key]
+                self._cache.remove(key)
+        known: list[Neighbor | CacheEntry] = [
+            *self._neighbors.entries.values(),
+            *self._cache.entries.values(),
+        ]
+        if known:
+            self._forget_from(min(each.activity_ns for each in known))
         self._count()
 
+    def _log_removed(self, address: Address) -> None:
+        self._log.info("resolver_neighbor_removed", address=format_address(address))
+
     def _next_deadline_ns(self) -> int:
-        known: list[Neighbor | CacheEntry] = [*self._neighbors.values(), *self._cache.values()]
-        deadline_ns = NEVER_NS
-        if known:
-            oldest_ns = min(each.activity_ns for each in known)
-            deadline_ns = oldest_ns + self._context.resolver_neighbor_timeout_ns
-        if self._listeners():
+        deadline_ns = self._forget_at_ns
+        if self._has_listeners():
             deadline_ns = min(deadline_ns, self._gossip_at_ns)
         if self._has_targets():
             deadline_ns = min(deadline_ns, self._self_at_ns)
         return deadline_ns
 
     def _count(self) -> None:
-        self._neighbor_count.set(len(self._neighbors))
-        self._cache_count.set(len(self._cache))
+        self._neighbor_count.set(len(self._neighbors.entries))
+        self._cache_count.set(len(self._cache.entries))
+
+
+def _ignore(_: object) -> None:
+    """Do nothing: a name that gives way has no log line."""
 
 
 def _label_of(text: str, address: Address | None) -> str:
