@@ -179,6 +179,8 @@ class ThreadedMediaDriver:
         except BaseException:
             self._is_closing = True
             self._call(self._requests.cancel)
+            # The driver may have started, and this loop not have heard of it yet.
+            self._request(self._driver.abort)
             await self._wait_until_ended()
             raise
         self._watching.start(self._watch(), "aeron-driver-watch")

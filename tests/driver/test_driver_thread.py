@@ -295,6 +295,30 @@ async def test_a_start_that_is_cancelled_leaves_nothing(path: Path, disk: Gate) 
     await driver.aclose()
 
 
+async def test_a_start_that_is_cancelled_before_its_end_is_heard_leaves_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_told = threading.Event()
+    tell = aa.ThreadedMediaDriver._tell
+
+    def tell_and_note(self: aa.ThreadedMediaDriver, *arguments: Any) -> None:
+        tell(self, *arguments)
+        is_told.set()
+
+    monkeypatch.setattr(aa.ThreadedMediaDriver, "_tell", tell_and_note)
+    driver = aa.MediaDriver.launch(small_context(path), thread=True)
+    starting = asyncio.create_task(driver.start())
+    await asyncio.sleep(0)
+    # The loop is blocked until the driver has started, and comes to the cancelling first.
+    assert is_told.wait(TIMEOUT_S)
+    starting.cancel()
+    done, _ = await asyncio.wait([starting], timeout=TIMEOUT_S)
+    assert done
+    assert starting.cancelled()
+    assert threads() == []
+    assert inner(driver).is_closed
+
+
 @pytest.mark.parametrize("how", ["aclose", "abort"])
 async def test_one_that_is_closed_while_it_starts_does_not_run(
     path: Path, disk: Gate, how: str
