@@ -428,7 +428,7 @@ class AttachedImage:
             self.consumption_trigger = join_position + self._ring_length()
         self._committed = join_position
         self._word: WatchedWord | None = None
-        self._word_at = -1
+        self._word_at = self._armed_position = -1
         self._end_word: WatchedWord = watcher.add(
             log.memory, log.metadata_offset + END_OF_STREAM_OFFSET, 64, self._on_end
         )
@@ -465,17 +465,27 @@ class AttachedImage:
     @property
     def rebuild_position(self) -> int:
         """Return the position, in bytes, up to which frames are committed without a gap."""
+        self._committed = self._scan()
+        return self._committed
+
+    @property
+    def unread_length(self) -> int:
+        """Return how many bytes are committed that the reader has not taken; changes nothing."""
+        return self._scan() - self.position.get()
+
+    def _scan(self) -> int:
+        """Return up to where frames are committed behind those that are known."""
         log = self.log
         index, offset = log.place_of(self._committed)
-        if log.term_words[index][offset >> 2] > 0:
-            available, padding = scan_for_send(
-                log.terms[index],
-                log.term_words[index],
-                offset,
-                limit=min(SCAN_LENGTH, log.term_length - offset),
-            )
-            self._committed += available + padding
-        return self._committed
+        if log.term_words[index][offset >> 2] <= 0:
+            return self._committed
+        available, padding = scan_for_send(
+            log.terms[index],
+            log.term_words[index],
+            offset,
+            limit=min(SCAN_LENGTH, log.term_length - offset),
+        )
+        return self._committed + available + padding
 
     def arm(self) -> bool:
         """Watch for the next frame, or the end; return whether the frame is there already."""
@@ -494,18 +504,21 @@ class AttachedImage:
                 self._word.remove()
             self._word = self._watcher.add(log.memory, at, 32, self._on_frame)
             self._word_at = at
+        self._armed_position = before
         self._word.disarm()
         # Nothing yet, a claim, or a length that no frame has: wait until it is another one.
         self._word.arm(length)
         return False
 
     def _on_frame(self) -> None:
-        index, offset = self.log.place_of(self._committed)
-        length = self.log.term_words[index][offset >> 2]
-        if length < 0 and self._word is not None:
-            # Claimed, and not committed yet.
-            self._word.arm(length)
-            return
+        # Another reader of the log may have moved on since: then the frame is there.
+        if self._word is not None and self._armed_position == self._committed:
+            index, offset = self.log.place_of(self._committed)
+            length = self.log.term_words[index][offset >> 2]
+            if length < 0:
+                # Claimed, and not committed yet.
+                self._word.arm(length)
+                return
         self._on_progress()
 
     def disarm(self) -> None:
@@ -629,7 +642,7 @@ class AttachedSubscription:
                 ImageSeen(
                     session_id=each.ready.session_id,
                     source=each.ready.source_identity,
-                    unread_length=each.rebuild_position - each.position.get(),
+                    unread_length=each.unread_length,
                 )
                 for each in self.images.values()
             ),

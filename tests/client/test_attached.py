@@ -34,7 +34,7 @@ from tests.logs import captured_logs
 from tests.twins import needs_compiled
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from aeron_async.client.attached_driver import AttachedDriver
@@ -419,6 +419,31 @@ async def test_what_one_task_has_seen_wakes_those_that_wait_for_it(aeron: aa.Aer
     disarm()
     async with asyncio.timeout(5):
         await waiting
+
+
+def look_by_why(_: aa.Aeron, subscription: aa.Subscription) -> None:
+    aa.why(subscription)
+
+
+def look_as_a_reader(aeron: aa.Aeron, subscription: aa.Subscription) -> None:
+    (image,) = attached(aeron).subscriptions[subscription.registration_id].images.values()
+    assert image.rebuild_position > 0
+
+
+@pytest.mark.parametrize("look", [look_by_why, look_as_a_reader])
+async def test_a_look_at_the_log_takes_no_wake_up_from_the_reader(
+    aeron: aa.Aeron, look: Callable[[aa.Aeron, aa.Subscription], None]
+) -> None:
+    subscription, publication = await connected(aeron)
+    waiting = asyncio.ensure_future(anext(subscription))
+    await asyncio.sleep(0)
+    # No turn of the loop in between: the watcher fires after the look.
+    assert isinstance(publication.try_offer(b"a frame"), int)
+    claim = publication.try_claim(8)
+    assert isinstance(claim, aa.BufferClaim)
+    look(aeron, subscription)
+    assert (await asyncio.wait_for(waiting, 5)).data == b"a frame"
+    claim.abort()
 
 
 @pytest.mark.parametrize("counter_id", [-1, -2, 1 << 20])
