@@ -304,6 +304,11 @@ class CountersReader:
         """Return the id of what a counter tells about, such as the image of a position."""
         return self._values[self._checked(counter_id) * _VALUE_WORDS + 3]
 
+    def is_allocated(self, counter_id: int, type_id: int) -> bool:
+        """Return whether a counter is in use, and of a type."""
+        is_allocated = self.state(counter_id) == RECORD_ALLOCATED
+        return is_allocated and self._type_id(counter_id) == type_id
+
     def record(self, counter_id: int) -> CounterRecord:
         """Return everything about a counter, whatever its state."""
         word = self._checked(counter_id) * _VALUE_WORDS

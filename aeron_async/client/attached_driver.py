@@ -27,12 +27,11 @@ from aeron_async.aeron_directory import (
 )
 from aeron_async.client.attached_streams import (
     AttachedCounter,
-    AttachedImage,
     AttachedPublication,
     AttachedSubscription,
     CounterCell,
 )
-from aeron_async.client.attachment import AttachedDestinations, Attachment
+from aeron_async.client.attachment import NOT_HEARD, AttachedDestinations, Attachment
 from aeron_async.client.reconnecting import Comeback
 from aeron_async.clock import NS_PER_MS, SystemClock
 from aeron_async.concurrent.cnc_file import CncNotReady
@@ -99,10 +98,6 @@ SILENCE_MS: Final = 2_000
 NO_ID: Final = -1
 CATCH_UP_TYPE_ID: Final = 20_001
 """Type of a counter that exists for a moment only."""
-NOT_HEARD: Final = (
-    "the media driver has not heard this client in time: block its event loop for less long, or "
-    "raise client_liveness_timeout_ns of the driver"
-)
 IPV4_LENGTH: Final = 4
 
 log: Final = get_logger(__name__)
@@ -487,7 +482,12 @@ class AttachedDriver:
             proxy.undo(RemoveSubscription, registration_id)
             return None
         try:
-            return subscription.open(answer, attached.directory.counters, attached.values)
+            return subscription.open(
+                answer,
+                counters=attached.directory.counters,
+                memory=attached.values,
+                check_served=attached.check_served,
+            )
         except BaseException:
             proxy.undo(RemoveSubscription, registration_id)
             self._end_request(subscription, attached)
@@ -689,26 +689,10 @@ class AttachedDriver:
         subscription = self.subscriptions.get(event.subscription_registration_id)
         if subscription is None or event.image_id in subscription.images:
             return
-        attached = self._attachment()
-        mapped = attached.logs.map(event.log_file)
-        if mapped is None:
-            # Its publisher has left, and its driver has removed it, before this client looked.
+        image = self._attachment().open_image(event, subscription)
+        if image is None:
             log.info("image_gone", image_id=event.image_id, stream_id=event.stream_id)
             return
-        try:
-            image = AttachedImage(
-                event,
-                log=mapped,
-                counters=attached.directory.counters,
-                memory=attached.values,
-                watcher=attached.watcher,
-                bells=attached.bells,
-                on_progress=subscription.listener.on_image_progress,
-                is_tethered=subscription.uri.is_tether is not False,
-            )
-        except BaseException:
-            attached.logs.release(mapped)
-            raise
         subscription.images[event.image_id] = image
         subscription.listener.on_available_image(image.ready)
 
@@ -757,6 +741,9 @@ class AttachedDriver:
     def _keep_alive(self) -> None:
         """Show that this client lives, and look whether the driver does."""
         attached = self._attachment()
+        attached.check_served()
+        if self._attached is not attached:
+            return
         silent_ms = attached.silent_ms(self._clock.now_ns())
         directory = attached.directory
         if directory.heartbeat_ms == HEARTBEAT_ENDED:

@@ -75,6 +75,9 @@ RING_LENGTH_MIN: Final = 64
 RING_LENGTH_MAX: Final = 16 * 1024
 ADDRESS_LENGTH_AT: Final = 4
 ADDRESS_AT: Final = 8
+SUBSCRIPTION_POSITION: Final = StreamCounterType.SUBSCRIPTION_POSITION
+KEY_ID_LENGTH: Final = 8
+"""The key of a counter of a stream begins with the id of what it belongs to."""
 
 
 class MappedLogs:
@@ -175,6 +178,15 @@ class CounterCell:
     def is_of(self, registration_id: int) -> bool:
         """Return whether the counter still belongs to a registration."""
         return self._counters.record(self.counter.id).registration_id == registration_id
+
+    def is_position_of(self, subscription_id: int) -> bool:
+        """Return whether the counter is the position of a subscription in some image."""
+        key = self._counters.record(self.counter.id).key
+        return (
+            self._counters.is_allocated(self.counter.id, SUBSCRIPTION_POSITION.type_id)
+            # Old drivers say it in the key alone.
+            and int.from_bytes(key[:KEY_ID_LENGTH], "little", signed=True) == subscription_id
+        )
 
     def close(self) -> None:
         """Stop using the memory."""
@@ -381,8 +393,7 @@ class AttachedImage:
     Args:
         answer: What the driver said when it became available.
         log: Its log.
-        counters: The driver's counters.
-        memory: Their values.
+        cell: Its position.
         watcher: Looks at the log.
         bells: Wakes the driver when the reader has made room.
         on_progress: Wakes the reader.
@@ -401,8 +412,7 @@ class AttachedImage:
         answer: ImageBuffersReady,
         *,
         log: LogBuffers,
-        counters: CountersReader,
-        memory: memoryview,
+        cell: CounterCell,
         watcher: Watcher,
         bells: ClientBells,
         on_progress: Callable[[], object],
@@ -413,7 +423,7 @@ class AttachedImage:
         self.log: Final = log
         self._watcher = watcher
         self._on_progress = on_progress
-        self._cell = CounterCell(counters, memory, answer.subscriber_position_id)
+        self._cell = cell
         self.position: Final = self._cell.counter
         join_position = self.position.get()
         if join_position < 0 or join_position % FRAME_ALIGNMENT:
@@ -541,6 +551,8 @@ class AttachedImage:
 
     def close(self) -> None:
         """Stop using the memory."""
+        # A reader that has not heard of it rings nobody.
+        self.consumption_trigger = INT64_MAX
         if self._word is not None:
             self._word.remove()
         self._end_word.remove()
@@ -583,9 +595,20 @@ class AttachedSubscription:
         self.status: CounterCell | None = None
 
     def open(
-        self, answer: SubscriptionReadyResponse, counters: CountersReader, memory: memoryview
+        self,
+        answer: SubscriptionReadyResponse,
+        *,
+        counters: CountersReader,
+        memory: memoryview,
+        check_served: Callable[[], object],
     ) -> SubscriptionReady:
         """Return what the client is given.
+
+        Args:
+            answer: What the driver said when it was added.
+            counters: The driver's counters.
+            memory: Their values.
+            check_served: See `SubscriptionReady`.
 
         Raises:
             ProtocolError: The driver names a counter that it does not have.
@@ -601,6 +624,7 @@ class AttachedSubscription:
             seen=self.seen,
             arm=self.arm,
             disarm=self.disarm,
+            check_served=check_served,
         )
         self.is_attached = True
         return self.ready

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.client.attached_streams import (
+    AttachedImage,
     AttachedPublication,
     CounterCell,
     Destination,
@@ -16,7 +17,7 @@ from aeron_async.client.attached_streams import (
 from aeron_async.client.driver_proxy import DriverProxy
 from aeron_async.clock import NS_PER_MS
 from aeron_async.doorbell import BELL_KEY, BELL_TYPE_ID, CLIENT_BELL_NS, ClientBells
-from aeron_async.errors import ErrorCode, RegistrationError
+from aeron_async.errors import DriverError, ErrorCode, RegistrationError
 from aeron_async.logs import get_logger
 from aeron_async.protocol.control_protocol import (
     AddCounter,
@@ -37,11 +38,16 @@ if TYPE_CHECKING:
     from aeron_async.aeron_directory import AeronDirectory
     from aeron_async.client.attached_streams import AttachedSubscription
     from aeron_async.protocol.channel_uri import ChannelUri
+    from aeron_async.protocol.control_protocol import ImageBuffersReady
     from aeron_async.watcher import Watcher
 
-__all__ = ["AttachedDestinations", "Attachment"]
+__all__ = ["NOT_HEARD", "AttachedDestinations", "Attachment"]
 
 NO_ID: Final = -1
+REMEDY: Final = (
+    "block its event loop for less long, or raise client_liveness_timeout_ns of the driver"
+)
+NOT_HEARD: Final = f"the media driver has not heard this client in time: {REMEDY}"
 
 log: Final = get_logger(__name__)
 
@@ -72,6 +78,8 @@ class Attachment:
     ) -> None:
         self.directory: Final = directory
         self._now_ns = now_ns
+        self._on_failed = on_failed
+        self._served_ns = now_ns()
         self.logs: Final = MappedLogs(directory.path)
         self.watcher: Final = watcher
         self._heartbeat: CounterCell | None = None
@@ -103,8 +111,57 @@ class Attachment:
         if self._heartbeat is None:
             self._heartbeat = CounterCell(self.directory.counters, self.values, counter_id)
 
+    def check_served(self) -> None:
+        """Fail a client that has not run for so long that its driver may have given it up.
+
+        The driver gives its counters away then, and a position must not be stored in one of them.
+
+        Source: Aeron `ClientConductor.checkServiceInterval`.
+        """
+        silent_ns = self._now_ns() - self._served_ns
+        limit_ns = self.directory.layout.client_liveness_timeout_ns
+        if silent_ns > limit_ns:
+            message = (
+                f"this client has not run for {silent_ns // NS_PER_MS} ms, of "
+                f"{limit_ns // NS_PER_MS} ms that its media driver allows: {REMEDY}"
+            )
+            self._on_failed(DriverError(message))
+
+    def open_image(
+        self, event: ImageBuffersReady, subscription: AttachedSubscription
+    ) -> AttachedImage | None:
+        """Return an image of a subscription; None if the driver has closed it in the meantime.
+
+        Raises:
+            ProtocolError: The driver names what it does not have.
+            DriverError: Its log cannot be opened, or is none.
+        """
+        counter_id = event.subscriber_position_id
+        cell = CounterCell(self.directory.counters, self.values, counter_id)
+        # The driver may have closed the image, or given up the client, and given the counter away.
+        is_there = cell.is_position_of(event.subscription_registration_id)
+        mapped = self.logs.map(event.log_file) if is_there else None
+        if mapped is None:
+            cell.close()
+            return None
+        try:
+            return AttachedImage(
+                event,
+                log=mapped,
+                cell=cell,
+                watcher=self.watcher,
+                bells=self.bells,
+                on_progress=subscription.listener.on_image_progress,
+                is_tethered=subscription.uri.is_tether is not False,
+            )
+        except BaseException:
+            cell.close()
+            self.logs.release(mapped)
+            raise
+
     def beat(self, now_ms: int) -> None:
         """Say that the client lives."""
+        self._served_ns = self._now_ns()
         # The driver may have given the counter to another client.
         if self._heartbeat is not None and self.is_known():
             self._heartbeat.counter.set(now_ms)

@@ -338,6 +338,9 @@ class Image(Taking):
                 self._rewind()
             raise ConfigurationError(awaited_by_nobody("handler")) from None
         finally:
+            check_served = self.subscription._check_served  # noqa: SLF001 - two halves of one reader
+            if check_served is not None:
+                check_served()
             self._take(self._reader.position)
         return count
 

@@ -180,6 +180,7 @@ class SubscriptionBase(Reading, ABC):
         self._unannounced: dict[int, Image] = {}
         self._turn: list[Image] = []
         self._is_started = False
+        self._check_served: Callable[[], object] | None = None
         self._is_closed = False
         self._closed: Closing | None = None
         # Rings when there may be more to read, or an image was added or removed.
@@ -203,6 +204,7 @@ class SubscriptionBase(Reading, ABC):
         An image handler may close the subscription; it is then closed when this returns.
         """
         self._ready = ready
+        self._check_served = ready.check_served
         self._is_started = True
         for image in list(self._unannounced.values()):
             self._announce(image)
@@ -603,6 +605,8 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
 
     async def _look(self) -> None:
         """Yield to the loop if the turn is over, or if the driver needs the loop."""
+        if self._check_served is not None:
+            self._check_served()
         turn = self._yield_budget
         is_due = self._calls_until_check < 0
         is_over = turn.is_over()
@@ -680,6 +684,8 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             yield messages
             # Another task may have read since, and has then put the list back.
             if self._lent is last:
+                if self._check_served is not None:
+                    self._check_served()
                 self._lent = None
                 last.image._take(last.position)
 
@@ -737,6 +743,8 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         is_ours = consumer is not None and consumer is asyncio.current_task(self._home.loop)
         if self._is_waiting or not is_ours:
             self._check_consumer()
+        if self._check_served is not None:
+            self._check_served()
         if self._taken is not None:
             self._taken.image._take(self._taken.position)
             self._taken = None

@@ -235,6 +235,9 @@ class SubscriptionReady:
         arm: To be called before waiting, if the driver wakes no reader by itself: watches for the
             next message, and returns whether there is one already.
         disarm: To be called after waiting, if there is `arm`: watches no more.
+        check_served: To be called before the reader moves a position after other work: ends the
+            client if that took so long that a driver in another process may have given it up, and
+            its counters with it. None if the driver runs in this event loop.
     """
 
     registration_id: int
@@ -245,6 +248,7 @@ class SubscriptionReady:
     seen: Callable[[], SubscriptionSeen]
     arm: Callable[[], bool] | None = None
     disarm: Callable[[], object] | None = None
+    check_served: Callable[[], object] | None = None
 
 
 @attrs.frozen(kw_only=True, eq=False)

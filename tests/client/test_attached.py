@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
@@ -23,24 +23,24 @@ from aeron_async.idle_strategy import (
 from aeron_async.protocol.control_protocol import (
     ClientTimeout,
     ErrorResponse,
-    ImageBuffersReady,
     OperationSucceeded,
-    UnavailableImage,
 )
-from aeron_async.protocol.header import FrameType
 from aeron_async.watcher import Watcher
+from tests.client.attaching import (
+    attached,
+    attachment_of,
+    proxy_of,
+    say,
+    write_over,
+)
 from tests.client.local import IPC, STREAM_ID, publications, until
 from tests.logs import captured_logs
 from tests.twins import needs_compiled
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from aeron_async.client.attached_driver import AttachedDriver
-    from aeron_async.client.attachment import Attachment
-    from aeron_async.client.driver_proxy import DriverProxy
-    from aeron_async.protocol.control_protocol import ControlMessage
 
 pytestmark = needs_compiled
 
@@ -68,39 +68,6 @@ async def aeron(driver: aa.MediaDriver) -> AsyncIterator[aa.Aeron]:
 @pytest.fixture(params=["ipc", "udp"])
 def medium(request: pytest.FixtureRequest, channel: str) -> str:
     return IPC if request.param == "ipc" else channel
-
-
-def attached(aeron: aa.Aeron) -> AttachedDriver:
-    """Return the driver of an attached client."""
-    return cast("AttachedDriver", aeron.driver)
-
-
-def attachment_of(aeron: aa.Aeron) -> Attachment:
-    """Return what an attached client holds."""
-    return attached(aeron)._attachment()
-
-
-def proxy_of(aeron: aa.Aeron) -> DriverProxy:
-    """Return what takes the requests of an attached client."""
-    return attached(aeron)._proxy()
-
-
-def say(driver: aa.MediaDriver, message: ControlMessage) -> None:
-    """Let a driver say something to all clients."""
-    adapter = driver.conductor.adapter
-    assert adapter is not None
-    adapter._proxy._transmit(message)
-
-
-def write_over(driver: aa.MediaDriver) -> None:
-    """Let a driver say more than its buffer holds, in one turn of the loop."""
-    for number in range(20_000):
-        say(driver, ErrorResponse(correlation_id=-number, code=1, message=bytes(64)))
-
-
-def log_file(publication: aa.Publication) -> bytes:
-    """Return the path of a publication's log, as a driver names it."""
-    return publication._ready.log.file.encode()
 
 
 def cores(driver: aa.MediaDriver) -> int:
@@ -300,179 +267,7 @@ async def test_an_error_code_of_a_later_aeron_is_a_refusal_too(
     assert caught.value.code is ErrorCode.GENERIC
 
 
-# What a driver, or a process that writes in its name, may say.
-
-
-def image_ready(subscription: aa.Subscription, log_file: bytes, **more: int) -> ImageBuffersReady:
-    fields = {"image_id": 1, "session_id": 2, "subscriber_position_id": 3, **more}
-    return ImageBuffersReady(
-        stream_id=STREAM_ID,
-        subscription_registration_id=subscription.registration_id,
-        log_file=log_file,
-        source_identity=b"",
-        **fields,
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        (b"/etc/hostname", "outside"),
-        (b"/a\0b", "cannot be used"),
-        (b"DIR/cnc.dat", "cannot be used"),
-        (b"DIR/images", "no plain file"),
-        (b"DIR/images/empty.logbuffer", "cannot be used"),
-    ],
-)
-async def test_a_driver_that_names_no_log_of_its_own_ends_its_client(
-    driver: aa.MediaDriver, aeron: aa.Aeron, tmp_path: Path, name: bytes, reason: str
-) -> None:
-    subscription = await aeron.add_subscription(IPC, STREAM_ID)
-    directory = str(driver.context.aeron_directory)
-    (tmp_path / "aeron" / "images" / "empty.logbuffer").touch()
-    say(driver, image_ready(subscription, name.replace(b"DIR", directory.encode())))
-    await until(lambda: aeron.is_closed)
-    with pytest.raises(aa.ClosedError, match=reason):
-        await anext(subscription)
-
-
-async def test_an_image_whose_log_is_gone_already_is_left_out(
-    driver: aa.MediaDriver, aeron: aa.Aeron
-) -> None:
-    subscription = await aeron.add_subscription(IPC, STREAM_ID)
-    directory = str(driver.context.aeron_directory)
-    say(driver, image_ready(subscription, f"{directory}/publications/99.logbuffer".encode()))
-    say(
-        driver,
-        UnavailableImage(
-            image_id=1,
-            subscription_registration_id=subscription.registration_id,
-            stream_id=STREAM_ID,
-            channel=b"",
-        ),
-    )
-    publication = await aeron.add_publication(IPC, STREAM_ID)
-    await publication.offer(b"still here", timeout=5)
-    assert (await anext(subscription)).data == b"still here"
-
-
-@pytest.mark.parametrize("is_tethered", [False, True])
-async def test_a_stream_may_continue_without_an_image_that_is_not_tethered(
-    driver: aa.MediaDriver, aeron: aa.Aeron, *, is_tethered: bool
-) -> None:
-    """A driver elsewhere does not say when, so what was not copied by then counts as lost."""
-    channel = IPC if is_tethered else f"{IPC}?tether=false"
-    subscription = await aeron.add_subscription(channel, STREAM_ID)
-    publication = await aeron.add_publication(IPC, STREAM_ID)
-    await publication.offer(b"any", timeout=5)
-    await subscription.wait_connected(timeout=5)
-    (image,) = subscription.images
-    assert not image.is_let_go
-    say(
-        driver,
-        UnavailableImage(
-            image_id=image.image_id,
-            subscription_registration_id=subscription.registration_id,
-            stream_id=STREAM_ID,
-            channel=b"",
-        ),
-    )
-    await until(lambda: image.is_closed)
-    assert image.is_let_go is not is_tethered
-
-
-async def connected(aeron: aa.Aeron) -> tuple[aa.Subscription, aa.Publication]:
-    """Return a subscription with one image, and its publication."""
-    subscription = await aeron.add_subscription(IPC, STREAM_ID)
-    publication = await aeron.add_publication(IPC, STREAM_ID)
-    await publication.wait_connected(timeout=5)
-    await subscription.wait_connected(timeout=5)
-    return subscription, publication
-
-
-async def test_a_task_that_waits_no_longer_leaves_the_others_watching(aeron: aa.Aeron) -> None:
-    """An archive has a task for each image of one subscription."""
-    subscription, publication = await connected(aeron)
-    one, other = (asyncio.ensure_future(subscription._wait_for_progress()) for _ in range(2))
-    await asyncio.sleep(0)
-    one.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await one
-    await publication.offer(b"for the other", timeout=5)
-    async with asyncio.timeout(5):
-        await other
-
-
-async def test_what_one_task_has_seen_wakes_those_that_wait_for_it(aeron: aa.Aeron) -> None:
-    """Looking at the log moves what is watched, and the store before that is not seen again."""
-    subscription, publication = await connected(aeron)
-    waiting = asyncio.ensure_future(subscription._wait_for_progress())
-    await asyncio.sleep(0)
-    arm, disarm = subscription._ready.arm, subscription._ready.disarm
-    assert arm is not None
-    assert disarm is not None
-    # No turn of the loop in between, in which the watcher could say so.
-    publication.try_offer(b"for the other")
-    assert arm()
-    disarm()
-    assert not arm()
-    disarm()
-    async with asyncio.timeout(5):
-        await waiting
-
-
-def look_by_why(_: aa.Aeron, subscription: aa.Subscription) -> None:
-    aa.why(subscription)
-
-
-def look_as_a_reader(aeron: aa.Aeron, subscription: aa.Subscription) -> None:
-    (image,) = attached(aeron).subscriptions[subscription.registration_id].images.values()
-    assert image.rebuild_position > 0
-
-
-@pytest.mark.parametrize("look", [look_by_why, look_as_a_reader])
-async def test_a_look_at_the_log_takes_no_wake_up_from_the_reader(
-    aeron: aa.Aeron, look: Callable[[aa.Aeron, aa.Subscription], None]
-) -> None:
-    subscription, publication = await connected(aeron)
-    waiting = asyncio.ensure_future(anext(subscription))
-    await asyncio.sleep(0)
-    # No turn of the loop in between: the watcher fires after the look.
-    assert isinstance(publication.try_offer(b"a frame"), int)
-    claim = publication.try_claim(8)
-    assert isinstance(claim, aa.BufferClaim)
-    look(aeron, subscription)
-    assert (await asyncio.wait_for(waiting, 5)).data == b"a frame"
-    claim.abort()
-
-
-@pytest.mark.parametrize("counter_id", [-1, -2, 1 << 20])
-async def test_a_position_that_is_no_counter_ends_the_client(
-    driver: aa.MediaDriver, aeron: aa.Aeron, counter_id: int
-) -> None:
-    subscription = await aeron.add_subscription(IPC, STREAM_ID)
-    publication = await aeron.add_publication(IPC, STREAM_ID + 1)
-    file = log_file(publication)
-    say(driver, image_ready(subscription, file, subscriber_position_id=counter_id))
-    await until(lambda: aeron.is_closed)
-    with pytest.raises(aa.ClosedError, match="names counter"):
-        await anext(subscription)
-
-
-async def test_an_image_that_begins_where_no_frame_can_ends_the_client(
-    driver: aa.MediaDriver, aeron: aa.Aeron
-) -> None:
-    subscription = await aeron.add_subscription(IPC, STREAM_ID)
-    publication = await aeron.add_publication(IPC, STREAM_ID + 1)
-    position = driver.counters.allocate(1_000, b"", "a position", registration_id=1)
-    position.set(33)
-    say(
-        driver,
-        image_ready(subscription, log_file(publication), subscriber_position_id=position.id),
-    )
-    await until(lambda: aeron.is_closed)
-    with pytest.raises(aa.ClosedError, match="begin at 33"):
-        await anext(subscription)
+# What a client may miss.
 
 
 async def test_a_client_that_was_too_slow_for_the_answers_ends(
@@ -521,26 +316,6 @@ async def test_a_client_that_closes_with_answers_to_come_reads_no_more(
     for _ in range(5):
         await asyncio.sleep(0)
     assert not caplog.records
-
-
-async def test_a_length_that_no_frame_has_does_not_keep_the_reader_busy(aeron: aa.Aeron) -> None:
-    subscription = await aeron.add_subscription(IPC, STREAM_ID)
-    publication = await aeron.add_publication(IPC, STREAM_ID)
-    await subscription.wait_connected(timeout=5)
-    words = publication._ready.log.term_words[0]
-    words[1] = FrameType.DATA << 16
-    words[0] = 1 << 30
-    waiting = asyncio.ensure_future(anext(subscription))
-    watcher = attachment_of(aeron).watcher
-    for _ in range(20):
-        await asyncio.sleep(0)
-    before = watcher.counts.wake_ups
-    for _ in range(200):
-        await asyncio.sleep(0)
-    assert watcher.counts.wake_ups == before
-    words[0] = words[1] = 0
-    await publication.offer(b"a frame", timeout=5)
-    assert (await asyncio.wait_for(waiting, 5)).data == b"a frame"
 
 
 # What is watched.
