@@ -39,6 +39,7 @@ from aeron_async.driver.commands import AddedCounter, PublicationErrorFrame, Sub
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.media_driver import system_network
 from aeron_async.errors import (
+    AeronError,
     ClosedError,
     DriverError,
     DriverTimeoutError,
@@ -99,6 +100,8 @@ NO_ID: Final = -1
 CATCH_UP_TYPE_ID: Final = 20_001
 """Type of a counter that exists for a moment only."""
 IPV4_LENGTH: Final = 4
+UNOPENED_MAX: Final = 1_024
+"""Most images of a subscription that wait for a descriptor or memory; more are left out."""
 
 log: Final = get_logger(__name__)
 
@@ -403,7 +406,11 @@ class AttachedDriver:
         answer: PublicationBuffersReady,
         attached: Attachment,
     ) -> None:
-        mapped = attached.logs.map(answer.log_file)
+        try:
+            mapped = attached.logs.map(answer.log_file)
+        except OSError as error:
+            message = f"the log {text_of(answer.log_file)} cannot be used: {error}"
+            raise DriverError(message) from error
         if mapped is None:
             self._check_driver(attached)
             message = f"the media driver has removed the log {text_of(answer.log_file)} already"
@@ -503,6 +510,7 @@ class AttachedDriver:
             image.close()
             attached.logs.release(image.log)
         subscription.images.clear()
+        subscription.unopened.clear()
 
     def remove_publication(self, registration_id: int) -> None:
         """Remove a publication; what was offered is still sent."""
@@ -689,17 +697,39 @@ class AttachedDriver:
         subscription = self.subscriptions.get(event.subscription_registration_id)
         if subscription is None or event.image_id in subscription.images:
             return
-        image = self._attachment().open_image(event, subscription)
-        if image is None:
-            log.info("image_gone", image_id=event.image_id, stream_id=event.stream_id)
+        image_id, stream_id = event.image_id, event.stream_id
+        try:
+            image = self._attachment().open_image(event, subscription)
+        except OSError as error:
+            if image_id not in subscription.unopened and len(subscription.unopened) < UNOPENED_MAX:
+                subscription.unopened[image_id] = event
+                said = "image_not_mapped"
+                if self._log_budget.allows(said):
+                    log.warning(said, image_id=image_id, stream_id=stream_id, error=str(error))
             return
-        subscription.images[event.image_id] = image
+        subscription.unopened.pop(image_id, None)
+        if image is None:
+            log.info("image_gone", image_id=image_id, stream_id=stream_id)
+            return
+        subscription.images[image_id] = image
         subscription.listener.on_available_image(image.ready)
+
+    def _open_images(self) -> None:
+        """Try again to open the images whose logs could not be mapped."""
+        try:
+            for subscription in list(self.subscriptions.values()):
+                for event in list(subscription.unopened.values()):
+                    self._on_available_image(event)
+        except AeronError as error:
+            self._fail(error)
 
     def _on_unavailable_image(self, event: UnavailableImage) -> None:
         subscription = self.subscriptions.get(event.subscription_registration_id)
-        image = None if subscription is None else subscription.images.pop(event.image_id, None)
-        if subscription is None or image is None:
+        if subscription is None:
+            return
+        subscription.unopened.pop(event.image_id, None)
+        image = subscription.images.pop(event.image_id, None)
+        if image is None:
             return
         image.on_unavailable()
         # The reader looks at the log a last time before it is unmapped.
@@ -762,6 +792,8 @@ class AttachedDriver:
                 self._comeback.on_alive()
             # Last, because what the driver says may end the client.
             attached.proxy.look()
+            if self._attached is attached:
+                self._open_images()
 
     def _check_driver(self, attached: Attachment) -> None:
         """Notice now, and not half a second later, that a driver has ended with its logs.

@@ -96,7 +96,8 @@ class MappedLogs:
 
         Raises:
             ProtocolError: The file is not in the driver's directory, or no plain file.
-            DriverError: It cannot be opened, or holds no log.
+            DriverError: This user may not open it, or it holds no log.
+            OSError: The system gives no descriptor or no memory for it now.
         """
         path = text_of(name)
         found = self._logs.get(path)
@@ -107,7 +108,7 @@ class MappedLogs:
                 return None
             except (DriverError, ProtocolError):
                 raise
-            except (OSError, ValueError) as error:
+            except ValueError as error:
                 message = f"the log {path!r} cannot be used: {error}"
                 raise DriverError(message) from error
             found = mapped, 0
@@ -573,6 +574,7 @@ class AttachedSubscription:
         registration_id: Its id, once the driver has answered.
         destinations: Those that were added, by their ids.
         images: By their ids.
+        unopened: Images whose logs could not be mapped yet, by their ids.
         is_attached: Whether the driver has it.
         ready: What the client is given, once the driver has answered.
         status: The status of its channel, once the driver has answered; None without one.
@@ -590,6 +592,7 @@ class AttachedSubscription:
         self.order: Final = order
         self.destinations: Final[dict[int, Destination]] = {}
         self.images: Final[dict[int, AttachedImage]] = {}
+        self.unopened: Final[dict[int, ImageBuffersReady]] = {}
         self.is_attached = False
         self.ready: SubscriptionReady | None = None
         self.status: CounterCell | None = None

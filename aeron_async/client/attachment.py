@@ -134,17 +134,19 @@ class Attachment:
 
         Raises:
             ProtocolError: The driver names what it does not have.
-            DriverError: Its log cannot be opened, or is none.
+            DriverError: This user may not open its log, or it is none.
+            OSError: The system gives no descriptor or no memory for it now.
         """
         counter_id = event.subscriber_position_id
         cell = CounterCell(self.directory.counters, self.values, counter_id)
         # The driver may have closed the image, or given up the client, and given the counter away.
         is_there = cell.is_position_of(event.subscription_registration_id)
-        mapped = self.logs.map(event.log_file) if is_there else None
-        if mapped is None:
-            cell.close()
-            return None
+        mapped = None
         try:
+            mapped = self.logs.map(event.log_file) if is_there else None
+            if mapped is None:
+                cell.close()
+                return None
             return AttachedImage(
                 event,
                 log=mapped,
@@ -156,7 +158,8 @@ class Attachment:
             )
         except BaseException:
             cell.close()
-            self.logs.release(mapped)
+            if mapped is not None:
+                self.logs.release(mapped)
             raise
 
     def beat(self, now_ms: int) -> None:

@@ -200,6 +200,7 @@ class Comeback:
             image.close()
             attached.logs.release(image.log)
         subscription.images.clear()
+        subscription.unopened.clear()
         if subscription.asked_id is not None:
             subscriptions.pop(subscription.asked_id, None)
             subscription.asked_id = None

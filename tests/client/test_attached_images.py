@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+import errno
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 import pytest
 
 import aeron_async as aa
+from aeron_async.client import attached_driver
 from aeron_async.protocol.control_protocol import UnavailableImage
 from aeron_async.protocol.header import FrameType
 from tests.client.attaching import (
@@ -21,6 +23,7 @@ from tests.client.attaching import (
     say,
 )
 from tests.client.local import IPC, STREAM_ID, until
+from tests.logs import captured_logs
 from tests.twins import needs_compiled
 
 if TYPE_CHECKING:
@@ -91,6 +94,58 @@ async def test_an_image_whose_log_is_gone_already_is_left_out(
     publication = await aeron.add_publication(IPC, STREAM_ID)
     await publication.offer(b"still here", timeout=5)
     assert (await anext(subscription)).data == b"still here"
+
+
+@pytest.mark.parametrize("end", ["mapped", "unavailable", "closed", "forged"])
+async def test_an_image_whose_log_cannot_be_mapped_now_is_opened_later(
+    driver: aa.MediaDriver, aeron: aa.Aeron, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    other = await aeron.add_publication(IPC, STREAM_ID + 1)
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    # It looks again when this test says so.
+    monkeypatch.setattr(attached_driver, "KEEPALIVE_INTERVAL_S", 3_600)
+    timer = attached(aeron)._timer
+    assert timer is not None
+    timer.cancel()
+    errors = 0
+
+    def fail(*_: object) -> NoReturn:
+        nonlocal errors
+        errors += 1
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with captured_logs() as lines, monkeypatch.context() as full:
+        full.setattr(attachment_of(aeron).logs, "_open", fail)
+        async with aa.Aeron.connect(driver) as embedded:
+            publication = await embedded.add_publication(IPC, STREAM_ID)
+            await until(lambda: errors == 1)
+            attached(aeron)._keep_alive()
+            assert errors == 2
+            assert [line["event"] for line in lines].count("image_not_mapped") == 1
+            assert not aeron.is_closed
+            assert not other.is_closed
+            if end == "mapped":
+                full.undo()
+                attached(aeron)._keep_alive()
+                await publication.offer(b"there", timeout=5)
+                assert (await anext(subscription)).data == b"there"
+            elif end == "closed":
+                await subscription.aclose()
+            elif end == "forged":
+                full.undo()
+                monkeypatch.setattr(type(attachment_of(aeron).logs), "_open", forge)
+                attached(aeron)._keep_alive()
+                assert aeron.is_closed
+        if end == "unavailable":
+            await aeron.add_publication(IPC, STREAM_ID + 1)
+        if end != "forged":
+            attached(aeron)._keep_alive()
+            assert errors == 2
+
+
+def forge(*_: object) -> NoReturn:
+    message = "no plain file"
+    raise aa.ProtocolError(message)
 
 
 @pytest.mark.parametrize("is_tethered", [False, True])
