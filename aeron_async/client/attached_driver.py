@@ -13,8 +13,8 @@ Source: Aeron `Aeron`, `ClientConductor`, `LogBuffers`, `aeron_client_conductor.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import os
+import warnings
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -35,7 +35,6 @@ from aeron_async.client.attachment import NOT_HEARD, AttachedDestinations, Attac
 from aeron_async.client.reconnecting import Comeback
 from aeron_async.clock import NS_PER_MS, SystemClock
 from aeron_async.concurrent.cnc_file import CncNotReady
-from aeron_async.driver.commands import AddedCounter, PublicationErrorFrame, SubscriptionReady
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.media_driver import system_network
 from aeron_async.errors import (
@@ -53,7 +52,6 @@ from aeron_async.protocol.control_protocol import (
     AddCounter,
     AddExclusivePublication,
     AddPublication,
-    AddressType,
     AddStaticCounter,
     AddSubscription,
     ClientTimeout,
@@ -73,6 +71,7 @@ from aeron_async.protocol.control_protocol import (
     UnavailableImage,
     text_of,
 )
+from aeron_async.tasks import TaskOwner
 from aeron_async.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -81,11 +80,13 @@ if TYPE_CHECKING:
     from aeron_async.clock import Clock
     from aeron_async.counters import CountersReader
     from aeron_async.driver.commands import (
+        AddedCounter,
         CongestionControlSupplier,
         FlowControlSupplier,
         PublicationReady,
         PublicationUser,
         SubscriptionListener,
+        SubscriptionReady,
     )
     from aeron_async.idle_strategy import IdleStrategy
     from aeron_async.protocol.channel_uri import ChannelUri
@@ -99,7 +100,6 @@ SILENCE_MS: Final = 2_000
 NO_ID: Final = -1
 CATCH_UP_TYPE_ID: Final = 20_001
 """Type of a counter that exists for a moment only."""
-IPV4_LENGTH: Final = 4
 UNOPENED_MAX: Final = 1_024
 """Most images of a subscription that wait for a descriptor or memory; more are left out."""
 
@@ -150,6 +150,8 @@ class AttachedDriver:
         self.own_counters: Final[dict[int, AttachedCounter]] = {}
         self._order = count()
         self._timer: asyncio.TimerHandle | None = None
+        self._watching = TaskOwner()
+        self._left = asyncio.Event()
         self._comeback = Comeback(self) if reconnect else None
         self._lost_at: tuple[tuple[int, int], int] | None = None
         self.destinations: Final = AttachedDestinations(self._owner, self._proxy)
@@ -268,6 +270,7 @@ class AttachedDriver:
         if self.is_closed:
             return
         self.is_closed = True
+        self._left.set()
         if self._timer is not None:
             self._timer.cancel()
         if self._comeback is not None:
@@ -275,6 +278,18 @@ class AttachedDriver:
         if self._attached is not None:
             self._attached.proxy.close()
         self._end_all()
+
+    async def _watch(self) -> None:
+        """Wait for the end of the client, and end it if its event loop ends before it."""
+        try:
+            await self._left.wait()
+        except asyncio.CancelledError:
+            if not self.is_closed:
+                self.end(None)
+                # asyncio warns of transports in the same way: the driver is left in order.
+                message = f"unclosed client of {self.path}: its event loop ended before `aclose()`"
+                warnings.warn(message, ResourceWarning, source=self, stacklevel=1)
+            raise
 
     def on_forked(self) -> None:
         """Stop using the driver's memory, which a child process has not inherited."""
@@ -326,6 +341,7 @@ class AttachedDriver:
     def add_client(self, listener: ReconnectListener) -> int:
         """Add the one client of this object, and return its id."""
         self.listener = listener
+        self._watching.start(self._watch(), "aeron-client-watch")
         self._keep_alive_later()
         return self._proxy().client_id
 
@@ -738,24 +754,9 @@ class AttachedDriver:
         self._attachment().logs.release(image.log)
 
     def _on_publication_error(self, event: PublicationErrorResponse) -> None:
-        destination_id = event.destination_registration_id
-        for registration_id, publication in list(self.publications.items()):
+        for publication in list(self.publications.values()):
             if publication.ready.original_registration_id == event.registration_id:
-                publication.listener.on_publication_error(
-                    PublicationErrorFrame(
-                        code=event.code,
-                        message=text_of(event.message),
-                        session_id=event.session_id,
-                        stream_id=event.stream_id,
-                        receiver_id=event.receiver_id,
-                        group_tag=None if event.group_tag == NO_ID else event.group_tag,
-                        source_address=source_of(event),
-                        registration_id=registration_id,
-                        destination_registration_id=(
-                            None if destination_id == NO_ID else destination_id
-                        ),
-                    )
-                )
+                publication.on_error(event)
 
     def _on_missed(self) -> None:
         """End the client if what it has missed is that the driver gave it up."""
@@ -887,13 +888,3 @@ def refuse_strategy(supplier: object, name: str, key: str) -> None:
     if supplier is not None:
         message = f"{name} needs a driver of the same process: name a strategy by {key}= instead"
         raise RegistrationError(message, code=ErrorCode.NOT_SUPPORTED)
-
-
-def source_of(answer: PublicationErrorResponse) -> str | None:
-    """Return the address that a publication error came from, as `host:port`; None for none."""
-    if answer.address_type == AddressType.NONE:
-        return None
-    packed = answer.source_address
-    if answer.address_type == AddressType.IPV4:
-        return f"{ipaddress.IPv4Address(packed[:IPV4_LENGTH])}:{answer.source_port}"
-    return f"[{ipaddress.IPv6Address(packed)}]:{answer.source_port}"

@@ -8,6 +8,7 @@ Source: Aeron `Publication`, `Image`, `ClientConductor.onNewPublication`, `onAva
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -26,6 +27,7 @@ from aeron_async.counters import (
 from aeron_async.driver.commands import (
     AddedCounter,
     ImageReady,
+    PublicationErrorFrame,
     PublicationReady,
     SubscriptionReady,
 )
@@ -35,7 +37,7 @@ from aeron_async.logbuffer.metadata import END_OF_STREAM_OFFSET, IS_CONNECTED_OF
 from aeron_async.logbuffer.scanner import scan_for_send
 from aeron_async.logbuffer.wake_flag import WakeFlag
 from aeron_async.protocol.channel_uri import Media
-from aeron_async.protocol.control_protocol import text_of
+from aeron_async.protocol.control_protocol import AddressType, text_of
 from aeron_async.protocol.header import FRAME_ALIGNMENT
 from aeron_async.protocol.units import INT64_MAX
 from aeron_async.text import printable
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from aeron_async.protocol.control_protocol import (
         ImageBuffersReady,
         PublicationBuffersReady,
+        PublicationErrorResponse,
         SubscriptionReadyResponse,
     )
     from aeron_async.watcher import WatchedWord, Watcher
@@ -65,6 +68,7 @@ __all__ = [
     "Destination",
     "MappedLogs",
     "local_address",
+    "source_of",
 ]
 
 NO_COUNTER: Final = -1
@@ -75,6 +79,7 @@ RING_LENGTH_MIN: Final = 64
 RING_LENGTH_MAX: Final = 16 * 1024
 ADDRESS_LENGTH_AT: Final = 4
 ADDRESS_AT: Final = 8
+IPV4_LENGTH: Final = 4
 SUBSCRIPTION_POSITION: Final = StreamCounterType.SUBSCRIPTION_POSITION
 KEY_ID_LENGTH: Final = 8
 """The key of a counter of a stream begins with the id of what it belongs to."""
@@ -358,6 +363,23 @@ class AttachedPublication:
         )
         self.is_attached = True
 
+    def on_error(self, event: PublicationErrorResponse) -> None:
+        """Pass on why a receiver has rejected the stream."""
+        destination_id = event.destination_registration_id
+        self.listener.on_publication_error(
+            PublicationErrorFrame(
+                code=event.code,
+                message=text_of(event.message),
+                session_id=event.session_id,
+                stream_id=event.stream_id,
+                receiver_id=event.receiver_id,
+                group_tag=None if event.group_tag == NO_ID else event.group_tag,
+                source_address=source_of(event),
+                registration_id=self.ready.registration_id,
+                destination_registration_id=None if destination_id == NO_ID else destination_id,
+            )
+        )
+
     def _seen(self) -> PublicationSeen:
         """Return what this client knows; the rest is in the other process."""
         return PublicationSeen(
@@ -377,6 +399,16 @@ class AttachedPublication:
         for cell in self._cells:
             cell.close()
         self._cells.clear()
+
+
+def source_of(answer: PublicationErrorResponse) -> str | None:
+    """Return the address that a publication error came from, as `host:port`; None for none."""
+    if answer.address_type == AddressType.NONE:
+        return None
+    packed = answer.source_address
+    if answer.address_type == AddressType.IPV4:
+        return f"{ipaddress.IPv4Address(packed[:IPV4_LENGTH])}:{answer.source_port}"
+    return f"[{ipaddress.IPv6Address(packed)}]:{answer.source_port}"
 
 
 def position_counter(

@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import warnings
 from collections import deque
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from weakref import finalize
 
 from aeron_async.concurrent.broadcast import BroadcastReceiver
 from aeron_async.concurrent.ring_buffer import ManyToOneRingBuffer
@@ -116,6 +118,16 @@ class DriverProxy:
             layout.to_clients_buffer.offset + self._answers.tail_offset,
             64,
             self._on_answers,
+        )
+        # Nothing of it refers to this object, which may be collected with its event loop.
+        self._leaving = finalize(
+            self,
+            leave,
+            self._ring,
+            self.client_id,
+            on_written,
+            f"unclosed client {self.client_id} of {self._path}: not closed by `await aclose()`",
+            self._pid,
         )
         self._hold_count = 0
         # Whether messages may have come that were not watched for, and lapped before.
@@ -361,7 +373,28 @@ class DriverProxy:
         self.fail(ClosedError("the client left its media driver"))
         self.tell(ClientClose(client_id=self.client_id))
         self.is_closed = True
+        self._leaving.detach()
         self._word.remove()
+
+
+def leave(
+    ring: ManyToOneRingBuffer,
+    client_id: int,
+    on_written: Callable[[], object],
+    text: str,
+    pid: int,
+) -> None:
+    """Leave the driver for a client that was collected, or whose interpreter ends.
+
+    Without it the driver would hold what the client has added until the liveness timeout.
+    """
+    # In a child process that is forked, the client is its parent's, and so is the memory.
+    if os.getpid() != pid:
+        return
+    command = ClientClose(client_id=client_id)
+    if ring.write(command.TYPE_ID, command.encode()):
+        on_written()
+    warnings.warn(text, ResourceWarning, stacklevel=1)
 
 
 def checked(answer: ControlMessage, kind: type[T], command: ClientCommand) -> T:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -38,12 +40,12 @@ from tests.logs import captured_logs
 from tests.twins import needs_compiled
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Callable
 
 
 pytestmark = needs_compiled
 
+CLIENT_HEARTBEAT = 11
 FRAGMENTED = bytes(range(256)) * 20
 
 
@@ -587,6 +589,38 @@ async def test_a_start_that_fails_unmaps_the_directory(
         await aeron.start()
     assert len(closed) == 1
     await aeron.aclose()
+
+
+# A client that is not closed.
+
+
+async def connect_and_leave(directory: Path) -> None:
+    aeron = await aa.Aeron.connect(directory=directory)
+    await aeron.add_subscription(IPC, STREAM_ID)
+
+
+def in_a_loop_that_ends(directory: Path) -> None:
+    asyncio.run(connect_and_leave(directory))
+
+
+def in_a_loop_that_is_closed(directory: Path) -> None:
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(connect_and_leave(directory))
+    loop.close()
+    # An interpreter that ends does it as well.
+    gc.collect()
+
+
+@pytest.mark.parametrize("end", [in_a_loop_that_ends, in_a_loop_that_is_closed])
+async def test_a_client_that_is_not_closed_leaves_its_driver(
+    driver: aa.MediaDriver, aeron: aa.Aeron, end: Callable[[Path], None]
+) -> None:
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    with pytest.warns(ResourceWarning, match="unclosed client"):
+        await asyncio.to_thread(end, Path(str(driver.context.aeron_directory)))
+    # Long before the liveness timeout.
+    await until(lambda: len(list(driver.counters.ids_of(CLIENT_HEARTBEAT))) == 1)
+    assert not publication.is_connected
 
 
 # What a wait says.

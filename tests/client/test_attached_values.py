@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aeron_async.client.attached_driver import source_of
-from aeron_async.client.attached_streams import local_address
+from aeron_async.client.attached_streams import local_address, source_of
 from aeron_async.counters import (
     MAX_KEY_LENGTH,
     METADATA_LENGTH,
