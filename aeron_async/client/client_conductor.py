@@ -383,12 +383,14 @@ class ClientConductor:
         driver = self.driver
         if isinstance(driver, MediaDriver) and not driver.context.aeron_directory:
             return
-        if not self.is_closed:
-            self.closed = BY_FORK
-            for resource in self._resources():
-                resource._on_forked()
-        if not isinstance(driver, MediaDriver):
-            driver.on_forked()
+        try:
+            if not self.is_closed:
+                self.closed = BY_FORK
+                for resource in self._resources():
+                    resource._on_forked()
+        finally:
+            if not isinstance(driver, MediaDriver):
+                driver.on_forked()
 
     def _resources(self) -> tuple[ClientResource, ...]:
         return (
@@ -485,8 +487,15 @@ CLIENTS: Final[WeakSet[ClientConductor]] = WeakSet()
 
 def close_in_child() -> None:
     """Close the clients of the parent; called in a child process, before anything else."""
+    errors: list[Exception] = []
     for client in list(CLIENTS):
-        client.on_forked()
+        try:
+            client.on_forked()
+        except Exception as error:  # noqa: BLE001 - all others are to be closed first
+            errors.append(error)
+    if errors:
+        message = "clients of the parent of this process could not be closed here"
+        raise ExceptionGroup(message, errors)
 
 
 os.register_at_fork(after_in_child=close_in_child)

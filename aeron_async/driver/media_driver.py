@@ -14,6 +14,7 @@ import random
 import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast, overload
+from weakref import WeakSet
 
 import anyio
 
@@ -209,11 +210,20 @@ class MediaDriver:
 
         Raises:
             ClosedError: The driver has not been started.
+            WrongLoopError: Called in a child process that is forked, which has not their memory.
         """
         if self._counters is None:
             message = "the media driver has no counters before it is started"
             raise ClosedError(message)
+        if os.getpid() != self._pid and self.context.aeron_directory is not None:
+            message = "the media driver belongs to the parent of this process: attach a client"
+            raise WrongLoopError(message)
         return self._counters
+
+    def _on_forked(self) -> None:
+        """Let no reader touch the counters in a child process, which has not their memory."""
+        if self._counters is not None:
+            self._counters.release()
 
     @property
     def is_closed(self) -> bool:
@@ -341,6 +351,7 @@ class MediaDriver:
         """Return the memory of the driver's state, or the files."""
         if self.context.aeron_directory is None:
             return MemoryStorage(self.context)
+        SHARING.add(self)
         # Before the directory of a dead driver is removed.
         check_watcher()
         # Memory is allocated to the files, which takes long on a slow disk.
@@ -490,6 +501,19 @@ class MediaDriver:
         await self.aclose()
         if self._error is not None and exc is None:
             raise self._error
+
+
+SHARING: Final[WeakSet[MediaDriver]] = WeakSet()
+"""The drivers whose memory other processes share, and no child process that is forked has."""
+
+
+def release_in_child() -> None:
+    """Let nothing read the parent's counters; called in a child process, before anything else."""
+    for driver in list(SHARING):
+        driver._on_forked()
+
+
+os.register_at_fork(after_in_child=release_in_child)
 
 
 def system_network(context: DriverContext) -> Network:

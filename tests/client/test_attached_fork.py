@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import aeron_async as aa
+from aeron_async.client.client_conductor import ClientConductor
 from tests.client.local import IPC, STREAM_ID
 from tests.twins import needs_compiled
 
@@ -59,6 +60,7 @@ class Streams:
     """Two publications, a subscription with an image and messages to read, and an open claim."""
 
     aeron: aa.Aeron
+    directory: Path
     shared: aa.Publication
     exclusive: aa.ExclusivePublication
     subscription: aa.Subscription
@@ -100,6 +102,7 @@ async def streams(
         client = aa.Aeron.connect(directory=directory) if is_attached else aa.Aeron.connect(driver)
         async with client as aeron:
             streams = Streams()
+            streams.directory = directory
             await streams.open(aeron)
             yield streams
 
@@ -190,6 +193,44 @@ async def test_a_child_refuses_every_call_and_does_not_crash(streams: Streams) -
     streams.claim.abort()
     await streams.exclusive.offer(b"after", timeout=5)
     assert (await anext(streams.subscription)).data == b"1"
+
+
+async def test_a_child_reads_no_counters_of_a_driver(streams: Streams) -> None:
+    kept = streams.aeron.counters
+    iterator = iter(kept)
+    next(iterator)
+    driver = streams.aeron.driver
+    refusals = ("WrongLoopError", "ClosedError")
+    assert outcome_in_child(lambda: driver.counters.value(0)).startswith(refusals)
+    assert outcome_in_child(lambda: kept.value(0)).startswith("ValueError")
+    assert outcome_in_child(lambda: next(iterator)).startswith("ValueError")
+    assert kept.value(0) >= 0
+
+
+async def test_a_child_of_a_driver_without_a_directory_has_its_counters(
+    driver: aa.MediaDriver,
+) -> None:
+    assert outcome_in_child(lambda: driver.counters.limit > 0) == "returned True"
+
+
+async def test_a_client_that_cannot_be_closed_in_a_child_leaves_no_other_open(
+    streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_forked = ClientConductor.on_forked
+    failed: list[ClientConductor] = []
+
+    def fail(self: ClientConductor) -> None:
+        if not failed and self in conductors:
+            failed.append(self)
+            message = "it cannot be closed"
+            raise BufferError(message)
+        on_forked(self)
+
+    async with aa.Aeron.connect(directory=streams.directory) as other:
+        monkeypatch.setattr(ClientConductor, "on_forked", fail)
+        clients = (streams.aeron, other)
+        conductors = [each._conductor for each in clients]
+        assert outcome_in_child(lambda: sum(each.is_closed for each in clients)) == "returned 1"
 
 
 async def test_a_child_says_that_everything_is_closed(streams: Streams) -> None:
