@@ -31,7 +31,12 @@ from aeron_async.client.attached_streams import (
     AttachedSubscription,
     CounterCell,
 )
-from aeron_async.client.attachment import NOT_HEARD, AttachedDestinations, Attachment
+from aeron_async.client.attachment import (
+    NOT_HEARD,
+    AttachedDestinations,
+    Attachment,
+    refuse_strategy,
+)
 from aeron_async.client.reconnecting import Comeback
 from aeron_async.clock import NS_PER_MS, SystemClock
 from aeron_async.concurrent.cnc_file import CncNotReady
@@ -75,6 +80,7 @@ from aeron_async.tasks import TaskOwner
 from aeron_async.watcher import Watcher
 
 if TYPE_CHECKING:
+    from aeron_async.client.attachment import Owner
     from aeron_async.client.driver_proxy import DriverProxy
     from aeron_async.client.reconnecting import ReconnectListener
     from aeron_async.clock import Clock
@@ -98,8 +104,6 @@ ATTACH_INTERVAL_S: Final = 0.016
 SILENCE_MS: Final = 2_000
 """A driver that has not beaten for two of its seconds may have been replaced by another one."""
 NO_ID: Final = -1
-CATCH_UP_TYPE_ID: Final = 20_001
-"""Type of a counter that exists for a moment only."""
 UNOPENED_MAX: Final = 1_024
 """Most images of a subscription that wait for a descriptor or memory; more are left out."""
 
@@ -154,7 +158,7 @@ class AttachedDriver:
         self._left = asyncio.Event()
         self._comeback = Comeback(self) if reconnect else None
         self._lost_at: tuple[tuple[int, int], int] | None = None
-        self.destinations: Final = AttachedDestinations(self._owner, self._proxy)
+        self.destinations: Final = AttachedDestinations(self._owner, self._proxy_for)
 
     # What `MediaDriver` has.
 
@@ -335,6 +339,17 @@ class AttachedDriver:
 
     def _proxy(self) -> DriverProxy:
         return self._attachment().proxy
+
+    def _proxy_for(self, owner: Owner | None) -> DriverProxy:
+        """Return what takes commands about a publication or a subscription.
+
+        Raises:
+            DriverTimeoutError: The driver was lost, and the next one does not have it yet.
+        """
+        proxy = self._proxy()
+        if self._comeback is not None and owner is not None and not owner.is_attached:
+            raise self._comeback.error()
+        return proxy
 
     # What `Conductor` has.
 
@@ -599,21 +614,8 @@ class AttachedDriver:
         Raises:
             AeronError: See `add_counter`.
         """
-        # The driver says things in order. Every version of it knows this command, and a counter
-        # disturbs nothing else.
-        proxy = self._proxy()
-        answer = await proxy.ask(
-            AddCounter(
-                client_id=client_id,
-                correlation_id=proxy.next_id(),
-                counter_type_id=CATCH_UP_TYPE_ID,
-                key=b"",
-                label=b"catch-up",
-            ),
-            CounterReady,
-            RemoveCounter,
-        )
-        proxy.undo(RemoveCounter, answer.correlation_id)
+        del client_id
+        await self._attachment().catch_up()
 
     async def open_counter(self, counter: AttachedCounter) -> AddedCounter:
         """Ask the driver for a counter; return what it has allocated."""
@@ -685,7 +687,7 @@ class AttachedDriver:
         address = await self._network.resolve(host, port)
         return address[0], address[1]
 
-    def _owner(self, registration_id: int) -> AttachedPublication | AttachedSubscription | None:
+    def _owner(self, registration_id: int) -> Owner | None:
         """Return the publication or the subscription with an id."""
         publication = self.publications.get(registration_id)
         return self.subscriptions.get(registration_id) if publication is None else publication
@@ -877,14 +879,3 @@ def context_here() -> DriverContext:
     """Return the settings of the environment, without a word about a directory that is given."""
     variables = {name: text for name, text in os.environ.items() if name != DIRECTORY_VARIABLE}
     return DriverContext.from_environment(variables)
-
-
-def refuse_strategy(supplier: object, name: str, key: str) -> None:
-    """Refuse a strategy, which is an object of this process.
-
-    Raises:
-        RegistrationError: NOT_SUPPORTED; one is given.
-    """
-    if supplier is not None:
-        message = f"{name} needs a driver of the same process: name a strategy by {key}= instead"
-        raise RegistrationError(message, code=ErrorCode.NOT_SUPPORTED)

@@ -714,11 +714,11 @@ class Destination:
 
     Attributes:
         uri: Its channel.
-        driver_id: The id by which the driver that is attached to knows it.
+        driver_id: The id by which the driver knows it; None until it was added again.
     """
 
     uri: ChannelUri
-    driver_id: int
+    driver_id: int | None
 
 
 @attrs.define(kw_only=True, eq=False)

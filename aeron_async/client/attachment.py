@@ -5,7 +5,7 @@ Source: Aeron `Aeron.Context.conclude`, `ClientConductor`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from aeron_async.client.attached_streams import (
     AttachedImage,
@@ -41,13 +41,17 @@ if TYPE_CHECKING:
     from aeron_async.protocol.control_protocol import ImageBuffersReady
     from aeron_async.watcher import Watcher
 
-__all__ = ["NOT_HEARD", "AttachedDestinations", "Attachment"]
+__all__ = ["NOT_HEARD", "AttachedDestinations", "Attachment", "Owner", "refuse_strategy"]
 
 NO_ID: Final = -1
+CATCH_UP_TYPE_ID: Final = 20_001
+"""Type of a counter that exists for a moment only."""
 REMEDY: Final = (
     "block its event loop for less long, or raise client_liveness_timeout_ns of the driver"
 )
 NOT_HEARD: Final = f"the media driver has not heard this client in time: {REMEDY}"
+
+Owner: TypeAlias = "AttachedPublication | AttachedSubscription"
 
 log: Final = get_logger(__name__)
 
@@ -198,6 +202,28 @@ class Attachment:
         CounterCell(self.directory.counters, self.values, answer.counter_id).close()
         self.bells.use(self.watcher, answer.counter_id)
 
+    async def catch_up(self) -> None:
+        """Hear everything that the driver has said by now.
+
+        Raises:
+            AeronError: The driver does not answer, or the client is closed.
+        """
+        # The driver says things in order. Every version of it knows this command, and a counter
+        # disturbs nothing else.
+        proxy = self.proxy
+        answer = await proxy.ask(
+            AddCounter(
+                client_id=proxy.client_id,
+                correlation_id=proxy.next_id(),
+                counter_type_id=CATCH_UP_TYPE_ID,
+                key=b"",
+                label=b"catch-up",
+            ),
+            CounterReady,
+            RemoveCounter,
+        )
+        proxy.undo(RemoveCounter, answer.correlation_id)
+
     def is_known(self) -> bool:
         """Return whether the driver counts this client among its own, as far as one can see."""
         return self._heartbeat is None or self._heartbeat.is_of(self.proxy.client_id)
@@ -224,16 +250,16 @@ class AttachedDestinations:
 
     Args:
         owner: Returns the publication or the subscription with an id; None if there is none.
-        proxy: Returns what takes the commands.
+        proxy_for: Returns what takes commands about it; raises if the driver does not have it.
     """
 
     def __init__(
         self,
-        owner: Callable[[int], AttachedPublication | AttachedSubscription | None],
-        proxy: Callable[[], DriverProxy],
+        owner: Callable[[int], Owner | None],
+        proxy_for: Callable[[Owner | None], DriverProxy],
     ) -> None:
         self._owner = owner
-        self._proxy = proxy
+        self._proxy_for = proxy_for
 
     async def add_to_publication(
         self, client_id: int, registration_id: int, uri: ChannelUri
@@ -250,14 +276,20 @@ class AttachedDestinations:
         if not isinstance(destination, int):
             await self._remove(RemoveDestination, registration_id, destination)
             return
-        proxy, owner = self._proxy(), self._owner(registration_id)
+        owner = self._owner(registration_id)
         known = None if owner is None else owner.destinations.get(destination)
+        if owner is not None and known is not None and known.driver_id is None:
+            del owner.destinations[destination]
+            return
+        proxy = self._proxy_for(owner)
         await proxy.ask(
             RemoveDestinationById(
                 client_id=proxy.client_id,
                 correlation_id=proxy.next_id(),
                 registration_id=id_for_driver(registration_id, owner),
-                destination_registration_id=destination if known is None else known.driver_id,
+                destination_registration_id=(
+                    destination if known is None or known.driver_id is None else known.driver_id
+                ),
             ),
             OperationSucceeded,
         )
@@ -285,7 +317,7 @@ class AttachedDestinations:
             raise RegistrationError(message, code=ErrorCode.NOT_SUPPORTED)
         await self._remove(RemoveReceiveDestination, registration_id, destination)
 
-    async def add_again(self, owner: AttachedPublication | AttachedSubscription, key: int) -> None:
+    async def add_again(self, owner: Owner, key: int) -> None:
         """Add a destination to the driver that the client has come back to.
 
         Args:
@@ -296,7 +328,13 @@ class AttachedDestinations:
         is_sent_to = isinstance(owner, AttachedPublication)
         kind = AddDestination if is_sent_to else AddReceiveDestination
         registration_id = owner.ready.registration_id if owner.ready is not None else NO_ID
-        destination.driver_id = await self._ask(kind, registration_id, destination.uri)
+        driver_id = await self._ask(kind, registration_id, destination.uri)
+        if owner.destinations.get(key) is destination:
+            destination.driver_id = driver_id
+            return
+        # Its user has removed it in the meantime.
+        undo = RemoveDestination if is_sent_to else RemoveReceiveDestination
+        await self._ask(undo, registration_id, destination.uri)
 
     async def _add(self, kind: type[AddDestination], registration_id: int, uri: ChannelUri) -> int:
         added_id = await self._ask(kind, registration_id, uri)
@@ -308,22 +346,23 @@ class AttachedDestinations:
     async def _remove(
         self, kind: type[AddDestination], registration_id: int, uri: ChannelUri
     ) -> None:
-        await self._ask(kind, registration_id, uri)
         owner = self._owner(registration_id)
-        if owner is not None:
-            for key, destination in owner.destinations.items():
-                if destination.uri == uri:
-                    del owner.destinations[key]
-                    break
+        found = {} if owner is None else owner.destinations
+        key = next((key for key, each in found.items() if each.uri == uri), None)
+        if key is None or found[key].driver_id is not None:
+            await self._ask(kind, registration_id, uri)
+        if key is not None:
+            found.pop(key, None)
 
     async def _ask(self, kind: type[AddDestination], registration_id: int, uri: ChannelUri) -> int:
-        proxy = self._proxy()
+        owner = self._owner(registration_id)
+        proxy = self._proxy_for(owner)
         correlation_id = proxy.next_id()
         await proxy.ask(
             kind(
                 client_id=proxy.client_id,
                 correlation_id=correlation_id,
-                registration_id=id_for_driver(registration_id, self._owner(registration_id)),
+                registration_id=id_for_driver(registration_id, owner),
                 channel=str(uri).encode(),
             ),
             OperationSucceeded,
@@ -331,9 +370,18 @@ class AttachedDestinations:
         return correlation_id
 
 
-def id_for_driver(
-    registration_id: int, owner: AttachedPublication | AttachedSubscription | None
-) -> int:
+def refuse_strategy(supplier: object, name: str, key: str) -> None:
+    """Refuse a strategy, which is an object of this process.
+
+    Raises:
+        RegistrationError: NOT_SUPPORTED; one is given.
+    """
+    if supplier is not None:
+        message = f"{name} needs a driver of the same process: name a strategy by {key}= instead"
+        raise RegistrationError(message, code=ErrorCode.NOT_SUPPORTED)
+
+
+def id_for_driver(registration_id: int, owner: Owner | None) -> int:
     """Return the id by which a driver knows a publication that several requests share."""
     if isinstance(owner, AttachedPublication):
         return owner.ready.original_registration_id

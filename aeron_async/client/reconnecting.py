@@ -180,6 +180,7 @@ class Comeback:
 
     def _put_publication_away(self, publication: AttachedPublication, attached: Attachment) -> None:
         publications, before = self._driver.publications, publication.ready
+        put_destinations_away(publication)
         publication.close()
         publication.ready = stand_in(before, next(self._away_ids), self._raise_lost)
         publications[publication.ready.registration_id] = publications.pop(before.registration_id)
@@ -207,6 +208,7 @@ class Comeback:
         if not subscription.is_attached:
             return
         subscription.is_attached = False
+        put_destinations_away(subscription)
         subscription.close_status()
         away_id, before_id = next(self._away_ids), subscription.registration_id
         subscriptions[away_id] = subscriptions.pop(before_id)
@@ -410,6 +412,12 @@ class LostPosition(Counter):
             DriverTimeoutError: Always.
         """
         self._raise_lost()
+
+
+def put_destinations_away(owner: AttachedPublication | AttachedSubscription) -> None:
+    """Note that no driver has the destinations."""
+    for destination in owner.destinations.values():
+        destination.driver_id = None
 
 
 def local_reader() -> CountersReader:

@@ -179,6 +179,85 @@ async def test_a_destination_that_is_not_answered_keeps_nothing_away(
     assert not publication.is_closed
 
 
+@pytest.mark.parametrize("is_sent_to", [True, False])
+async def test_destinations_change_before_they_are_added_again(
+    driver: aa.MediaDriver,
+    aeron: aa.Aeron,
+    events: Events,
+    monkeypatch: pytest.MonkeyPatch,
+    channel: str,
+    *,
+    is_sent_to: bool,
+) -> None:
+    manual = "aeron:udp?control-mode=manual"
+    add = aeron.add_publication if is_sent_to else aeron.add_subscription
+    owner: aa.Publication | aa.Subscription = await add(manual, STREAM_ID)
+    first_id = await owner.add_destination(
+        "aeron:udp?endpoint=127.0.0.1:0" if not is_sent_to else "aeron:udp?endpoint=127.0.0.1:9"
+    )
+    await owner.add_destination(channel)
+    gate = asyncio.Event()
+    name = "open_publication" if is_sent_to else "open_subscription"
+    ask = getattr(AttachedDriver, name)
+
+    async def ask_later(self: AttachedDriver, added: Any) -> Any:
+        await gate.wait()
+        return await ask(self, added)
+
+    monkeypatch.setattr(AttachedDriver, name, ask_later)
+    attached(aeron).lose("as a test wants")
+    await until(lambda: attached(aeron).is_attached)
+    # The driver is there, and does not know them yet.
+    with pytest.raises(aa.DriverTimeoutError, match="as a test wants; the client reconnects"):
+        await owner.add_destination("aeron:udp?endpoint=127.0.0.1:10")
+    with pytest.raises(aa.DriverTimeoutError, match="as a test wants; the client reconnects"):
+        await owner.remove_destination("aeron:udp?endpoint=127.0.0.1:10")
+    if is_sent_to:
+        with pytest.raises(aa.DriverTimeoutError, match="the client reconnects"):
+            await owner.remove_destination(first_id + 100)
+        await owner.remove_destination(first_id)
+    else:
+        await owner.remove_destination("aeron:udp?endpoint=127.0.0.1:0")
+    gate.set()
+    assert (await events.next()).not_added == ()
+    # The other one is there again.
+    await owner.remove_destination(channel)
+    with pytest.raises(aa.RegistrationError):
+        await owner.remove_destination(channel)
+    assert not owner.is_closed
+
+
+@pytest.mark.parametrize("is_sent_to", [True, False])
+async def test_a_destination_that_is_removed_while_it_is_added_again_is_removed(
+    driver: aa.MediaDriver,
+    aeron: aa.Aeron,
+    events: Events,
+    monkeypatch: pytest.MonkeyPatch,
+    channel: str,
+    *,
+    is_sent_to: bool,
+) -> None:
+    manual = "aeron:udp?control-mode=manual"
+    add = aeron.add_publication if is_sent_to else aeron.add_subscription
+    owner: aa.Publication | aa.Subscription = await add(manual, STREAM_ID)
+    await owner.add_destination(channel)
+    ask = AttachedDestinations._ask
+    asked: list[object] = []
+
+    async def remove_meanwhile(self: AttachedDestinations, *arguments: Any) -> int:
+        asked.append(arguments[0])
+        if len(asked) == 1:
+            await owner.remove_destination(channel)
+        return await ask(self, *arguments)
+
+    monkeypatch.setattr(AttachedDestinations, "_ask", remove_meanwhile)
+    attached(aeron).lose("as a test wants")
+    assert (await events.next()).not_added == ()
+    assert len(asked) == 2
+    with pytest.raises(aa.RegistrationError):
+        await owner.remove_destination(channel)
+
+
 async def test_one_thing_that_is_not_answered_keeps_no_other_away(
     driver: aa.MediaDriver, aeron: aa.Aeron, events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
