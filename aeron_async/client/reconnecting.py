@@ -22,10 +22,18 @@ from aeron_async.client.attached_streams import AttachedPublication, AttachedSub
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.counters import METADATA_LENGTH, VALUE_LENGTH, Counter, CountersReader
 from aeron_async.driver.commands import AddedCounter, ImageEnd, ImageEndReason
-from aeron_async.errors import AeronError, ClosedError, DriverError, DriverTimeoutError
+from aeron_async.errors import (
+    AeronError,
+    ClosedError,
+    DriverError,
+    DriverTimeoutError,
+    ErrorCode,
+    RegistrationError,
+)
 from aeron_async.logbuffer.log_buffers import LogBuffers, LogSpec
 from aeron_async.logbuffer.wake_flag import WakeFlag
 from aeron_async.logs import get_logger
+from aeron_async.protocol.channel_uri import PROTOTYPE_CORRELATION_ID
 from aeron_async.tasks import TaskOwner
 
 if TYPE_CHECKING:
@@ -324,6 +332,7 @@ class Comeback:
 
     async def _add_publication(self, publication: AttachedPublication) -> None:
         away = publication.ready
+        self._check_response(publication)
         await self._driver.open_publication(publication)
         publications = self._driver.publications
         if publications.get(away.registration_id) is not publication:
@@ -335,6 +344,28 @@ class Comeback:
         publications[publication.ready.registration_id] = publication
         self.listener.on_publication_moved(away.registration_id, publication.ready)
         away.log.close()
+
+    def _check_response(self, publication: AttachedPublication) -> None:
+        """Refuse a publication whose channel names what the lost driver had.
+
+        The next driver may have given the id to a subscription or an image of another client.
+
+        Raises:
+            RegistrationError: It names an image, or a subscription that is not there any more.
+        """
+        named, answers = publication.uri.response_correlation_id, publication.answers
+        if named is None or named == PROTOTYPE_CORRELATION_ID:
+            return
+        if answers is not None and answers.is_attached:
+            return
+        what = "an image of the lost media driver"
+        if answers is not None:
+            what = "a subscription for responses that is closed"
+        message = (
+            f"response-correlation-id={named} names {what}: add a publication with the id of one "
+            "that the next driver has"
+        )
+        raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
 
     async def _add_subscription(self, subscription: AttachedSubscription) -> None:
         away_id = subscription.registration_id

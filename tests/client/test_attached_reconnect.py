@@ -527,6 +527,38 @@ async def test_a_request_names_its_subscription_to_the_next_driver(
         await aeron.aclose()
 
 
+@pytest.mark.parametrize("named", ["closed subscription", "image", "prototype"])
+async def test_an_id_of_the_lost_driver_is_not_used_with_the_next_one(
+    driver: aa.MediaDriver, aeron: aa.Aeron, events: Events, named: str
+) -> None:
+    """The next driver may have given it to another client, which would get the responses."""
+    responses = await aeron.add_subscription(f"{IPC}?control-mode=response", STREAM_ID + 1)
+    requests = await aeron.add_publication(
+        f"{IPC}?response-correlation-id={responses.registration_id}", STREAM_ID
+    )
+    added = requests
+    if named == "closed subscription":
+        await responses.aclose()
+    else:
+        server = await aeron.add_subscription(IPC, STREAM_ID)
+        await server.wait_connected(timeout=5)
+        image_id = server.images[0].correlation_id if named == "image" else named
+        added = await aeron.add_publication(
+            f"{IPC}?control-mode=response|response-correlation-id={image_id}", STREAM_ID + 1
+        )
+    async with restarted(driver):
+        event = await events.next()
+        if named == "prototype":
+            assert event.not_added == ()
+            assert not requests.is_closed
+        else:
+            (refused,) = event.not_added
+            assert refused.subject is added
+            assert named.rsplit(maxsplit=1)[-1] in str(refused.error)
+            assert added.is_closed
+        await aeron.aclose()
+
+
 async def test_a_claim_of_a_lost_log_is_refused(driver: aa.MediaDriver, aeron: aa.Aeron) -> None:
     await aeron.add_subscription(IPC, STREAM_ID)
     publication = await aeron.add_publication(IPC, STREAM_ID)
