@@ -63,6 +63,8 @@ Removal: TypeAlias = RemovePublication | RemoveSubscription | RemoveCounter
 
 RING_FULL_INTERVAL_S: Final = 0.001
 RING_FULL_RETRIES: Final = 10
+UNWRITTEN_MAX: Final = 65_536
+"""Most removals that wait for room in the ring."""
 CODES: Final = frozenset(ErrorCode)
 ANSWERS_PER_TURN: Final = 1_000
 """Messages of the driver taken in one turn of the loop; the rest come in the next."""
@@ -108,7 +110,7 @@ class DriverProxy:
         self._ring = ManyToOneRingBuffer(directory.atomic_buffer(layout.to_driver_buffer))
         self._answers = BroadcastReceiver(directory.atomic_buffer(layout.to_clients_buffer))
         self._waiting: dict[int, asyncio.Future[ControlMessage]] = {}
-        # Removals only, so at most one for each thing that was added.
+        # Removals only, at most one for each command that was written.
         self._unwritten: deque[ClientCommand] = deque()
         self.is_closed = False
         self._lost: Exception | None = None
@@ -166,10 +168,13 @@ class DriverProxy:
     def tell(self, command: ClientCommand) -> None:
         """Write a command that removes something; its answer is not waited for.
 
-        If the ring is full the command is kept, and written as soon as there is room.
+        If the ring is full the command is kept, and written as soon as there is room. Too many of
+        them end the client, which removes all that it has added.
         """
         self._unwritten.append(command)
         self.flush()
+        if len(self._unwritten) > UNWRITTEN_MAX:
+            self._on_failed(DriverError(f"{self._ring_full()}, {UNWRITTEN_MAX} more are waiting"))
 
     def flush(self) -> None:
         """Write the commands that found no room, in order."""
@@ -189,7 +194,7 @@ class DriverProxy:
         Args:
             command: The command.
             kind: The type of its answer.
-            undo: Removes what the command has added, if this raises.
+            undo: Removes what the command has added, if this raises after it was written.
 
         Raises:
             RegistrationError: The driver refuses, or the ring stays full.
@@ -200,7 +205,7 @@ class DriverProxy:
         self.check_open()
         waiting: asyncio.Future[ControlMessage] = self._loop.create_future()
         self._waiting[command.correlation_id] = waiting
-        is_refused = False
+        is_written = is_refused = False
         try:
             self.hold()
             async with asyncio.timeout(self._timeout_ms / 1_000):
@@ -208,6 +213,7 @@ class DriverProxy:
                     await asyncio.sleep(0)
                 if not waiting.done():
                     await self._write(command)
+                    is_written = True
                 try:
                     answer = await waiting
                 except RegistrationError:
@@ -217,7 +223,7 @@ class DriverProxy:
             self.check_open()
             return checked(answer, kind, command)
         except BaseException as error:
-            if undo is not None and not is_refused:
+            if undo is not None and is_written and not is_refused:
                 self.undo(undo, command.correlation_id)
             if isinstance(error, TimeoutError) and not isinstance(error, AeronError):
                 raise self._too_late() from None
@@ -253,11 +259,14 @@ class DriverProxy:
                 self._on_written()
                 return
             await asyncio.sleep(RING_FULL_INTERVAL_S)
-        message = (
-            f"the ring of commands in {self._path} is full, so its driver stands still: see "
-            "`aeron-async driver ping`"
+        raise RegistrationError(self._ring_full(), code=ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE)
+
+    def _ring_full(self) -> str:
+        return (
+            f"the ring of commands in {self._path} is full, with {self._ring.capacity} bytes, so "
+            "its driver stands still or has too much to do: see `aeron-async driver ping`, or "
+            "raise conductor_buffer_length of the driver"
         )
-        raise RegistrationError(message, code=ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE)
 
     # What the driver says.
 
@@ -371,7 +380,8 @@ class DriverProxy:
         if self.is_closed:
             return
         self.fail(ClosedError("the client left its media driver"))
-        self.tell(ClientClose(client_id=self.client_id))
+        self._unwritten.append(ClientClose(client_id=self.client_id))
+        self.flush()
         self.is_closed = True
         self._leaving.detach()
         self._word.remove()

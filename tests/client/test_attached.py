@@ -13,7 +13,7 @@ import pytest
 import aeron_async as aa
 from aeron_async import unused_variables
 from aeron_async.aeron_directory import AeronDirectory
-from aeron_async.client import attached_driver, attached_streams
+from aeron_async.client import attached_driver, attached_streams, driver_proxy
 from aeron_async.driver import media_driver
 from aeron_async.errors import ErrorCode
 from aeron_async.idle_strategy import (
@@ -554,6 +554,38 @@ async def test_a_removal_that_finds_the_ring_full_is_made_up_for(
             await aeron.add_publication(IPC, STREAM_ID)
     proxy.flush()
     await links(driver)
+
+
+@pytest.mark.parametrize("add", ["add_publication", "add_subscription"])
+async def test_what_was_never_written_is_not_undone(
+    driver: aa.MediaDriver, aeron: aa.Aeron, monkeypatch: pytest.MonkeyPatch, add: str
+) -> None:
+    proxy = proxy_of(aeron)
+    monkeypatch.setattr(type(proxy._ring), "write", lambda *_: False)
+    with pytest.raises(aa.RegistrationError, match="conductor_buffer_length"):
+        await getattr(aeron, add)(IPC, STREAM_ID)
+    waiting = asyncio.ensure_future(getattr(aeron, add)(IPC, STREAM_ID))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    monkeypatch.setattr(proxy, "_timeout_ms", 0)
+    with pytest.raises(aa.DriverTimeoutError):
+        await getattr(aeron, add)(IPC, STREAM_ID)
+    assert not proxy._unwritten
+
+
+async def test_a_client_that_has_too_much_to_remove_ends(
+    driver: aa.MediaDriver, aeron: aa.Aeron, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscriptions = [await aeron.add_subscription(IPC, STREAM_ID) for _ in range(3)]
+    with monkeypatch.context() as full:
+        full.setattr(type(proxy_of(aeron)._ring), "write", lambda *_: False)
+        full.setattr(driver_proxy, "UNWRITTEN_MAX", 2)
+        for each in subscriptions:
+            assert not aeron.is_closed
+            each.close()
+    assert aeron.is_closed
 
 
 async def test_a_driver_that_ends_right_after_its_answer_ends_the_request(
