@@ -120,7 +120,7 @@ class AttachedDriver:
         reconnect: Whether the client goes on with the next driver when it has lost one.
 
     Attributes:
-        path: The Aeron directory.
+        path: The Aeron directory, as an absolute path.
         context: As given.
         listener: The client, once it has started.
         client_id: Its id in the driver, once it has started.
@@ -141,7 +141,8 @@ class AttachedDriver:
     ) -> None:
         self.context: Final = context_here() if context is None else context
         self.is_closed = False
-        self.path: Final = Path(directory)
+        # A relative one must mean the same when the program has changed its own.
+        self.path: Final = Path(directory).absolute()
         self._idle_strategy = idle_strategy
         self._clock = SystemClock()
         self._network = system_network(self.context)

@@ -67,10 +67,12 @@ def default_loop_factory() -> LoopFactory:
 def with_directory(context: DriverContext) -> DriverContext:
     """Return a context with an Aeron directory: its own, or else a temporary one.
 
-    The temporary directory is in shared memory, and goes when the driver closes.
+    The temporary directory is in shared memory, and goes when the driver closes. The path is
+    absolute: the driver and its clients may use it after the program has changed its directory.
     """
     if context.aeron_directory is not None:
-        return context
+        absolute = str(Path(context.aeron_directory).absolute())
+        return attrs.evolve(context, aeron_directory=absolute)
     # Other users may write there too, so the name must not be known before.
     directory = f"{default_directory({})}-{os.getpid()}-{token_hex(8)}"
     return attrs.evolve(context, aeron_directory=directory, dir_delete_on_shutdown=True)

@@ -396,6 +396,22 @@ async def test_closing_while_everything_is_added_again(
     assert events == []
 
 
+async def test_a_relative_directory_stays_the_same(
+    driver: aa.MediaDriver,
+    context: aa.DriverContext,
+    events: Events,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    relative = attrs.evolve(context, aeron_directory="aeron")
+    async with connect(relative, events) as aeron:
+        monkeypatch.chdir("/")
+        async with restarted(driver):
+            await events.next()
+            await aeron.aclose()
+
+
 async def test_a_driver_that_never_comes_back_is_looked_for_with_naps(
     driver: aa.MediaDriver, aeron: aa.Aeron, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -172,6 +172,17 @@ async def test_without_a_directory_there_is_a_temporary_one() -> None:
     assert aa.MediaDriver.launch(small, thread=True).directory != driver.directory
 
 
+async def test_a_relative_directory_stays_the_same(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    driver = aa.MediaDriver.launch(small_context(Path(path.name)), thread=True)
+    monkeypatch.chdir("/")
+    async with driver, aa.Aeron.connect(driver) as aeron:
+        assert driver.directory == path
+        await exchange(aeron, aeron, IPC)
+
+
 async def test_a_stream_goes_on_while_the_loop_of_the_application_is_blocked(
     driver: aa.ThreadedMediaDriver, unused_udp_port: int
 ) -> None:
