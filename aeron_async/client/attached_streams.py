@@ -104,7 +104,8 @@ class MappedLogs:
             DriverError: This user may not open it, or it holds no log.
             OSError: The system gives no descriptor or no memory for it now.
         """
-        path = text_of(name)
+        # As the driver has encoded it, which may be no UTF-8.
+        path = os.fsdecode(name)
         found = self._logs.get(path)
         if found is None:
             try:

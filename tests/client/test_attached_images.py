@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
@@ -73,6 +74,17 @@ async def test_a_driver_that_names_no_log_of_its_own_ends_its_client(
     await until(lambda: aeron.is_closed)
     with pytest.raises(aa.ClosedError, match=reason):
         await anext(subscription)
+
+
+async def test_a_directory_may_have_a_name_that_is_no_text(
+    context: aa.DriverContext, tmp_path: Path
+) -> None:
+    directory = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
+    named = attrs.evolve(context, aeron_directory=directory)
+    async with aa.MediaDriver.launch(named), aa.Aeron.connect(directory=directory) as aeron:
+        subscription, publication = await connected(aeron)
+        await publication.offer(b"there")
+        assert (await anext(subscription)).data == b"there"
 
 
 async def test_an_image_whose_log_is_gone_already_is_left_out(
