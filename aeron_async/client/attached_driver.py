@@ -62,6 +62,7 @@ from aeron_async.protocol.control_protocol import (
     ClientTimeout,
     ControlMessage,
     CounterReady,
+    ErrorResponse,
     ImageBuffersReady,
     OperationSucceeded,
     PublicationBuffersReady,
@@ -77,6 +78,7 @@ from aeron_async.protocol.control_protocol import (
     text_of,
 )
 from aeron_async.tasks import TaskOwner
+from aeron_async.text import printable
 from aeron_async.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -706,6 +708,8 @@ class AttachedDriver:
             case ClientTimeout():
                 if event.client_id == self._proxy().client_id:
                     self._fail(DriverError(NOT_HEARD))
+            case ErrorResponse():
+                self._on_channel_error(event)
             case CounterReady():
                 self._attachment().open_heartbeat(event.counter_id)
                 self._attachment().beat(self._clock.epoch_ms())
@@ -760,6 +764,18 @@ class AttachedDriver:
         for publication in list(self.publications.values()):
             if publication.ready.original_registration_id == event.registration_id:
                 publication.on_error(event)
+
+    def _on_channel_error(self, event: ErrorResponse) -> None:
+        """Log that the socket of a channel has failed, as a driver of an old version says it.
+
+        Source: Aeron `DriverEventsAdapter`, `ClientConductor.onChannelEndpointError`.
+        """
+        streams: list[Owner] = [*self.publications.values(), *self.subscriptions.values()]
+        for each in streams:
+            status = None if each.ready is None else each.ready.channel_status
+            if status is not None and status.id == event.correlation_id:
+                error = printable(text_of(event.message))
+                log.warning("channel_failed", channel=str(each.uri), error=error)
 
     def _on_missed(self) -> None:
         """End the client if what it has missed is that the driver gave it up."""

@@ -330,6 +330,9 @@ class DriverProxy:
 
     def _on_answer(self, answer: ControlMessage) -> None:
         match answer:
+            case ErrorResponse(code=ErrorCode.CHANNEL_ENDPOINT_ERROR):
+                # Of drivers of old versions; it names the status of a channel, and no request.
+                self._on_event(answer)
             case ErrorResponse():
                 code = ErrorCode(answer.code) if answer.code in CODES else ErrorCode.GENERIC
                 message = text_of(answer.message)

@@ -269,6 +269,29 @@ async def test_an_error_code_of_a_later_aeron_is_a_refusal_too(
     assert caught.value.code is ErrorCode.GENERIC
 
 
+async def test_the_error_of_a_channel_is_no_answer(
+    driver: aa.MediaDriver, aeron: aa.Aeron, channel: str
+) -> None:
+    """A driver of an old version puts the id of a counter where a request's id would be."""
+    subscription = await aeron.add_subscription(channel, STREAM_ID)
+    publication = await aeron.add_publication(channel, STREAM_ID)
+    await aeron.add_publication(IPC, STREAM_ID)
+    waiting = asyncio.ensure_future(aeron.add_publication(IPC, STREAM_ID + 1))
+    await asyncio.sleep(0)
+    (correlation_id,) = proxy_of(aeron)._waiting
+    status = subscription._ready.channel_status
+    assert status is not None
+    code = ErrorCode.CHANNEL_ENDPOINT_ERROR
+    with captured_logs() as lines:
+        for each in (correlation_id, status.id):
+            say(driver, ErrorResponse(correlation_id=each, code=code, message=b"it \nis gone"))
+        assert not (await waiting).is_closed
+    failed = [line for line in lines if line["event"] == "channel_failed"]
+    assert [line["channel"] for line in failed] == [channel]
+    assert "\n" not in failed[0]["error"]
+    assert not publication.is_closed
+
+
 # What a client may miss.
 
 
