@@ -103,8 +103,7 @@ __all__ = ["AttachedDriver"]
 
 KEEPALIVE_INTERVAL_S: Final = 0.5
 ATTACH_INTERVAL_S: Final = 0.016
-SILENCE_MS: Final = 2_000
-"""A driver that has not beaten for two of its seconds may have been replaced by another one."""
+ROOM: Final = "raise the limit of open files, or that of memory"
 NO_ID: Final = -1
 UNOPENED_MAX: Final = 1_024
 """Most images of a subscription that wait for a descriptor or memory; more are left out."""
@@ -211,7 +210,9 @@ class AttachedDriver:
                     raise
                 return
             if self._clock.now_ns() >= deadline_ns:
-                message = f"no media driver within {timeout_ms} ms: {found}"
+                message = (
+                    f"no media driver within {timeout_ms} ms, which is driver_timeout_ms: {found}"
+                )
                 raise DriverTimeoutError(message)
             # A driver that starts wakes no client.
             await asyncio.sleep(ATTACH_INTERVAL_S)
@@ -325,7 +326,7 @@ class AttachedDriver:
         if self._attached is None:
             if self._comeback is not None and self._comeback.is_away:
                 raise self._comeback.error()
-            message = "the client is not attached to its media driver"
+            message = "the client is not attached to its media driver: connect another"
             raise ClosedError(message)
         return self._attached
 
@@ -443,11 +444,12 @@ class AttachedDriver:
         try:
             mapped = attached.logs.map(answer.log_file)
         except OSError as error:
-            message = f"the log {text_of(answer.log_file)} cannot be used: {error}"
+            message = f"the log {text_of(answer.log_file)} cannot be mapped: {error}; {ROOM}"
             raise DriverError(message) from error
         if mapped is None:
             self._check_driver(attached)
-            message = f"the media driver has removed the log {text_of(answer.log_file)} already"
+            name = text_of(answer.log_file)
+            message = f"the media driver has removed the log {name} already: add it again"
             raise DriverError(message)
         try:
             publication.open(
@@ -794,16 +796,10 @@ class AttachedDriver:
         attached.check_served()
         if self._attached is not attached:
             return
-        silent_ms = attached.silent_ms(self._clock.now_ns())
-        directory = attached.directory
-        if directory.heartbeat_ms == HEARTBEAT_ENDED:
+        if attached.directory.heartbeat_ms == HEARTBEAT_ENDED:
             self._fail(None)
-        elif silent_ms > self.context.driver_timeout_ms:
-            message = f"the media driver at {self.path} has shown no life for {silent_ms} ms"
-            self._fail(DriverTimeoutError(message))
-        elif silent_ms > SILENCE_MS and directory.is_replaced():
-            message = f"another media driver uses {self.path} now, or none: connect again"
-            self._fail(DriverTimeoutError(message))
+        elif (error := attached.why_lost()) is not None:
+            self._fail(error)
         else:
             attached.proxy.flush()
             attached.beat(self._clock.epoch_ms())

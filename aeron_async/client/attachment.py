@@ -17,7 +17,7 @@ from aeron_async.client.attached_streams import (
 from aeron_async.client.driver_proxy import DriverProxy
 from aeron_async.clock import NS_PER_MS
 from aeron_async.doorbell import BELL_KEY, BELL_TYPE_ID, CLIENT_BELL_NS, ClientBells
-from aeron_async.errors import DriverError, ErrorCode, RegistrationError
+from aeron_async.errors import DriverError, DriverTimeoutError, ErrorCode, RegistrationError
 from aeron_async.logs import get_logger
 from aeron_async.protocol.control_protocol import (
     AddCounter,
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 __all__ = ["NOT_HEARD", "AttachedDestinations", "Attachment", "Owner", "refuse_strategy"]
 
 NO_ID: Final = -1
+SILENCE_MS: Final = 2_000
+"""A driver that has not beaten for two of its seconds may have been replaced by another one."""
 CATCH_UP_TYPE_ID: Final = 20_001
 """Type of a counter that exists for a moment only."""
 REMEDY: Final = (
@@ -82,6 +84,7 @@ class Attachment:
     ) -> None:
         self.directory: Final = directory
         self._now_ns = now_ns
+        self._timeout_ms = timeout_ms
         self._on_failed = on_failed
         self._served_ns = now_ns()
         self.logs: Final = MappedLogs(directory.path)
@@ -228,12 +231,24 @@ class Attachment:
         """Return whether the driver counts this client among its own, as far as one can see."""
         return self._heartbeat is None or self._heartbeat.is_of(self.proxy.client_id)
 
-    def silent_ms(self, now_ns: int) -> int:
-        """Return for how long the driver has not beaten, in milliseconds."""
+    def why_lost(self) -> DriverTimeoutError | None:
+        """Return why the driver is lost, although it has not ended in order; None if it lives."""
+        now_ns, path = self._now_ns(), self.directory.path
         beat_ms = self.directory.heartbeat_ms
         if beat_ms != self._driver_beat_ms:
             self._driver_beat_ms, self._heard_ns = beat_ms, now_ns
-        return (now_ns - self._heard_ns) // NS_PER_MS
+        silent_ms = (now_ns - self._heard_ns) // NS_PER_MS
+        if silent_ms > self._timeout_ms:
+            message = (
+                f"the media driver at {path} has shown no life for {silent_ms} ms, of "
+                f"{self._timeout_ms} ms that driver_timeout_ms allows: it has died or stands "
+                "still; start it again, or raise driver_timeout_ms"
+            )
+            return DriverTimeoutError(message)
+        if silent_ms > SILENCE_MS and self.directory.is_replaced():
+            message = f"another media driver uses {path} now, or none: connect again"
+            return DriverTimeoutError(message)
+        return None
 
     def close(self) -> None:
         """Stop looking, and unmap the directory."""

@@ -159,10 +159,10 @@ class DriverProxy:
         if self._lost is not None:
             raise self._lost
         if self.is_closed:
-            message = "the client has left its media driver"
+            message = "the client has left its media driver: connect another"
             raise ClosedError(message)
         if asyncio.get_running_loop() is not self._loop or os.getpid() != self._pid:
-            message = "the client was started in another event loop or process"
+            message = "the client was started in another event loop or process: use it there"
             raise WrongLoopError(message)
 
     def tell(self, command: ClientCommand) -> None:
@@ -314,8 +314,9 @@ class DriverProxy:
                     self._on_missed()
                     continue
                 message = (
-                    "the media driver has written over messages that this client had not read: "
-                    "block its event loop for less long, or raise clients_buffer_length"
+                    "the media driver has written over messages that this client had not read, "
+                    f"beyond {self._answers.capacity} bytes: block its event loop for less long, "
+                    "or raise clients_buffer_length of the driver"
                 )
                 raise DriverError(message)
             if received is None:

@@ -181,8 +181,9 @@ class Comeback:
                 await self.found.wait()
         except TimeoutError:
             message = (
-                f"no media driver at {self._driver.path} within {timeout_ms} ms, since it was "
-                f"lost: {self.reason}; the client goes on looking"
+                f"no media driver at {self._driver.path} within {timeout_ms} ms, which is "
+                f"driver_timeout_ms; the last one was lost: {self.reason}; the client goes on "
+                "looking: start a driver there"
             )
             raise DriverTimeoutError(message) from None
 

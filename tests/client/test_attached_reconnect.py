@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 import aeron_async as aa
-from aeron_async.client import attached_driver, reconnecting
+from aeron_async.client import attached_driver, attachment, reconnecting
 from aeron_async.client.attached_driver import AttachedDriver
 from aeron_async.driver import storage
 from aeron_async.protocol.control_protocol import ClientTimeout, ErrorResponse
@@ -440,7 +440,7 @@ async def test_a_driver_that_never_comes_back_is_looked_for_with_naps(
     assert len(looks) <= len(naps) + 1
     context = attached(aeron).context
     attached(aeron).context = attrs.evolve(context, driver_timeout_ms=10)  # type: ignore[misc]
-    with pytest.raises(aa.DriverTimeoutError, match="within 10 ms, since it was lost"):
+    with pytest.raises(aa.DriverTimeoutError, match=r"within 10 ms, .*driver_timeout_ms; the last"):
         await aeron.add_publication(IPC, STREAM_ID)
     await asyncio.wait_for(aeron.aclose(), 1)
 
@@ -455,7 +455,7 @@ async def test_a_driver_that_is_killed_and_replaced_by_one_that_deletes_its_dire
     subscription = await aeron.add_subscription(IPC, STREAM_ID)
     await publication.offer(b"before", timeout=5)
     assert await read(subscription, 1) == [b"before"]
-    monkeypatch.setattr(attached_driver, "SILENCE_MS", 50)
+    monkeypatch.setattr(attachment, "SILENCE_MS", 50)
     # A driver that is killed stores nothing more, and leaves its directory.
     monkeypatch.setattr(
         storage, "HEARTBEAT_ENDED", attached(aeron)._attachment().directory.heartbeat_ms
@@ -482,16 +482,15 @@ async def test_a_driver_that_was_lost_in_silence_is_taken_again_only_when_it_bea
     assert adapter is not None
     with monkeypatch.context() as still:
         still.setattr(adapter, "_show_life", lambda: None)
-        still.setattr(
-            attached(aeron), "context", attrs.evolve(driver.context, driver_timeout_ms=100)
-        )
+        still.setattr(attached(aeron)._attachment(), "_timeout_ms", 100)
         await lost(aeron)
-        still.setattr(attached(aeron), "context", driver.context)
         # Its heartbeat is young enough for others, who have not seen it stand still.
         assert (
             attached(aeron).look_for_driver() == "the driver that was lost has shown no life since"
         )
-        assert "has shown no life for" in comeback_of(aeron).reason
+        reason = comeback_of(aeron).reason
+        assert "has shown no life for" in reason
+        assert "ms that driver_timeout_ms allows" in reason
     await events.next()
     assert not publication.is_closed
 
