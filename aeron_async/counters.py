@@ -349,6 +349,10 @@ class CountersReader:
         """Yield the ids of the allocated counters of one type, lowest first."""
         return (each for each in self._allocated_ids() if self._type_id(each) == type_id)
 
+    def ids_and_types(self) -> Iterator[tuple[int, int]]:
+        """Yield the id and the type of each allocated counter, lowest id first."""
+        return ((each, self._type_id(each)) for each in self._allocated_ids())
+
     def release(self) -> None:
         """Release every view of the buffers; after that every access raises `ValueError`."""
         for view in (self._values, self._metadata_ints, self._metadata_longs, self._metadata):

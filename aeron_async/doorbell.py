@@ -1,9 +1,9 @@
 """Doorbells: how processes of this package wake each other, in an Aeron directory.
 
 A bell is a counter of a type of our own. Its lower 32 bits say whether the process that owns it is
-asleep; they are a futex, on which its watcher sleeps. Whoever has stored something that the process
-may wait for rings: if the word says asleep, it stores awake and wakes the futex. So there is one
-call to the system for each sleep, however many ring.
+asleep (`ASLEEP` or `AWAKE`); they are a futex, on which its watcher sleeps. Whoever has stored
+something that the process may wait for rings: if the word says asleep, it stores awake and wakes
+the futex. So there is one call to the system for each sleep, however many ring.
 
     sleeper                                  ringer
     1 looks at its words                     1 stores
@@ -32,7 +32,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 from aeron_async.concurrent.atomic_buffer import AtomicBuffer
-from aeron_async.counters import NULL_OWNER_ID, SUBSCRIPTION_POSITION_TYPE_ID, VALUE_LENGTH
+from aeron_async.counters import SUBSCRIPTION_POSITION_TYPE_ID, VALUE_LENGTH
 from aeron_async.logbuffer.wake_flag import WakeFlag
 from aeron_async.watcher import BellFlag, Bells
 
@@ -59,8 +59,12 @@ BELL_KEY: Final = b"bell\x01"
 """The last byte is the version of this protocol."""
 DRIVER_LABEL: Final = "bell of the driver"
 MODE_OFFSET: Final = 4
-AWAKE: Final = 0
-ASLEEP: Final = 1
+AWAKE: Final = 0x6C6C6562
+ASLEEP: Final = 0x6C6C6563
+"""Values of a bell, which no other counter has: positions are multiples of 32, states are small. A
+process that was stopped, and whose bell was freed in the meantime, so changes nothing."""
+DRIVER_REFERENCE_ID: Final = 20_002
+"""What the counter of a driver's bell refers to; no command of a client can set it."""
 POLLING: Final = 1
 CHANGE: Final = 2
 UINT32_MASK: Final = 0xFFFF_FFFF
@@ -73,6 +77,8 @@ than the least client liveness timeout, after which its driver may give the coun
 DRIVER_BELL_NS: Final = 2**62
 REFRESH_INTERVAL_NS: Final = 5_000_000
 """Least time between two looks at all counters for the bells of readers."""
+REFRESH_SHARE: Final = 50
+"""A look takes one part in so many of the time at most, however often a client makes it needed."""
 
 
 def bell_place(counter_id: int) -> int:
@@ -99,7 +105,9 @@ class DriverBells:
     """
 
     def __init__(self, counters: CountersManager, values: Buffer, watcher: Watcher) -> None:
-        own = counters.allocate(BELL_TYPE_ID, BELL_KEY, DRIVER_LABEL)
+        own = counters.allocate(
+            BELL_TYPE_ID, BELL_KEY, DRIVER_LABEL, reference_id=DRIVER_REFERENCE_ID
+        )
         self._memory = AtomicBuffer(values)
         self._asleep_at, self._mode_at = bell_place(own.id), mode_place(own.id)
         self._mode = POLLING
@@ -184,6 +192,7 @@ class ClientBells:
         self._now_ns = now_ns
         self._driver_id = driver_bell(counters)
         self._bells = None if self._driver_id is None else Bells(values)
+        self._own_id: int | None = None
         self._readers: dict[int, tuple[int, ...]] = {}
         self._seen_mode: int | None = None
         self._refresh_ns = 0
@@ -201,7 +210,13 @@ class ClientBells:
     def use(self, watcher: Watcher, counter_id: int) -> None:
         """Let a watcher sleep on the bell that the client has added."""
         assert self._driver_id is not None, "a client adds a bell if its driver has one"
+        self._own_id = counter_id
         watcher.use_bell(self._values, bell_place(counter_id), mode_place(self._driver_id), DOZE_NS)
+
+    def is_own(self, client_id: int) -> bool:
+        """Return whether the driver still counts the bell as this client's."""
+        own_id = self._own_id
+        return own_id is not None and self._counters.owner_id(own_id) == client_id
 
     def flag(self, registration_id: int, *, is_sent: bool) -> WakeFlag:
         """Return what is to be set when something was appended to a publication.
@@ -229,22 +244,29 @@ class ClientBells:
         driver_place = bell_place(self._driver_id)
         mode = self._counters.value(self._driver_id) >> 32
         if mode != self._seen_mode:
-            now_ns = self._now_ns()
-            if now_ns < self._refresh_ns:
+            begun_ns = self._now_ns()
+            if begun_ns < self._refresh_ns:
                 return None
-            self._refresh_ns = now_ns + REFRESH_INTERVAL_NS
             self._readers, self._seen_mode = self._find_readers(driver_place), mode
+            ended_ns = self._now_ns()
+            pause_ns = max(REFRESH_INTERVAL_NS, REFRESH_SHARE * (ended_ns - begun_ns))
+            self._refresh_ns = ended_ns + pause_ns
         places = self._readers.get(registration_id, ())
         return (driver_place, *places) if is_sent and driver_place not in places else places
 
     def _find_readers(self, driver_place: int) -> dict[int, tuple[int, ...]]:
         """Return the bells of the readers of each publication of the driver, by its id."""
         counters = self._counters
-        bells = {
-            counters.owner_id(each): bell_place(each) for each in counters.ids_of(BELL_TYPE_ID)
-        }
+        bells: dict[int, int] = {}
+        readers: list[int] = []
+        for each, type_id in counters.ids_and_types():
+            if type_id == SUBSCRIPTION_POSITION_TYPE_ID:
+                readers.append(each)
+            elif type_id == BELL_TYPE_ID and counters.record(each).key.startswith(BELL_KEY):
+                # As for the driver, the first bell of a client is its bell.
+                bells.setdefault(counters.owner_id(each), bell_place(each))
         found: dict[int, set[int]] = {}
-        for each in counters.ids_of(SUBSCRIPTION_POSITION_TYPE_ID):
+        for each in readers:
             # A reader without a bell is one in the process of the driver.
             place = bells.get(counters.owner_id(each), driver_place)
             found.setdefault(counters.reference_id(each), set()).add(place)
@@ -254,7 +276,6 @@ class ClientBells:
 def driver_bell(counters: CountersReader) -> int | None:
     """Return the id of the counter that is the bell of a driver; None if it has none."""
     for each in counters.ids_of(BELL_TYPE_ID):
-        is_of_driver = counters.owner_id(each) == NULL_OWNER_ID
-        if is_of_driver and counters.record(each).key.startswith(BELL_KEY):
+        if counters.reference_id(each) == DRIVER_REFERENCE_ID:
             return each
     return None

@@ -36,7 +36,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_SetFromErrno
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 
 from aeron_async._speedups.paths cimport WakeFlag
@@ -169,11 +169,11 @@ DEF RUNNING = 0
 DEF NAPPING = 1
 DEF PARKED = 2
 DEF DOZING = 3
-# What the word of a bell holds, and the bit of the driver's word that says that all must look.
-DEF AWAKE = 0
-DEF ASLEEP = 1
+# What the word of a bell holds: values that no other counter has, whose place may once have been
+# that of a bell. And the bit of the driver's word that says that all must look.
+DEF AWAKE = 0x6C6C6562
+DEF ASLEEP = 0x6C6C6563
 DEF POLLING = 1
-DEF BELLS_MAX = 256
 
 
 cdef struct Slot:
@@ -440,7 +440,7 @@ cdef uint32_t *word_of(Py_buffer *view, Py_ssize_t at) except NULL:
 
 cdef inline bint ring_word(uint32_t *asleep) noexcept nogil:
     """Wake the owner of a bell if it is asleep; return whether it was. A fence came before."""
-    # Compared, so that a counter that has the place of a bell by now is left as it is.
+    # A counter that has the place of a bell by now has neither of its values, and is left alone.
     if get(asleep) != ASLEEP or not swap(asleep, ASLEEP, AWAKE):
         return False
     futex_ring(asleep)
@@ -460,7 +460,8 @@ cdef class BellFlag(WakeFlag):
         mode_at: Where the driver counts the changes of who waits for what; see
             `aeron_async.doorbell`.
         refresh: Called when the count has changed; returns the places of the bells, in bytes, or
-            None to be called again by the next `set`.
+            None to be called again by the next `set`. No counter has two bells, so there are no
+            more places than counters.
 
     Raises:
         IndexError: The word does not lie within the memory.
@@ -471,8 +472,8 @@ cdef class BellFlag(WakeFlag):
     cdef int64_t forks
     cdef uint32_t *mode
     cdef uint32_t seen
-    cdef uint32_t *bells[BELLS_MAX]
-    cdef int bell_count
+    cdef uint32_t **bells
+    cdef Py_ssize_t bell_count
     cdef object refresh
 
     def __init__(self, values, Py_ssize_t mode_at, refresh):
@@ -493,7 +494,7 @@ cdef class BellFlag(WakeFlag):
     cpdef set(self):
         """Ring every bell whose owner is asleep; to be called after something was stored."""
         cdef uint32_t mode
-        cdef int index
+        cdef Py_ssize_t index
         if not self.is_open or self.forks != forks:
             return
         fence()
@@ -507,11 +508,16 @@ cdef class BellFlag(WakeFlag):
 
     cdef int look(self, uint32_t mode) except -1:
         """Find out whose bells there are."""
+        cdef uint32_t **bells
         places = self.refresh()
         if places is None or not self.is_open:
             return 0
         self.bell_count = 0
-        for place in places[:BELLS_MAX]:
+        bells = <uint32_t **>realloc(self.bells, max(1, len(places)) * sizeof(uint32_t *))
+        if bells is NULL:
+            raise MemoryError
+        self.bells = bells
+        for place in places:
             self.bells[self.bell_count] = word_of(&self.view, place)
             self.bell_count += 1
         self.seen = mode
@@ -522,6 +528,8 @@ cdef class BellFlag(WakeFlag):
         if self.is_open:
             self.is_open = False
             self.bell_count = 0
+            free(self.bells)
+            self.bells = NULL
             PyBuffer_Release(&self.view)
 
 
@@ -873,6 +881,7 @@ cdef class WatchThread:
         try:
             self.state.mode = word_of(&self.bell_view, mode_at)
             self.state.doze_ns = doze_ns
+            set(word_of(&self.bell_view, asleep_at), AWAKE)
             set_place(&self.state.asleep, word_of(&self.bell_view, asleep_at))
         except BaseException:
             self.drop_bell()

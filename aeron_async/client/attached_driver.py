@@ -728,9 +728,10 @@ class AttachedDriver:
         except OSError as error:
             if image_id not in subscription.unopened and len(subscription.unopened) < UNOPENED_MAX:
                 subscription.unopened[image_id] = event
-                said = "image_not_mapped"
-                if self._log_budget.allows(said):
-                    log.warning(said, image_id=image_id, stream_id=stream_id, error=str(error))
+                if self._log_budget.allows("image_not_mapped"):
+                    log.warning(
+                        "image_not_mapped", image_id=image_id, stream_id=stream_id, error=str(error)
+                    )
             return
         subscription.unopened.pop(image_id, None)
         if image is None:

@@ -21,6 +21,7 @@ from aeron_async.counters import (
     LOCAL_ADDRESS_TYPE_ID,
     PUBLISHER_POSITION_TYPE_ID,
     SENDER_POSITION_TYPE_ID,
+    SUBSCRIPTION_POSITION_TYPE_ID,
     VALUE_LENGTH,
     Counter,
 )
@@ -80,7 +81,6 @@ RING_LENGTH_MAX: Final = 16 * 1024
 ADDRESS_LENGTH_AT: Final = 4
 ADDRESS_AT: Final = 8
 IPV4_LENGTH: Final = 4
-SUBSCRIPTION_POSITION: Final = StreamCounterType.SUBSCRIPTION_POSITION
 KEY_ID_LENGTH: Final = 8
 """The key of a counter of a stream begins with the id of what it belongs to."""
 
@@ -190,7 +190,7 @@ class CounterCell:
         """Return whether the counter is the position of a subscription in some image."""
         key = self._counters.record(self.counter.id).key
         return (
-            self._counters.is_allocated(self.counter.id, SUBSCRIPTION_POSITION.type_id)
+            self._counters.is_allocated(self.counter.id, SUBSCRIPTION_POSITION_TYPE_ID)
             # Old drivers say it in the key alone.
             and int.from_bytes(key[:KEY_ID_LENGTH], "little", signed=True) == subscription_id
         )

@@ -175,8 +175,7 @@ class Attachment:
         # The driver may have given the counter to another client.
         if self._heartbeat is not None and self.is_known():
             self._heartbeat.counter.set(now_ms)
-            # While it beats, its bell is its own, too.
-            self.watcher.keep_bell(CLIENT_BELL_NS)
+            self._keep_bell()
 
     async def add_bell(self) -> None:
         """Add a bell, if the driver rings; without one this client looks by itself.
@@ -204,6 +203,12 @@ class Attachment:
         # It is there, and the driver's file says so.
         CounterCell(self.directory.counters, self.values, answer.counter_id).close()
         self.bells.use(self.watcher, answer.counter_id)
+        self._keep_bell()
+
+    def _keep_bell(self) -> None:
+        # The driver may have freed it, for another client that names itself by this one's id.
+        if self.bells.is_own(self.proxy.client_id):
+            self.watcher.keep_bell(CLIENT_BELL_NS)
 
     async def catch_up(self) -> None:
         """Hear everything that the driver has said by now.

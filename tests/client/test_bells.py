@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 pytestmark = needs_compiled
 
 HOUR_NS = 3_600 * 10**9
+BELL = {doorbell.AWAKE, doorbell.ASLEEP}
 
 
 @pytest.fixture(autouse=True)
@@ -209,8 +210,24 @@ async def test_a_client_finds_the_bell_of_the_driver_and_no_forged_one(
         await aeron.add_counter(BELL_TYPE_ID, "forged", BELL_KEY)
         forged = await aeron.add_static_counter(BELL_TYPE_ID, "forged", BELL_KEY, registration_id=7)
         async with attached(driver) as other:
-            assert doorbell.driver_bell(other.counters) == own < forged.id
+            assert doorbell.driver_bell(other.counters) == own != forged.id
             assert mode_place(own) % 8 == 4
+
+
+async def test_a_counter_of_that_type_without_the_key_is_nobodys_bell(
+    driver: aa.MediaDriver,
+) -> None:
+    async with attached(driver) as publisher, attached(driver) as reader:
+        other = await reader.add_counter(BELL_TYPE_ID, "mine", b"key")
+        other.set(doorbell.ASLEEP)
+        publication = await publisher.add_publication(IPC, STREAM_ID)
+        subscription = await reader.add_subscription(IPC, STREAM_ID)
+        waiting = asyncio.ensure_future(anext(subscription))
+        await asleep(watcher_of(reader))
+        await publication.offer(b"woken by the bell", timeout=5)
+        async with asyncio.timeout(5):
+            assert (await waiting).data == b"woken by the bell"
+        assert other.get() == doorbell.ASLEEP
 
 
 async def test_what_a_client_writes_into_the_bell_of_the_driver_lasts_until_the_next_timer(
@@ -224,7 +241,7 @@ async def test_what_a_client_writes_into_the_bell_of_the_driver_lasts_until_the_
             mode = word[0] >> 32
             for forged in (-1, 7, 1 << 32, 2**63 - 1, -(2**63)):
                 word[0] = forged
-                await until(lambda: word[0] in {mode << 32, mode << 32 | 1})
+                await until(lambda: word[0] >> 32 == mode and word[0] & 0xFFFF_FFFF in BELL)
         subscription = await aeron.add_subscription(IPC, STREAM_ID)
         publication = await aeron.add_publication(IPC, STREAM_ID)
         await publication.offer(b"as before", timeout=5)
