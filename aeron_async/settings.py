@@ -40,7 +40,10 @@ from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.units import (
     IN_BYTES,
     IN_NANOSECONDS,
+    INT32_MAX,
+    INT32_MIN,
     INT64_MAX,
+    INT64_MIN,
     format_duration,
     format_size,
     parse_duration_ns,
@@ -51,9 +54,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 __all__ = [
-    "INT32_MAX",
-    "INT32_MIN",
-    "INT64_MIN",
     "Choice",
     "Duration",
     "EnvironmentSettings",
@@ -79,9 +79,6 @@ __all__ = [
     "text",
 ]
 
-INT32_MIN: Final = -(2**31)
-INT32_MAX: Final = 2**31 - 1
-INT64_MIN: Final = -(2**63)
 MAX_PORT: Final = 65_535
 NOT_SET: Final = "not set"
 IN_MILLISECONDS: Final = "; in milliseconds, or as text such as '5s'"

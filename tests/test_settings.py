@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.errors import ConfigurationError
-from aeron_async.protocol.units import INT64_MAX
+from aeron_async.protocol.units import INT32_MAX, INT64_MAX, INT64_MIN
 from aeron_async.settings import (
-    INT32_MAX,
-    INT64_MIN,
     Duration,
     EnvironmentSettings,
     Integer,

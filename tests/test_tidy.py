@@ -326,6 +326,25 @@ def test_nothing_is_left_unsaid() -> None:
     assert [path for path in modules() if not ast.get_docstring(parsed(path))] == []
 
 
+ONE_HOME = {
+    "protocol.units": ("INT32_MIN", "INT32_MAX", "INT64_MIN", "INT64_MAX"),
+    "protocol.control_protocol": ("NO_ID", "NO_COUNTER"),
+    "clock": ("NS_PER_MS",),
+}
+
+
+def test_a_number_that_many_need_is_defined_once() -> None:
+    homes = {name: home for home, names in ONE_HOME.items() for name in names}
+    defined = {
+        (node.target.id, module_name(path))
+        for path in modules()
+        if not is_within(module_name(path), "spark.pipeline")
+        for node in parsed(path).body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    assert {each for each in defined if each[0] in homes} == set(homes.items())
+
+
 def test_the_pythons_that_are_promised_are_those_that_are_tested() -> None:
     """Row E1: the classifiers name each Python from the oldest one allowed to the newest tested."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())

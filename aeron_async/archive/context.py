@@ -18,10 +18,8 @@ from aeron_async.archive.disk.segments import (
 )
 from aeron_async.client.arguments import publication_uri, subscription_uri
 from aeron_async.clock import NS_PER_SECOND
-from aeron_async.protocol.units import INT64_MAX
+from aeron_async.protocol.units import INT32_MAX, INT32_MIN, INT64_MAX
 from aeron_async.settings import (
-    INT32_MAX,
-    INT32_MIN,
     EnvironmentSettings,
     duration,
     integer,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path  # noqa: TC003 - cyclopts reads annotations at run time
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 import attrs
 
@@ -22,6 +22,7 @@ from aeron_async.cli.options import Flag  # noqa: TC001 - as above
 from aeron_async.cli.output import print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode
 from aeron_async.cli.stdio import ask_at_once, can_ask
+from aeron_async.clock import NS_PER_MS
 from aeron_async.errors import ArchiveFileError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["repair", "verify"]
 
-NS_PER_MS: Final = 1_000_000
 Checksum = Literal["none", "crc32", "crc32c"]
 
 

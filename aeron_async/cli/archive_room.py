@@ -24,6 +24,7 @@ from aeron_async.cli.options import ArchiveRunOptions, Flag, Positive, Recording
 from aeron_async.cli.output import print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.cli.stdio import ask, check_can_ask
+from aeron_async.clock import NS_PER_MS
 from aeron_async.errors import ArchiveError, ConfigurationError
 from aeron_async.text import SHORT, printable
 
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["prune", "purge", "truncate"]
 
 MS_PER_SECOND: Final = 1_000
-NS_PER_MS: Final = 1_000_000
 
 
 def truncate(

@@ -22,9 +22,10 @@ from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.archive.disk.mark_file import LINK_NAME, MARK_FILE_NAME, MarkFile, MarkIdentity
 from aeron_async.archive.local_archive import LocalArchive
 from aeron_async.client.aeron import Aeron
-from aeron_async.clock import NS_PER_SECOND
+from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
 from aeron_async.errors import AeronError, ConfigurationError
-from aeron_async.settings import INT32_MAX, INT32_MIN, EnvironmentSettings, duration, integer, text
+from aeron_async.protocol.units import INT32_MAX, INT32_MIN
+from aeron_async.settings import EnvironmentSettings, duration, integer, text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -114,7 +115,6 @@ def progress_bar(label: str, total: int | None) -> Iterator[Callable[..., None]]
         yield advance
 
 
-NS_PER_MS: Final = 1_000_000
 OURS: Final = frozenset({CATALOG_NAME, MARK_FILE_NAME, LINK_NAME})
 
 

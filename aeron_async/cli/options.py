@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import attrs
 from cyclopts import Parameter, validators
 
-from aeron_async.protocol.units import parse_size
+from aeron_async.protocol.units import INT64_MAX, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,6 @@ __all__ = [
 ]
 
 INT32 = validators.Number(gte=-(2**31), lt=2**31)
-INT64_MAX = 2**63 - 1
 LONGEST_MESSAGE = 16 * 1024 * 1024
 """Longest message of any channel, in bytes."""
 WHOLE = re.compile(r"-?[0-9]{1,40}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.driver_thread import InvokedMediaDriver, ThreadedMediaDriver
@@ -17,6 +17,7 @@ from aeron_async.protocol.arguments import (
 )
 from aeron_async.protocol.channel_uri import ChannelUri, Media
 from aeron_async.protocol.error import ERROR_MAX_TEXT_LENGTH
+from aeron_async.protocol.units import INT32_MAX, INT32_MIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,8 +46,6 @@ __all__ = [
 
 F = TypeVar("F")
 
-INT32_MIN: Final = -(2**31)
-INT32_MAX: Final = 2**31 - 1
 
 OnDisconnected = Literal["wait", "raise"]
 """Whether an offer waits or raises while no subscriber is connected."""

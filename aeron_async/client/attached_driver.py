@@ -54,6 +54,7 @@ from aeron_async.errors import (
 from aeron_async.logs import LogBudget, get_logger
 from aeron_async.protocol.channel_uri import Media
 from aeron_async.protocol.control_protocol import (
+    NO_ID,
     AddCounter,
     AddExclusivePublication,
     AddPublication,
@@ -104,7 +105,6 @@ __all__ = ["AttachedDriver"]
 KEEPALIVE_INTERVAL_S: Final = 0.5
 ATTACH_INTERVAL_S: Final = 0.016
 ROOM: Final = "raise the limit of open files, or that of memory"
-NO_ID: Final = -1
 UNOPENED_MAX: Final = 1_024
 """Most images of a subscription that wait for a descriptor or memory; more are left out."""
 

@@ -38,7 +38,7 @@ from aeron_async.logbuffer.metadata import END_OF_STREAM_OFFSET, IS_CONNECTED_OF
 from aeron_async.logbuffer.scanner import scan_for_send
 from aeron_async.logbuffer.wake_flag import WakeFlag
 from aeron_async.protocol.channel_uri import Media
-from aeron_async.protocol.control_protocol import AddressType, text_of
+from aeron_async.protocol.control_protocol import NO_COUNTER, NO_ID, AddressType, text_of
 from aeron_async.protocol.header import FRAME_ALIGNMENT
 from aeron_async.protocol.units import INT64_MAX
 from aeron_async.text import printable
@@ -72,8 +72,6 @@ __all__ = [
     "source_of",
 ]
 
-NO_COUNTER: Final = -1
-NO_ID: Final = -1
 SCAN_LENGTH: Final = 256 * 1024
 """Most bytes looked through at once for what is committed."""
 RING_LENGTH_MIN: Final = 64

@@ -20,6 +20,7 @@ from aeron_async.doorbell import BELL_KEY, BELL_TYPE_ID, CLIENT_BELL_NS, ClientB
 from aeron_async.errors import DriverError, DriverTimeoutError, ErrorCode, RegistrationError
 from aeron_async.logs import get_logger
 from aeron_async.protocol.control_protocol import (
+    NO_ID,
     AddCounter,
     AddDestination,
     AddReceiveDestination,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 __all__ = ["NOT_HEARD", "AttachedDestinations", "Attachment", "Owner", "refuse_strategy"]
 
-NO_ID: Final = -1
 SILENCE_MS: Final = 2_000
 """A driver that has not beaten for two of its seconds may have been replaced by another one."""
 CATCH_UP_TYPE_ID: Final = 20_001

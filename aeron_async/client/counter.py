@@ -6,12 +6,13 @@ Source: Aeron `Counter`, `Aeron.addCounter`, `Aeron.addStaticCounter`.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Self, final
+from typing import TYPE_CHECKING, Self, final
 
 from aeron_async.client.client_conductor import BY_FORK, Closing, check_process
 from aeron_async.counters import MAX_KEY_LENGTH, MAX_LABEL_LENGTH
 from aeron_async.errors import ConfigurationError, WrongLoopError
 from aeron_async.protocol.arguments import check_number, shown
+from aeron_async.protocol.units import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -22,11 +23,6 @@ if TYPE_CHECKING:
     from aeron_async.protocol.header import Buffer
 
 __all__ = ["Counter", "CounterSpec"]
-
-INT32_MIN: Final = -(2**31)
-INT32_MAX: Final = 2**31 - 1
-INT64_MIN: Final = -(2**63)
-INT64_MAX: Final = 2**63 - 1
 
 
 @final

@@ -29,7 +29,7 @@ from aeron_async.concurrent.atomic_buffer import acquire_fence
 from aeron_async.concurrent.broadcast import BROADCAST_TRAILER_LENGTH
 from aeron_async.concurrent.ring_buffer import RING_TRAILER_LENGTH
 from aeron_async.errors import ConfigurationError, ProtocolError
-from aeron_async.protocol.units import INT64_MAX, align
+from aeron_async.protocol.units import INT32_MAX, INT64_MAX, align
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -62,7 +62,6 @@ ERROR_LOG_LENGTH_MIN: Final = 1024
 PAGE_SIZE_MIN: Final = 4 * 1024
 PAGE_SIZE_MAX: Final = 1 << 30
 WORD_LENGTH: Final = 8
-INT32_MAX: Final = 2**31 - 1
 
 _HEADER: Final = Struct("<6i3qi76x")
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from aeron_async.errors import ConfigurationError, ErrorCode, RegistrationError
 from aeron_async.protocol.control_protocol import (
+    NO_COUNTER,
+    NO_ID,
     AddressType,
     ClientTimeout,
     CounterReady,
@@ -44,8 +46,6 @@ if TYPE_CHECKING:
 
 __all__ = ["NO_COUNTER", "ClientProxy", "code_of"]
 
-NO_COUNTER: Final = -1
-NO_ID: Final = -1
 ADDRESS_LENGTH: Final = 16
 TEXT_LENGTH_MAX: Final = 16 * 1024
 """Most bytes of a text: a channel that a client wrote, or an error; all clients read them."""

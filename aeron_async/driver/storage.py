@@ -33,6 +33,7 @@ from aeron_async.aeron_directory import (
     AeronDirectory,
     CncMissing,
 )
+from aeron_async.clock import NS_PER_MS
 from aeron_async.concurrent.atomic_buffer import AtomicBuffer, Mapping, check_shared_memory
 from aeron_async.concurrent.broadcast import BroadcastTransmitter
 from aeron_async.concurrent.cnc_file import (
@@ -72,7 +73,6 @@ THREADS_MAX: Final = 4
 """Most threads that create logs: more would only share the same memory bandwidth."""
 ID_STEP_MAX: Final = 2**32
 """More ids than clients take between two of the driver's: the counter was forged."""
-NS_PER_MS: Final = 1_000_000
 ANOTHER_PLACE: Final = "choose another place by aeron_directory=..., --directory or AERON_DIR"
 
 

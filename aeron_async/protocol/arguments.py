@@ -14,6 +14,7 @@ from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final, SupportsFloat, TypeVar, cast
 
 from aeron_async.errors import ConfigurationError
+from aeron_async.protocol.units import INT64_MAX, INT64_MIN
 from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "INT64_MAX",
-    "INT64_MIN",
     "awaited_by_nobody",
     "check_function",
     "check_handler",
@@ -56,9 +55,6 @@ def check_timeout(timeout: object) -> float | None:
         raise ConfigurationError(message)
     return None if seconds > LONGEST_TIMEOUT_S else seconds
 
-
-INT64_MIN: Final = -(2**63)
-INT64_MAX: Final = 2**63 - 1
 
 FUNCTIONS: Final = (FunctionType, MethodType)
 ASYNC_FLAGS: Final = CO_COROUTINE | CO_ASYNC_GENERATOR

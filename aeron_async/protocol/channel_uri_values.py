@@ -11,6 +11,8 @@ import attrs
 from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.address import Address, InterfaceSpec
 from aeron_async.protocol.units import (
+    INT32_MAX,
+    INT32_MIN,
     INT64_MAX,
     format_duration,
     format_size,
@@ -59,7 +61,6 @@ PROTOTYPE_CORRELATION_ID: Final = -2
 
 PREFERRED: Final = "preferred"
 
-INT32_MAX: Final = 2**31 - 1
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
@@ -293,9 +294,6 @@ def _parse_group(text: str | None) -> tuple[int | None, int | None]:
         parse_integer(tag, -INT64_MAX - 1, INT64_MAX) if tag else None,
         parse_integer(size, 0, INT32_MAX) if slash else None,
     )
-
-
-INT32_MIN: Final = -(2**31)
 
 
 @attrs.frozen

@@ -23,9 +23,11 @@ import attrs
 
 from aeron_async.errors import ProtocolError
 from aeron_async.protocol.error import ERROR_MAX_TEXT_LENGTH
-from aeron_async.protocol.units import align
+from aeron_async.protocol.units import INT32_MAX, align
 
 __all__ = [
+    "NO_COUNTER",
+    "NO_ID",
     "AddCounter",
     "AddDestination",
     "AddExclusivePublication",
@@ -66,8 +68,8 @@ __all__ = [
     "text_of",
 ]
 
-NULL_ID: Final = -1
-INT32_MAX: Final = 2**31 - 1
+NO_ID: Final = -1
+NO_COUNTER: Final = -1
 LENGTH_SIZE: Final = 4
 KIND: Final = "kind"
 
@@ -290,7 +292,7 @@ class AddSubscription(ClientCommand):
 
     TYPE_ID: ClassVar[int] = 0x04
 
-    registration_correlation_id: int = i64(NULL_ID)
+    registration_correlation_id: int = i64(NO_ID)
     stream_id: int = i32()
     channel: bytes = text()
 
@@ -310,7 +312,7 @@ class ClientKeepalive(ClientCommand):
 
     TYPE_ID: ClassVar[int] = 0x06
 
-    correlation_id: int = i64(NULL_ID)
+    correlation_id: int = i64(NO_ID)
 
 
 @attrs.frozen(kw_only=True)
@@ -360,7 +362,7 @@ class ClientClose(ClientCommand):
 
     TYPE_ID: ClassVar[int] = 0x0B
 
-    correlation_id: int = i64(NULL_ID)
+    correlation_id: int = i64(NO_ID)
 
 
 @attrs.frozen(kw_only=True)
@@ -383,7 +385,7 @@ class TerminateDriver(ClientCommand):
 
     TYPE_ID: ClassVar[int] = 0x0E
 
-    correlation_id: int = i64(NULL_ID)
+    correlation_id: int = i64(NO_ID)
     token: bytes = text()
 
 
@@ -599,11 +601,11 @@ class PublicationErrorResponse(ControlMessage):
     LEAST_LENGTH: ClassVar[int] = 72
 
     registration_id: int = i64()
-    destination_registration_id: int = i64(NULL_ID)
+    destination_registration_id: int = i64(NO_ID)
     session_id: int = i32()
     stream_id: int = i32()
     receiver_id: int = i64()
-    group_tag: int = i64(NULL_ID)
+    group_tag: int = i64(NO_ID)
     address_type: int = number("h", None)
     source_port: int = number("H", None)
     source_address: bytes = fixed(16)

@@ -37,7 +37,7 @@ from aeron_async.protocol.channel_uri_values import (
     integer,
     size,
 )
-from aeron_async.protocol.units import INT64_MAX
+from aeron_async.protocol.units import INT32_MAX, INT64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -127,7 +127,6 @@ class Parameter:
         return text
 
 
-INT32_MAX: Final = 2**31 - 1
 FRAME_ALIGNMENT: Final = 32
 # A header alone fills 32 bytes, so the shortest useful datagram has 32 bytes more.
 MTU_MIN: Final = 64

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
+    "INT32_MAX",
+    "INT32_MIN",
     "INT64_MAX",
+    "INT64_MIN",
     "IN_BYTES",
     "IN_NANOSECONDS",
     "align",
@@ -27,6 +30,9 @@ __all__ = [
     "parse_size",
 ]
 
+INT32_MIN: Final = -(2**31)
+INT32_MAX: Final = 2**31 - 1
+INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 
 

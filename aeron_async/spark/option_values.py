@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, TypeVar, Unpac
 
 import attrs
 
+from aeron_async.clock import NS_PER_MS
 from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.units import INT64_MAX
 from aeron_async.settings import Duration, Kind, More, Size, Text, declare
@@ -58,8 +59,6 @@ TIMESTAMP: Final = re.compile(
     r"(?::(?P<unit>\w+))?"
 )
 
-
-NS_PER_MS: Final = 1_000_000
 
 Number = TypeVar("Number", bound=int | None)
 

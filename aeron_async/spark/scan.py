@@ -23,6 +23,7 @@ from aeron_async.archive.disk.checksums import checksum_named
 from aeron_async.archive.disk.files import OsDirectory, read_exactly
 from aeron_async.archive.disk.segment_scan import HEADER_LENGTH
 from aeron_async.archive.disk.segments import segment_name, term_base
+from aeron_async.clock import NS_PER_MS
 from aeron_async.errors import DataLossError
 from aeron_async.logs import get_logger
 from aeron_async.spark.columns import project
@@ -250,7 +251,6 @@ def beyond(piece: memoryview, limit: int) -> str:
 
 PROBE_LENGTH: Final = 64 << 10
 """Bytes read of a term to find the time of its first message."""
-NS_PER_MS: Final = 1_000_000
 
 
 def first_not_older(

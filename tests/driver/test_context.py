@@ -22,8 +22,8 @@ from aeron_async.idle_strategy import (
     YieldingIdleStrategy,
     idle_strategy_of,
 )
-from aeron_async.protocol.units import INT64_MAX
-from aeron_async.settings import INT32_MAX, INT32_MIN, Duration, Size
+from aeron_async.protocol.units import INT32_MAX, INT32_MIN, INT64_MAX
+from aeron_async.settings import Duration, Size
 
 SETTINGS = DriverContext.settings()
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30

@@ -251,7 +251,7 @@ def test_a_number_that_does_not_fit_is_refused(message: Any) -> None:
 def test_what_is_no_text_is_escaped() -> None:
     token = TerminateDriver.decode(TerminateDriver(client_id=1, token=b"caf\xc3\xa9 \xff").encode())
     assert text_of(token.token) == "caf\xe9 \\xff"
-    assert token.correlation_id == control_protocol.NULL_ID
+    assert token.correlation_id == control_protocol.NO_ID
 
 
 def test_bytes_of_a_wrong_length_are_refused() -> None:

@@ -10,10 +10,8 @@ from aeron_async.archive.control.authentication import AcceptAll, AuthenticatorS
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.channel_uri import ChannelUri
-from aeron_async.protocol.units import INT64_MAX
+from aeron_async.protocol.units import INT32_MAX, INT32_MIN, INT64_MAX
 from aeron_async.settings import (
-    INT32_MAX,
-    INT32_MIN,
     Kind,
     Settings,
     declare,

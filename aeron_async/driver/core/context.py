@@ -36,9 +36,8 @@ from aeron_async.errors import ConfigurationError
 from aeron_async.idle_strategy import idle_strategy_of
 from aeron_async.protocol.address import InterfaceSpec
 from aeron_async.protocol.resolution import NAME_LENGTH_MAX
-from aeron_async.protocol.units import INT64_MAX, parse_duration_ns
+from aeron_async.protocol.units import INT32_MAX, INT64_MAX, parse_duration_ns
 from aeron_async.settings import (
-    INT32_MAX,
     choice,
     duration,
     flag,

@@ -19,7 +19,8 @@ from aeron_async.driver.core.directory_settings import (
     US,
     DirectorySettings,
 )
-from aeron_async.settings import INT32_MAX, INT32_MIN, duration, flag, inferable, integer, size
+from aeron_async.protocol.units import INT32_MAX, INT32_MIN
+from aeron_async.settings import duration, flag, inferable, integer, size
 
 __all__ = ["TERM_MAX_LENGTH", "TERM_MIN_LENGTH", "StreamSettings"]
 

@@ -9,9 +9,8 @@ import attrs
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.channel_uri import ChannelUri, Media
+from aeron_async.protocol.units import INT32_MAX, INT32_MIN
 from aeron_async.settings import (
-    INT32_MAX,
-    INT32_MIN,
     OptionSettings,
     Text,
     choice,
