@@ -179,6 +179,36 @@ async def test_a_destination_that_is_not_answered_keeps_nothing_away(
     assert not publication.is_closed
 
 
+async def test_subscriptions_close_before_they_are_added_again(
+    driver: aa.MediaDriver, aeron: aa.Aeron, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscriptions = [await aeron.add_subscription(IPC, STREAM_ID + n) for n in range(5)]
+    is_reached, gate = asyncio.Event(), asyncio.Event()
+    ask = AttachedDriver.open_subscription
+
+    async def ask_later(self: AttachedDriver, added: Any) -> Any:
+        is_reached.set()
+        await gate.wait()
+        return await ask(self, added)
+
+    with monkeypatch.context() as gated:
+        gated.setattr(AttachedDriver, "open_subscription", ask_later)
+        attached(aeron).lose("as a test wants")
+        await asyncio.wait_for(is_reached.wait(), 5)
+        for each in subscriptions[2:]:
+            each.close()
+        gate.set()
+        event = await events.next()
+    assert (event.not_added, event.reason) == ((), "as a test wants")
+    # Each of those that are left wants to hear at once, and nothing else does.
+    assert attached(aeron)._proxy()._hold_count == 2
+    another = await aeron.add_subscription(IPC, STREAM_ID)
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    await publication.offer(b"there", timeout=5)
+    for each in (subscriptions[0], another):
+        assert (await anext(each)).data == b"there"
+
+
 @pytest.mark.parametrize("is_sent_to", [True, False])
 async def test_destinations_change_before_they_are_added_again(
     driver: aa.MediaDriver,
