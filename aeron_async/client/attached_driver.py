@@ -94,8 +94,8 @@ if TYPE_CHECKING:
         FlowControlSupplier,
         PublicationReady,
         PublicationUser,
-        SubscriptionListener,
         SubscriptionReady,
+        SubscriptionUser,
     )
     from aeron_async.idle_strategy import IdleStrategy
     from aeron_async.protocol.channel_uri import ChannelUri
@@ -237,6 +237,7 @@ class AttachedDriver:
                 on_event=self._on_event,
                 on_missed=self._on_missed,
                 on_failed=self._fail,
+                on_lapsed=self._on_lapsed,
                 now_ns=self._clock.now_ns,
             )
         except BaseException:
@@ -471,7 +472,7 @@ class AttachedDriver:
         uri: ChannelUri,
         stream_id: int,
         *,
-        listener: SubscriptionListener,
+        listener: SubscriptionUser,
         congestion_control: CongestionControlSupplier | None = None,
     ) -> SubscriptionReady:
         """Add a subscription; see `Conductor.add_subscription`.
@@ -811,6 +812,10 @@ class AttachedDriver:
             attached.proxy.look()
             if self._attached is attached:
                 self._open_images()
+
+    def _on_lapsed(self) -> None:
+        for subscription in list(self.subscriptions.values()):
+            subscription.listener.on_lapsed()
 
     def _check_driver(self, attached: Attachment) -> None:
         """Notice now, and not half a second later, that a driver has ended with its logs.

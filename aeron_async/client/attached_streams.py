@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from aeron_async.counters import CountersReader
     from aeron_async.doorbell import ClientBells
-    from aeron_async.driver.commands import PublicationUser, SubscriptionListener
+    from aeron_async.driver.commands import PublicationUser, SubscriptionUser
     from aeron_async.protocol.channel_uri import ChannelUri
     from aeron_async.protocol.control_protocol import (
         ImageBuffersReady,
@@ -612,7 +612,7 @@ class AttachedSubscription:
     """
 
     def __init__(
-        self, uri: ChannelUri, stream_id: int, *, listener: SubscriptionListener, order: int
+        self, uri: ChannelUri, stream_id: int, *, listener: SubscriptionUser, order: int
     ) -> None:
         self._waiter_count = 0
         self.asked_id: int | None = None

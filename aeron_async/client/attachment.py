@@ -5,7 +5,10 @@ Source: Aeron `Aeron.Context.conclude`, `ClientConductor`.
 
 from __future__ import annotations
 
+import errno
+import threading
 from typing import TYPE_CHECKING, Final, TypeAlias
+from weakref import ref
 
 from aeron_async.client.attached_streams import (
     AttachedImage,
@@ -15,7 +18,7 @@ from aeron_async.client.attached_streams import (
     MappedLogs,
 )
 from aeron_async.client.driver_proxy import DriverProxy
-from aeron_async.clock import NS_PER_MS
+from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
 from aeron_async.doorbell import BELL_KEY, BELL_TYPE_ID, CLIENT_BELL_NS, ClientBells
 from aeron_async.errors import DriverError, DriverTimeoutError, ErrorCode, RegistrationError
 from aeron_async.logs import get_logger
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NOT_HEARD", "AttachedDestinations", "Attachment", "Owner", "refuse_strategy"]
 
+LAPSED_INTERVAL_S: Final = 0.05
 SILENCE_MS: Final = 2_000
 """A driver that has not beaten for two of its seconds may have been replaced by another one."""
 CATCH_UP_TYPE_ID: Final = 20_001
@@ -68,6 +72,7 @@ class Attachment:
         on_event: Called with what the driver says and no request has asked for.
         on_missed: Called if some of that was missed.
         on_failed: Called if that cannot be read.
+        on_lapsed: Called in another thread if the client has not run for too long.
         now_ns: Returns the time.
     """
 
@@ -80,12 +85,15 @@ class Attachment:
         on_event: Callable[[ControlMessage], object],
         on_missed: Callable[[], object],
         on_failed: Callable[[Exception], object],
+        on_lapsed: Callable[[], object],
         now_ns: Callable[[], int],
     ) -> None:
         self.directory: Final = directory
         self._now_ns = now_ns
         self._timeout_ms = timeout_ms
         self._on_failed = on_failed
+        self._on_lapsed = on_lapsed
+        self._is_closed = threading.Event()
         self._served_ns = now_ns()
         self.logs: Final = MappedLogs(directory.path)
         self.watcher: Final = watcher
@@ -94,6 +102,7 @@ class Attachment:
         self.values: Final = directory.counter_values()
         self.bells: Final = ClientBells(directory.counters, self.values, now_ns)
         try:
+            self._watch_liveness()
             self.proxy: Final = DriverProxy(
                 directory,
                 self.watcher,
@@ -104,10 +113,24 @@ class Attachment:
                 on_written=self.bells.ring_driver,
             )
         except BaseException:
+            self._is_closed.set()
             self.watcher.close()
             self.bells.close()
             self.values.release()
             raise
+
+    def _watch_liveness(self) -> None:
+        limit_s = self.directory.layout.client_liveness_timeout_ns / NS_PER_SECOND
+        thread = threading.Thread(
+            target=watch_liveness,
+            args=(ref(self), self._is_closed, min(limit_s, threading.TIMEOUT_MAX)),
+            name="aeron-liveness",
+            daemon=True,
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise OSError(errno.EAGAIN, "the system gives no thread for the client") from error
 
     def open_heartbeat(self, counter_id: int) -> None:
         """Take the counter in which the client says that it lives.
@@ -133,6 +156,18 @@ class Attachment:
                 f"{limit_ns // NS_PER_MS} ms that its media driver allows: {REMEDY}"
             )
             self._on_failed(DriverError(message))
+
+    def look_from_thread(self) -> float:
+        """Look whether the client has not run for too long; return when to look again, in seconds.
+
+        Its readers then ask `check_served` before the next message.
+        """
+        limit_ns = self.directory.layout.client_liveness_timeout_ns
+        left_ns = self._served_ns + limit_ns - self._now_ns()
+        if left_ns >= 0:
+            return left_ns / NS_PER_SECOND + LAPSED_INTERVAL_S
+        self._on_lapsed()
+        return LAPSED_INTERVAL_S
 
     def open_image(
         self, event: ImageBuffersReady, subscription: AttachedSubscription
@@ -257,12 +292,28 @@ class Attachment:
 
     def close(self) -> None:
         """Stop looking, and unmap the directory."""
+        self._is_closed.set()
         if self._heartbeat is not None:
             self._heartbeat.close()
         self.watcher.close()
         self.bells.close()
         self.values.release()
         self.directory.close()
+
+
+def watch_liveness(attachment: ref[Attachment], is_closed: threading.Event, wait_s: float) -> None:
+    """Look, from a thread, whether a client has not run for too long.
+
+    An event loop that is blocked cannot look itself, and the reader that blocks it may go on to
+    take messages without a turn of the loop.
+    """
+    while not is_closed.wait(wait_s):
+        found = attachment()
+        if found is None:
+            return
+        wait_s = min(found.look_from_thread(), threading.TIMEOUT_MAX)
+        # The thread keeps no client that nothing else does.
+        del found
 
 
 class AttachedDestinations:

@@ -142,6 +142,7 @@ class SubscriptionEvents:
     on_image_progress: Callable[[], None]
     on_unavailable_image: Callable[..., None]
     on_unanswered: Callable[[str | None], None]
+    on_lapsed: Callable[[], None]
     is_polling: bool = False
     written_channel: str | None = None
 
@@ -188,7 +189,11 @@ class SubscriptionBase(Reading, ABC):
         self._events: WeakSet[ImageEvents] = WeakSet()
         self._is_for_responses = uri.control_mode is ControlMode.RESPONSE
         self._listener = SubscriptionEvents(
-            self._add_image, self._progress.notify, self._remove_image, self._on_unanswered
+            self._add_image,
+            self._progress.notify,
+            self._remove_image,
+            self._on_unanswered,
+            self._on_lapsed,
         )
         self._last_image: Image | None = None
         self.last_error: str | None = None
@@ -402,6 +407,10 @@ class SubscriptionBase(Reading, ABC):
         image = next(reversed(self._images.values()), self._last_image)
         if reason is not None and image is not None:
             self._put_event(ImageEventKind.UNANSWERED, image)
+
+    def _on_lapsed(self) -> None:
+        """Let the next message wait for the check of the turn; called in another thread."""
+        self._calls_until_check = 0
 
     def _on_driver_closed(self, error: Exception | None) -> None:
         """Close without a request to the driver, which is closed."""

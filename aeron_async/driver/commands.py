@@ -40,6 +40,7 @@ __all__ = [
     "PublicationUser",
     "SubscriptionListener",
     "SubscriptionReady",
+    "SubscriptionUser",
 ]
 
 MESSAGE_LENGTH_MAX: Final = 1_100
@@ -98,6 +99,14 @@ class SubscriptionListener(Protocol):
 
     def on_unanswered(self, reason: str | None) -> None:
         """No session answers the requests of this subscription; with None, one does again."""
+        ...
+
+
+class SubscriptionUser(SubscriptionListener, Protocol):
+    """A subscription of a client, as the client's side of a driver elsewhere needs to know it."""
+
+    def on_lapsed(self) -> None:
+        """Check that the client is still served before the next message; from any thread."""
         ...
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
 from typing import TYPE_CHECKING, Any, NoReturn
+from weakref import ref
 
 import attrs
 import pytest
 
 import aeron_async as aa
 from aeron_async.client import attached_driver
+from aeron_async.client.attachment import watch_liveness
 from aeron_async.protocol.control_protocol import UnavailableImage
 from aeron_async.protocol.header import FrameType
 from tests.client.attaching import (
@@ -316,6 +319,64 @@ async def test_a_reader_that_was_away_for_too_long_stores_no_position(
     with pytest.raises(aa.ClosedError, match=r"has not run for .* of 10000 ms"):
         await read(subscription)
     assert stored == [0]
+
+
+async def test_a_reader_that_blocks_the_loop_stores_no_position_of_what_was_read_ahead(
+    aeron: aa.Aeron, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscription, publication = await connected(aeron)
+    for number in range(10):
+        await publication.offer(b"%d" % number)
+    assert (await anext(subscription)).data == b"0"
+    assert subscription._batch.left
+    (image,) = subscription.images
+    attachment = attachment_of(aeron)
+    wait_s = attachment.look_from_thread()
+    assert 9 < wait_s <= 10 + attached_driver.KEEPALIVE_INTERVAL_S
+    now_ns = attachment._now_ns
+    monkeypatch.setattr(attachment, "_now_ns", lambda: now_ns() + 11_000_000_000)
+    # The thread looks while the loop is blocked.
+    looking = threading.Thread(target=attachment.look_from_thread)
+    looking.start()
+    looking.join()
+    with pytest.raises(aa.ClosedError, match="has not run for"):
+        await anext(subscription)
+    assert image.position == 0
+
+
+def test_the_thread_looks_until_the_client_is_closed_or_collected() -> None:
+    is_closed = threading.Event()
+    looks: list[float] = []
+
+    class Looked:
+        def look_from_thread(self) -> float:
+            looks.append(0)
+            if len(looks) == 3:
+                is_closed.set()
+            return 0
+
+    looked: Any = Looked()
+    watch_liveness(ref(looked), is_closed, 0)
+    assert len(looks) == 3
+    is_closed.clear()
+    collected = ref(looked)
+    del looked
+    watch_liveness(collected, is_closed, 0)
+    assert len(looks) == 3
+
+
+async def test_without_a_thread_there_is_no_client(
+    driver: aa.MediaDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> NoReturn:
+        message = "can't start new thread"
+        raise RuntimeError(message)
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    aeron = aa.Aeron.connect(directory=driver.context.aeron_directory)
+    with pytest.raises(OSError, match="no thread"):
+        await aeron.start()
+    await aeron.aclose()
 
 
 async def test_a_handler_that_took_too_long_stores_no_position(
