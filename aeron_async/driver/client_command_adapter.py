@@ -542,7 +542,10 @@ class ClientCommandAdapter:
     # What commands do.
 
     async def _add_publication(self, client: AeronClient, command: AddPublication) -> None:
-        with self._new_id(command.correlation_id) as registration_id:
+        with (
+            self._new_id(command.correlation_id) as registration_id,
+            self._proxy.images_after(registration_id),
+        ):
             uri = channel_of(command)
             uri.check_publication(command.stream_id)
             bell = ClientBell(client.client_id, self._bells)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.errors import ConfigurationError, ErrorCode, RegistrationError
@@ -33,6 +34,8 @@ from aeron_async.protocol.control_protocol import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from aeron_async.concurrent.broadcast import BroadcastTransmitter
     from aeron_async.doorbell import DriverBells
     from aeron_async.driver.commands import (
@@ -62,6 +65,19 @@ class ClientProxy:
     def __init__(self, transmitter: BroadcastTransmitter, bells: DriverBells | None = None) -> None:
         self._transmitter = transmitter
         self._bells = bells
+        # By the id of the image, which is that of its publication: the images to be announced.
+        self._later: dict[int, dict[int, ImageBuffersReady]] = {}
+
+    @contextmanager
+    def images_after(self, image_id: int) -> Iterator[None]:
+        """Announce the images of a publication after what is said within, as Aeron does."""
+        later = self._later[image_id] = {}
+        try:
+            yield
+        finally:
+            del self._later[image_id]
+            for message in later.values():
+                self._transmit(message)
 
     def on_error(self, correlation_id: int, code: ErrorCode, message: str) -> None:
         """Refuse a command."""
@@ -122,22 +138,29 @@ class ClientProxy:
 
     def on_available_image(self, subscription_id: int, ready: ImageReady) -> None:
         """Give an image to a subscription."""
-        self._transmit(
-            ImageBuffersReady(
-                image_id=ready.image_id,
-                session_id=ready.session_id,
-                stream_id=ready.stream_id,
-                subscription_registration_id=subscription_id,
-                subscriber_position_id=ready.position.id,
-                log_file=os.fsencode(ready.log.file),
-                source_identity=ready.source_identity.encode(),
-            )
+        message = ImageBuffersReady(
+            image_id=ready.image_id,
+            session_id=ready.session_id,
+            stream_id=ready.stream_id,
+            subscription_registration_id=subscription_id,
+            subscriber_position_id=ready.position.id,
+            log_file=os.fsencode(ready.log.file),
+            source_identity=ready.source_identity.encode(),
         )
+        later = self._later.get(ready.image_id)
+        if later is None:
+            self._transmit(message)
+        else:
+            later[subscription_id] = message
 
     def on_unavailable_image(
         self, subscription_id: int, image_id: int, *, stream_id: int, channel: str
     ) -> None:
         """Take an image from a subscription."""
+        later = self._later.get(image_id)
+        if later is not None and later.pop(subscription_id, None) is not None:
+            # The client has not heard of it.
+            return
         self._transmit(
             UnavailableImage(
                 image_id=image_id,

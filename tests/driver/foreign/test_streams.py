@@ -11,8 +11,12 @@ import pytest
 import aeron_async as aa
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.protocol.control_protocol import (
+    AddExclusivePublication,
+    AddPublication,
     ClientClose,
+    ExclusivePublicationBuffersReady,
     ImageBuffersReady,
+    PublicationBuffersReady,
     RemovePublication,
     RemoveSubscription,
     UnavailableImage,
@@ -46,6 +50,28 @@ async def test_between_two_foreign_clients(
         await publisher.offer_all(MESSAGES[start : start + 20])
         taken += await reader.take(20)
     assert taken == MESSAGES
+
+
+@pytest.mark.parametrize("channel", [IPC, f"aeron-spy:{UDP}"])
+@KINDS
+@in_directory
+async def test_a_publication_is_ready_before_its_images_are(
+    directory: Directory, channel: str, *, is_exclusive: bool
+) -> None:
+    """In one process, too: its publisher hears first of what it has asked for."""
+    client = directory.client()
+    for _ in range(2):
+        await client.add_subscription(channel)
+    adding = AddExclusivePublication if is_exclusive else AddPublication
+    sent_to = channel.removeprefix("aeron-spy:")
+    answers = await client.ask(adding, stream_id=STREAM_ID, channel=sent_to)
+    kinds = [type(each) for each in answers]
+    ready = ExclusivePublicationBuffersReady if is_exclusive else PublicationBuffersReady
+    assert [each for each in kinds if each in {ready, ImageBuffersReady}] == [
+        ready,
+        ImageBuffersReady,
+        ImageBuffersReady,
+    ]
 
 
 @CHANNELS
