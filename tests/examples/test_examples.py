@@ -144,6 +144,7 @@ IN_PAIRS = {"publisher", "subscriber"}
 WITH_LOGS = {"configure_logs"}
 UNTIL_TOLD = {"stop_on_signals", "response_server"}
 ON_SPARK = {"market_data_bars", "archive_outliers"}
+ON_ONE_HOST = {"beside_java", "in_a_container"}
 UNDER_PYTEST = {"test_with_pytest", "test_service_in_a_world"}
 
 
@@ -261,7 +262,8 @@ def test_no_example_goes_unproven() -> None:
     names = {path.stem for path in EXAMPLES.glob("*.py")}
     # Those of Spark share the session of its tests.
     under_spark = {name for name in names if name.startswith("spark_")} | ON_SPARK
-    assert names - under_spark == PRINTED.keys() | IN_PAIRS | WITH_LOGS | UNTIL_TOLD | UNDER_PYTEST
+    others = IN_PAIRS | WITH_LOGS | UNTIL_TOLD | ON_ONE_HOST | UNDER_PYTEST
+    assert names - under_spark == PRINTED.keys() | others
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)

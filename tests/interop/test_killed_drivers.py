@@ -14,7 +14,7 @@ import attrs
 import pytest
 
 import aeron_async as aa
-from aeron_async.aeron_directory import AeronDirectory
+from tests.drivers import until_it_serves
 from tests.interop.exchange import STREAM_ID, exchange
 from tests.interop.official import SHARED_MEMORY
 from tests.interop.programs import require, running
@@ -49,21 +49,8 @@ async def driver_of(kind: str, directory: Path) -> AsyncIterator[Program]:
     }
     program = ["aeronmd"] if kind == "official" else [sys.executable, "-m", "aeron_async", "driver"]
     async with running(*program, environ=environ) as process:
-        await is_ready(directory, process.process.pid)
+        await until_it_serves(directory, process.process.pid)
         yield process
-
-
-async def is_ready(directory: Path, pid: int) -> None:
-    """Wait until that driver serves clients, however long it takes to start."""
-    async with asyncio.timeout(60):
-        while True:
-            found = AeronDirectory.try_open(directory)
-            if isinstance(found, AeronDirectory):
-                is_its_own = found.layout.pid == pid and found.heartbeat_ms > 0
-                found.close()
-                if is_its_own:
-                    return
-            await asyncio.sleep(0.01)
 
 
 def context() -> aa.DriverContext:
