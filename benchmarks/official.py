@@ -15,28 +15,36 @@ import re
 import shutil
 import signal
 import statistics
-import tempfile
 import time
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from aeron_async.cli.bench_processes import BenchError, free_port
+from benchmarks.drivers import Served, aeron_directory, wait_until_served
 from benchmarks.measuring import Contender
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from pathlib import Path
 
-__all__ = ["contenders", "find", "rates_of"]
+__all__ = [
+    "MODES",
+    "OfficialPlan",
+    "absent",
+    "contenders",
+    "driver",
+    "find",
+    "line_with",
+    "program",
+    "rates_of",
+]
 
 MODES: Final = (("SHARED", "backoff"), ("SHARED", "yield"), ("DEDICATED", "backoff"))
-SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where Aeron itself puts its folder
 STREAM_ID: Final = "1001"
-START_TIMEOUT_S: Final = 10.0
 STOP_TIMEOUT_S: Final = 10.0
 RATE: Final = re.compile(r"^(\d+)ms, ([\d.e+]+) msgs/sec")
 SECONDS: Final = re.compile(r"seconds=([\d.]+)")
@@ -44,6 +52,8 @@ WARM_UP_S: Final = 1
 # How many messages are to be sent is told beforehand; at these rates they take about as long.
 GUESSED_BYTES_PER_S: Final = 400_000_000
 GUESSED_MESSAGES_PER_S: Final = 2_000_000
+MEMORY_SPEED: Final = 5
+"""How many times as fast messages are that go through memory and not through sockets."""
 
 
 @attrs.frozen(kw_only=True)
@@ -58,6 +68,7 @@ class OfficialPlan:
         term_length: Term length of the publication, spelled as in settings.
         length: Length of a message, in bytes.
         seconds: Length of the run.
+        channel: Where messages go; empty for a free port of loopback.
     """
 
     threading: str
@@ -67,6 +78,7 @@ class OfficialPlan:
     term_length: str
     length: int
     seconds: float
+    channel: str = ""
 
     def environ(self, directory: Path) -> dict[str, str]:
         """Return the settings of the driver."""
@@ -84,6 +96,16 @@ class OfficialPlan:
             **{f"AERON_{thread}_IDLE_STRATEGY": self.idle for thread in threads},
         }
 
+    def to(self) -> str:
+        """Return the channel of one run."""
+        return self.channel or f"aeron:udp?endpoint=127.0.0.1:{free_port()}"
+
+    def guessed_count(self) -> int:
+        """Return how many messages take about as long as the run."""
+        guessed = min(GUESSED_MESSAGES_PER_S, GUESSED_BYTES_PER_S / self.length)
+        speed = MEMORY_SPEED if self.channel.startswith("aeron:ipc") else 1
+        return int(guessed * speed * self.seconds)
+
 
 def find(name: str) -> str | None:
     """Return the path of a program."""
@@ -91,8 +113,21 @@ def find(name: str) -> str | None:
     return shutil.which(name, path=os.pathsep.join(folders))
 
 
+def absent(*programs: str) -> str:
+    """Return why these programs cannot run; empty if they can."""
+    missing = [name for name in programs if find(name) is None]
+    return f"not found: {', '.join(missing)}" if missing else ""
+
+
 def contenders(
-    *, mtu_length: int, window: str, term_length: str, length: int, seconds: float
+    *,
+    mtu_length: int,
+    window: str,
+    term_length: str,
+    length: int,
+    seconds: float,
+    channel: str = "",
+    modes: Sequence[tuple[str, str]] = MODES,
 ) -> list[Contender]:
     """Return one contender for each mode and each pair of programs."""
     pairs = (
@@ -101,8 +136,7 @@ def contenders(
     )
     found = []
     for pair, run, programs in pairs:
-        missing = [name for name in programs if find(name) is None]
-        for threading, idle in MODES:
+        for threading, idle in modes:
             plan = OfficialPlan(
                 threading=threading,
                 idle=idle,
@@ -111,12 +145,13 @@ def contenders(
                 term_length=term_length,
                 length=length,
                 seconds=seconds,
+                channel=channel,
             )
             found.append(
                 Contender(
                     name=f"aeronmd {threading.lower()} {idle}, {pair}",
                     measure=partial(run, plan),
-                    why_absent=f"not found: {', '.join(missing)}" if missing else "",
+                    why_absent=absent(*programs),
                 )
             )
     return found
@@ -124,9 +159,9 @@ def contenders(
 
 async def run_samples(plan: OfficialPlan) -> dict[str, float]:
     """Stream with the samples, and return what the subscriber has seen, second by second."""
-    async with driver(plan) as environ:
-        channel = f"aeron:udp?endpoint=127.0.0.1:{free_port()}"
-        where = ("-p", environ["AERON_DIR"], "-c", channel, "-s", STREAM_ID)
+    async with driver(plan) as served:
+        environ = {"AERON_DIR": str(served.directory)}
+        where = ("-p", str(served.directory), "-c", plan.to(), "-s", STREAM_ID)
         async with program("rate_subscriber", *where, environ=environ) as subscriber:
             await line_with(subscriber, "Subscription channel status")
             sending = ("-L", str(plan.length), "-m", str(10**12), "-l", "0")
@@ -156,11 +191,10 @@ def rates_of(output: str) -> list[float]:
 
 async def run_checked(plan: OfficialPlan) -> dict[str, float]:
     """Stream with programs that look at every byte, and return what came from start to end."""
-    guessed = min(GUESSED_MESSAGES_PER_S, GUESSED_BYTES_PER_S / plan.length)
-    count = int(guessed * plan.seconds)
-    async with driver(plan) as environ:
-        channel = f"aeron:udp?endpoint=127.0.0.1:{free_port()}"
-        what = (channel, STREAM_ID, str(count), str(plan.length), str(plan.length))
+    count = plan.guessed_count()
+    async with driver(plan) as served:
+        environ = {"AERON_DIR": str(served.directory)}
+        what = (plan.to(), STREAM_ID, str(count), str(plan.length), str(plan.length))
         async with program("checked_subscriber", *what, environ=environ) as subscriber:
             await line_with(subscriber, "SUBSCRIBED")
             async with program("checked_publisher", *what, environ=environ) as publisher:
@@ -180,22 +214,16 @@ def figures(messages_per_s: float, length: int) -> dict[str, float]:
 
 
 @asynccontextmanager
-async def driver(plan: OfficialPlan) -> AsyncIterator[dict[str, str]]:
-    """Run a driver with a folder of its own, and yield the settings of its clients."""
-    parent = SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None
-    directory = Path(tempfile.mkdtemp(prefix="aeron-bench-", dir=parent))
-    environ = plan.environ(directory)
-    try:
-        async with program("aeronmd", environ=environ):
-            end_s = time.monotonic() + START_TIMEOUT_S
-            while not (directory / "cnc.dat").exists():
-                if time.monotonic() > end_s:
-                    message = "aeronmd made no cnc.dat"
-                    raise BenchError(message)
-                await asyncio.sleep(0.02)
-            yield environ
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+async def driver(plan: OfficialPlan) -> AsyncIterator[Served]:
+    """Run a driver with a directory of its own.
+
+    Raises:
+        BenchError: It does not start.
+    """
+    with aeron_directory() as directory:
+        async with program("aeronmd", environ=plan.environ(directory)) as process:
+            await wait_until_served(directory, process)
+            yield Served(directory=directory, pid=process.pid)
 
 
 @asynccontextmanager
