@@ -72,6 +72,35 @@ RECORDED: Final = (
     "ours, recorded on disk",
     "ours, recorded and read, on disk",
 )
+SHARED: Final = (
+    Goal(scenario="ipc-100", metric=RATE, limit=6e6, contender="ours, exclusive"),
+    Goal(scenario="ipc-lists", metric=RATE, limit=20e6, contender="ours, exclusive"),
+    *(
+        Goal(
+            scenario="udp-shared",
+            metric=RATE,
+            limit=0.8,
+            contender=contender,
+            beside="ours, embedded",
+        )
+        for contender in ("ours, a driver for each", "ours, one driver for both")
+    ),
+    *(
+        Goal(scenario="ipc-round-trip", metric="p50_us", limit=limit, contender=contender)
+        for contender, limit in (
+            ("ours, spinning", 20),
+            ("ours, at once", 40),
+            ("ours, after 10 ms", 500),
+            ("ours, after 100 ms", 500),
+        )
+    ),
+    *(
+        Goal(scenario="shared-idle", metric=metric, limit=limit, contender=contender)
+        for contender, limit in (("ours", 0.1), ("ours, beside an official subscriber", 1))
+        for metric in ("driver_percent", "client_percent")
+    ),
+    Goal(scenario="shared-memory", metric="rss_mb", limit=60),
+)
 GOALS: Final = (
     Goal(scenario=SMALL, metric=RATE, limit=5e6),
     Goal(scenario=SMALL, metric=RATE, limit=1.5e6, contender="ours, pure Python"),
@@ -134,6 +163,7 @@ GOALS: Final = (
     Goal(scenario="replay-100", metric=LAG, limit=20, contender="ours, on disk"),
     Goal(scenario="replays-10", metric=LAG, limit=20, contender="ours, in memory"),
     Goal(scenario="replays-10", metric=LAG, limit=20, contender="ours, on disk"),
+    *SHARED,
 )
 
 

@@ -1,4 +1,4 @@
-"""The roles that only the benchmarks have: streams that lose, many idle ones, pyzmq and NATS.
+"""The roles that only the benchmarks have: streams that lose, many idle ones, and those of others.
 
 Started as `python -m benchmarks.roles ROLE PLAN`; see `aeron_async.cli.bench_child`.
 """
@@ -16,7 +16,7 @@ import psutil
 import aeron_async as aa
 from aeron_async.cli import bench_child
 from aeron_async.cli.bench_child import ROLES, StreamPlan, play, ready, say
-from benchmarks import roles_archive, roles_peers
+from benchmarks import roles_archive, roles_peers, roles_shared
 from benchmarks.loss import LossyNetwork
 from benchmarks.profiling import profiled
 
@@ -73,6 +73,7 @@ ALL: Final[Mapping[str, Role]] = {
     **ROLES,
     **roles_archive.ROLES,
     **roles_peers.ROLES,
+    **roles_shared.ROLES,
     "lossy": lossy,
     "idle": idle,
 }

@@ -1,11 +1,15 @@
-"""What others make of the same messages: pyzmq with plain sockets and on asyncio, and NATS.
+"""What others make of the same messages: pyzmq with plain sockets and on asyncio, NATS, iceoryx2.
 
 Each is a pair of PUSH and PULL over TCP on loopback, or a subject, with their own defaults; each
-message is compared with the one that is due, as ours are.
+message is compared with the one that is due, as ours are. iceoryx2 shares memory and has nothing to
+wait with beside a queue that is full or empty: both ends poll, and its messages are counted, as
+ours are over shared memory.
 """
 
 from __future__ import annotations
 
+import ctypes
+import os
 import time
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +26,8 @@ __all__ = ["ROLES"]
 
 LINGER_MS = 20_000
 SUBJECT = "bench"
+ICEORYX_QUEUE_LENGTH = 4_096
+"""Messages on their way; the window of ours takes more than that of 100 bytes."""
 
 
 def zmq_publish(plan: dict[str, Any]) -> dict[str, float]:
@@ -149,7 +155,77 @@ async def nats_subscribe(plan: dict[str, Any]) -> dict[str, float]:
     return figures
 
 
+def iceoryx_service(name: str) -> Any:
+    """Return a service of iceoryx2 whose publisher waits while a queue is full."""
+    import iceoryx2  # noqa: PLC0415 - it is optional
+
+    node = iceoryx2.NodeBuilder.new().create(iceoryx2.ServiceType.Ipc)
+    builder = node.service_builder(iceoryx2.ServiceName.new(name))
+    builder = builder.publish_subscribe(iceoryx2.Slice[ctypes.c_uint8])
+    builder = builder.enable_safe_overflow(False).subscriber_max_buffer_size(ICEORYX_QUEUE_LENGTH)
+    return builder.open_or_create()
+
+
+def iceoryx_publish(plan: dict[str, Any]) -> dict[str, float]:
+    """Copy each message into a sample and send it."""
+    stream = StreamPlan(**plan)
+    messages = make_messages(stream.length)
+    service = iceoryx_service(stream.channel)
+    publisher = service.publisher_builder().initial_max_slice_len(stream.length).create()
+    loan, copy = publisher.loan_slice_uninit, ctypes.memmove
+
+    def send(data: bytes) -> None:
+        sample = loan(len(data))
+        copy(sample.payload_ptr, data, len(data))
+        sample.assume_init().send()
+
+    figures: dict[str, float] = {}
+    for seconds in (stream.warm_up_s, stream.seconds):
+        count, started_s, started_cpu_s = 0, time.perf_counter(), time.process_time()
+        end_s = started_s + seconds
+        while time.perf_counter() < end_s:
+            for message in messages:
+                send(message)
+            count += len(messages)
+        send(make_mark(count))
+        share = (time.process_time() - started_cpu_s) / (time.perf_counter() - started_s)
+        figures = {"offered": count, "publisher_share": share}
+    return figures
+
+
+def iceoryx_subscribe(plan: dict[str, Any]) -> dict[str, float]:
+    """Take the bytes of samples as they come, and yield the processor while there is none."""
+    stream = StreamPlan(**plan)
+    subscriber = iceoryx_service(stream.channel).subscriber_builder().create()
+    ready()
+    receive, take = subscriber.receive, ctypes.string_at
+    figures: dict[str, float] = {}
+    for _ in range(2):
+        count, started_s, started_cpu_s = 0, time.perf_counter(), time.process_time()
+        while True:
+            sample = receive()
+            if sample is None:
+                os.sched_yield()
+                continue
+            payload = sample.payload()
+            data = take(payload.data_ptr, payload.number_of_elements)
+            if len(data) != stream.length:
+                break
+            count += 1
+        check_mark(data, count)
+        elapsed_s = time.perf_counter() - started_s
+        figures = {
+            "messages": count,
+            "messages_per_s": count / elapsed_s,
+            "mb_per_s": count * stream.length / elapsed_s / 1e6,
+            "subscriber_share": (time.process_time() - started_cpu_s) / elapsed_s,
+        }
+    return figures
+
+
 ROLES: Final[Mapping[str, Role]] = {
+    "iceoryx_publish": iceoryx_publish,
+    "iceoryx_subscribe": iceoryx_subscribe,
     "zmq_publish": zmq_publish,
     "zmq_subscribe": zmq_subscribe,
     "zmq_publish_asyncio": zmq_publish_asyncio,

@@ -17,6 +17,7 @@ from benchmarks import official
 from benchmarks.measuring import Contender, Metric, Scenario
 from benchmarks.roles import CHILD
 from benchmarks.scenarios_archive import recordings
+from benchmarks.scenarios_shared import shared
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -68,7 +69,7 @@ def scenarios(settings: Settings) -> list[Scenario]:
         for name, length in (("100", 100), ("10k", 10_000))
         for mtu in (1_408, 8_192)
     ]
-    return [*found, *_others(settings), *recordings(settings)]
+    return [*found, *_others(settings), *recordings(settings), *shared(settings)]
 
 
 def _others(settings: Settings) -> list[Scenario]:

@@ -33,6 +33,12 @@ NAMES = [
     "recording-10k",
     "replay-100",
     "replays-10",
+    "ipc-100",
+    "ipc-lists",
+    "udp-shared",
+    "ipc-round-trip",
+    "shared-idle",
+    "shared-memory",
 ]
 
 
@@ -172,3 +178,14 @@ def test_official_programs_that_are_not_there_are_absent(monkeypatch: pytest.Mon
     assert all("aeronmd" in each.why_absent for each in found)
     monkeypatch.setattr(official, "find", lambda name: f"/usr/bin/{name}")
     assert not any(each.why_absent for each in official.contenders(**options))
+    monkeypatch.setattr(official, "find", lambda _name: None)
+    assert official.absent("aeronmd", "cping") == "not found: aeronmd, cping"
+
+
+def test_official_programs_take_the_channel_that_is_given() -> None:
+    options: dict[str, Any] = {"mtu_length": 1408, "window": "2m", "term_length": "4m"}
+    options |= {"threading": "SHARED", "idle": "backoff", "length": 100, "seconds": 1.0}
+    over_udp, over_ipc = OfficialPlan(**options), OfficialPlan(channel="aeron:ipc", **options)
+    assert over_udp.to().startswith("aeron:udp?endpoint=127.0.0.1:")
+    assert over_ipc.to() == "aeron:ipc"
+    assert over_ipc.guessed_count() > over_udp.guessed_count() > 0
