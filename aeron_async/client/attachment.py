@@ -377,16 +377,26 @@ class AttachedDestinations:
     async def remove_from_subscription(
         self, client_id: int, registration_id: int, destination: ChannelUri | int
     ) -> None:
-        """Remove a destination from a subscription, by its channel.
+        """Remove a destination from a subscription, by its channel or its id.
+
+        The driver has a command for the channel only.
 
         Raises:
-            RegistrationError: NOT_SUPPORTED; an id is given, for which there is no command.
+            RegistrationError: It has no such destination.
         """
         del client_id
-        if isinstance(destination, int):
-            message = "a driver in another process removes a receive destination by its channel"
-            raise RegistrationError(message, code=ErrorCode.NOT_SUPPORTED)
-        await self._remove(RemoveReceiveDestination, registration_id, destination)
+        if not isinstance(destination, int):
+            await self._remove(RemoveReceiveDestination, registration_id, destination)
+            return
+        owner = self._owner(registration_id)
+        known = None if owner is None else owner.destinations.get(destination)
+        if owner is None or known is None:
+            uri = "the subscription" if owner is None else owner.uri
+            message = f"{destination} is not a destination of {uri}"
+            raise RegistrationError(message)
+        if known.driver_id is not None:
+            await self._ask(RemoveReceiveDestination, registration_id, known.uri)
+        owner.destinations.pop(destination, None)
 
     async def add_again(self, owner: Owner, key: int) -> None:
         """Add a destination to the driver that the client has come back to.
