@@ -1,4 +1,7 @@
-"""One driver, one client and one channel for each test, all on loopback."""
+"""One driver, one client and one channel for each test, all on loopback.
+
+The driver is embedded or serves an attached client: see `tests/drivers.py`.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,31 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aeron_async as aa
+from tests.drivers import ATTACHED, EMBEDDED, KIND, attach_clients
+from tests.twins import needs_compiled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
 STREAM_ID = 1001
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if KIND == EMBEDDED and metafunc.definition.get_closest_marker("both_drivers") is not None:
+        kinds = [EMBEDDED, pytest.param(ATTACHED, marks=needs_compiled)]
+        metafunc.parametrize("_kind_of_driver", kinds, indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def _kind_of_driver(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Let the clients of the test attach to their drivers, if that is how it runs."""
+    if getattr(request, "param", KIND) == ATTACHED:
+        for marker in request.node.iter_markers("embedded_only"):
+            pytest.skip(f"only with an embedded driver: {marker.args[0]}")
+        attach_clients(monkeypatch, tmp_path)
 
 
 @pytest.fixture
@@ -47,4 +70,5 @@ async def publication(
 ) -> aa.Publication:
     publication = await aeron.add_publication(channel, STREAM_ID)
     await publication.wait_connected(timeout=5)
+    await subscription.wait_connected(timeout=5)
     return publication

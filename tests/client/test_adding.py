@@ -11,6 +11,7 @@ import pytest
 import aeron_async as aa
 from aeron_async.driver.media.network import SystemNetwork
 from aeron_async.protocol.header import FrameType
+from tests.drivers import contradiction, endpoint_error
 
 STREAM_ID = 1001
 
@@ -41,7 +42,7 @@ async def test_what_contradicts_a_shared_publication_is_refused(
     await aeron.add_publication(channel + "|mtu=1408", STREAM_ID)
     for parameter in ("mtu=4096", "term-length=128k", "session-id=5", "ssc=true"):
         key = parameter.partition("=")[0]
-        with pytest.raises(aa.ConfigurationError, match=f"{key}=.*exclusive publication"):
+        with pytest.raises(contradiction(aeron), match=f"{key}=.*exclusive publication"):
             await aeron.add_publication(f"{channel}|{parameter}", STREAM_ID)
     await aeron.add_publication(channel, STREAM_ID)
 
@@ -175,7 +176,7 @@ async def test_waiting_for_a_source_ends_with_one_or_with_the_timeout(
 ) -> None:
     subscription = await aeron.add_subscription(channel, STREAM_ID)
     assert subscription.is_connected is False
-    with pytest.raises(aa.AeronTimeoutError, match="no publication on"):
+    with pytest.raises(aa.AeronTimeoutError, match=r"no publication (on|for)"):
         await subscription.wait_connected(timeout=0.01)
     waiting = asyncio.create_task(subscription.wait_connected(timeout=5))
     publication = await aeron.add_publication(channel, STREAM_ID)
@@ -245,7 +246,7 @@ async def test_what_cannot_be_had_is_refused_by_name(aeron: aa.Aeron, channel: s
         await aeron.add_publication(channel + "|session-id=tag:5", STREAM_ID)
     with pytest.raises(aa.RegistrationError, match="rcv-wnd"):
         await aeron.add_subscription(channel + "|rcv-wnd=512m", STREAM_ID)
-    with pytest.raises(aa.ConfigurationError, match="pub-wnd"):
+    with pytest.raises(contradiction(aeron), match="pub-wnd"):
         await aeron.add_publication(channel + "|pub-wnd=64k", STREAM_ID)
     with pytest.raises(aa.ConfigurationError, match="so-sndbuf"):
         await aeron.add_publication(channel + "|so-sndbuf=4k|mtu=8k", STREAM_ID)
@@ -254,7 +255,7 @@ async def test_what_cannot_be_had_is_refused_by_name(aeron: aa.Aeron, channel: s
         port = taken.getsockname()[1]
         with pytest.raises(aa.RegistrationError, match=str(port)) as caught:
             await aeron.add_subscription(f"aeron:udp?endpoint=127.0.0.1:{port}", STREAM_ID)
-    assert caught.value.code is aa.ErrorCode.CHANNEL_ENDPOINT_ERROR
+    assert caught.value.code is endpoint_error(aeron)
 
 
 @pytest.mark.parametrize("interface", ["127.0.0.1", "127.0.0.0/8", "localhost/24", "{lo}"])
@@ -311,7 +312,7 @@ async def test_the_name_of_an_interface_without_braces_is_told_of_them() -> None
         with pytest.raises(aa.RegistrationError, match=r"in braces: interface=\{eth0\}") as caught:
             await aeron.add_publication(f"{channel}eth0", STREAM_ID)
         assert caught.value.code is aa.ErrorCode.UNKNOWN_HOST
-        with pytest.raises(aa.RegistrationError, match=r"^eth1$"):
+        with pytest.raises(aa.RegistrationError, match=r"^eth1( \(channel .*\))?$"):
             await aeron.add_publication(f"{channel}eth1", STREAM_ID)
 
 
@@ -331,9 +332,9 @@ async def test_subscriptions_of_one_stream_agree_on_their_guarantees(
     aeron: aa.Aeron, channel: str
 ) -> None:
     await aeron.add_subscription(channel, STREAM_ID)
-    with pytest.raises(aa.ConfigurationError, match="reliable=false differs"):
+    with pytest.raises(contradiction(aeron), match="reliable=false differs"):
         await aeron.add_subscription(channel + "|reliable=false", STREAM_ID)
-    with pytest.raises(aa.ConfigurationError, match="rejoin=false differs"):
+    with pytest.raises(contradiction(aeron), match="rejoin=false differs"):
         await aeron.add_subscription(channel + "|rejoin=false", STREAM_ID)
     await aeron.add_subscription(channel + "|reliable=false|session-id=5", STREAM_ID)
     await aeron.add_subscription(channel + "|reliable=false", STREAM_ID + 1)

@@ -10,6 +10,7 @@ import pytest
 import aeron_async as aa
 from aeron_async.archive import RemoteArchive
 from aeron_async.client.arguments import check_stream_id, check_timeout, parse_channel
+from tests.drivers import STARTING, embedded_only
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -112,6 +113,7 @@ async def test_a_wrong_argument_costs_nobody_else_anything(
     assert not driver.is_closed
 
 
+@embedded_only(STARTING)
 async def test_what_is_closed_is_not_called_unstarted(driver: aa.MediaDriver) -> None:
     aeron = aa.Aeron.connect(driver)
     with pytest.raises(aa.ClosedError, match="has not been started"):

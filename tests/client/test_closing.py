@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aeron_async as aa
+from tests.drivers import ERROR, STARTING, caught_up, embedded_only
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -40,6 +41,7 @@ async def test_anything_may_be_closed_in_any_order_while_all_of_it_waits(
     subscription = await aeron.add_subscription(channel, STREAM_ID)
     publication = await aeron.add_publication(channel, STREAM_ID)
     await publication.wait_connected(timeout=5)
+    await subscription.wait_connected(timeout=5)
 
     async def offer_for_ever() -> None:
         while True:
@@ -193,6 +195,7 @@ async def add(aeron: aa.Aeron, channel: str) -> aa.Publication:
     return await aeron.add_publication(channel, STREAM_ID)
 
 
+@embedded_only(ERROR)
 @pytest.mark.parametrize("agent", ["sender", "receiver", "conductor"])
 async def test_a_failed_agent_closes_the_driver_and_tells_everybody_why(
     channel: str, agent: str, monkeypatch: pytest.MonkeyPatch
@@ -233,6 +236,7 @@ async def test_a_failed_agent_closes_the_driver_and_tells_everybody_why(
         await driver.__aexit__(None, None, None)
 
 
+@embedded_only(STARTING)
 async def test_a_driver_starts_once_and_serves_only_while_it_runs(channel: str) -> None:
     driver = aa.MediaDriver.launch()
     with pytest.raises(aa.ClosedError, match="has not been started"):
@@ -344,6 +348,7 @@ async def test_a_cancelled_add_leaves_nothing_registered(
             await publication.aclose()
     while sockets() - before:
         await driver.conductor.drain()
+        await asyncio.sleep(0)
     labels = [record.label for record in driver.counters.snapshot()]
     assert not [label for label in labels if label.startswith(("pub-lmt", "rcv-channel"))]
 
@@ -495,4 +500,5 @@ async def test_over_ipc_the_publication_notices_at_once(aeron: aa.Aeron) -> None
     subscription = await aeron.add_subscription("aeron:ipc", STREAM_ID)
     publication = await aeron.add_publication("aeron:ipc", STREAM_ID)
     subscription.close()
+    await caught_up(aeron)
     assert publication.try_offer(b"refused") is aa.OfferOutcome.NOT_CONNECTED

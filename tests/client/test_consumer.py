@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aeron_async as aa
+from tests.drivers import both_drivers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+pytestmark = both_drivers
 
 STREAM_ID = 1001
 

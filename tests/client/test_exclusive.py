@@ -13,7 +13,7 @@ from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.logbuffer.position import term_id_at
 from aeron_async.protocol.data import DataHeader
 from aeron_async.protocol.datagram import DataFrame
-from tests.drivers import embedded
+from tests.drivers import TURNS, caught_up, embedded, embedded_only
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -27,7 +27,7 @@ async def exclusive(
 ) -> aa.ExclusivePublication:
     publication = await aeron.add_exclusive_publication(channel, STREAM_ID)
     await publication.wait_connected(timeout=5)
-    assert subscription.is_connected
+    await subscription.wait_connected(timeout=5)
     return publication
 
 
@@ -105,6 +105,7 @@ async def test_a_block_for_another_place_is_refused(exclusive: aa.ExclusivePubli
         await exclusive.offer_block(b"short", timeout=5)
 
 
+@embedded_only(TURNS)
 @pytest.mark.parametrize(
     "append",
     [
@@ -172,6 +173,7 @@ async def test_revoking_ends_the_stream_without_sending_what_is_left(
     await fill(exclusive)
     (publication,) = embedded(aeron).conductor.network_publications
     await end(exclusive)
+    await caught_up(aeron)
     assert exclusive.is_closed
     assert publication.state is PublicationState.LINGER
     assert not publication.is_connected
@@ -214,6 +216,7 @@ async def test_revoking_what_is_shared_only_releases_it(
     (core,) = embedded(aeron).conductor.network_publications
     registration_id = publication._ready.registration_id
     aeron._conductor.revoke_publication(registration_id)
+    await caught_up(aeron)
     assert not core.log.metadata.is_publication_revoked
     assert core.state is not PublicationState.ACTIVE
     aeron.driver.conductor.revoke_publication(registration_id)

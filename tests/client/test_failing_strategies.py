@@ -15,6 +15,7 @@ from aeron_async.logbuffer.log_buffers import LogBuffers
 from tests.client.fake_network import FakeNetwork
 from tests.client.local import fill
 from tests.client.test_refusals import CHANNEL, SETUP, SOURCE, STREAM_ID, records_of
+from tests.drivers import STRATEGY, embedded_only
 from tests.logs import captured_logs
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
     from aeron_async.counters import CountersManager
     from aeron_async.logbuffer.log_buffers import LogSpec
+
+
+pytestmark = embedded_only(STRATEGY)
 
 
 class StrategyError(Exception):

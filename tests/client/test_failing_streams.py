@@ -20,10 +20,13 @@ from tests.client.local import until
 from tests.client.test_failing_strategies import FailingPace, FailingWindow, StrategyError
 from tests.client.test_refusals import CHANNEL, SETUP, SOURCE, STREAM_ID, records_of
 from tests.driver.fakes import data
+from tests.drivers import STRATEGY, embedded_only
 from tests.logs import captured_logs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+
+pytestmark = embedded_only(STRATEGY)
 
 MS = 1_000_000
 PACE_METHODS = [

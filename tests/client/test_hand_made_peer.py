@@ -15,7 +15,8 @@ from aeron_async.protocol.header import FrameType
 from aeron_async.protocol.setup import Setup
 from aeron_async.protocol.status_message import StatusMessage
 from tests.client.fake_network import FakeNetwork
-from tests.client.local import fill
+from tests.client.local import fill, until
+from tests.drivers import ERROR, TURNS, embedded_only
 from tests.logs import captured_logs
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ async def test_a_rejected_stream_is_told_to_its_publishers(
         message=b"not today",
     )
     network.transports[0].protocol.datagram_received(error.encode(), SOURCE)
+    await until(lambda: publication.last_error is not None and twin.last_error is not None)
     assert publication.last_error == twin.last_error
     assert publication.last_error is not None
     assert "13" in publication.last_error
@@ -175,6 +177,7 @@ async def test_a_buffer_smaller_than_the_mtu_or_the_window_is_refused(
         await aeron.add_subscription(f"{CHANNEL}|rcv-wnd=4k", STREAM_ID)
 
 
+@embedded_only(ERROR)
 async def test_a_mistake_of_ours_in_one_request_leaves_the_driver_to_the_others(
     aeron: aa.Aeron, network: FakeNetwork
 ) -> None:
@@ -220,6 +223,7 @@ async def test_what_was_opened_for_nobody_is_closed_again(
             await asyncio.sleep(0)
 
 
+@embedded_only(TURNS)
 async def test_a_client_that_closes_meanwhile_gets_nothing(
     driver: aa.MediaDriver, network: FakeNetwork
 ) -> None:
@@ -318,6 +322,7 @@ async def test_another_session_of_an_address_speaks_for_itself(
     for session_id in (1, 2):
         transport.protocol.datagram_received(setup_frame(session_id), SOURCE)
     await turn_until(network, FrameType.SM, count=2)
+    await until(lambda: len(subscription.images) == 2)
     assert [image.session_id for image in subscription.images] == [1, 2]
     assert {address for _, address in transport.sent} == {SOURCE}
     heard = [StatusMessage.decode(datagram).session_id for datagram, _ in transport.sent]

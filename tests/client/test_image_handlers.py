@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aeron_async as aa
+from tests.drivers import caught_up
 
 if TYPE_CHECKING:
     from aeron_async.driver.commands import ImageReady
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 STREAM_ID = 1001
 
 
-async def links(driver: aa.MediaDriver) -> int:
+async def links(driver: aa.MediaDriver, aeron: aa.Aeron) -> int:
+    await caught_up(aeron)
     return len(driver.conductor._subscriptions._links)
 
 
@@ -32,7 +34,7 @@ async def test_a_handler_may_close_the_subscription_that_is_being_added(
         heard.append(image.subscription.local_address)
         image.subscription.close()
 
-    before = await links(driver)
+    before = await links(driver, aeron)
     other = await aeron.add_exclusive_publication(channel, STREAM_ID)
     await other.wait_connected(timeout=5)
     while len(subscription.images) < 2:
@@ -48,7 +50,7 @@ async def test_a_handler_may_close_the_subscription_that_is_being_added(
     await asyncio.sleep(0)
     # The second image was never announced, and so its end is not told either.
     assert heard == [subscription.local_address, f"{publication.session_id} gone"]
-    assert await links(driver) == before
+    assert await links(driver, aeron) == before
 
 
 async def test_existing_images_are_announced_before_the_subscription_is_returned(
@@ -64,7 +66,7 @@ async def test_an_add_that_is_undone_is_never_announced(
     aeron: aa.Aeron, driver: aa.MediaDriver, channel: str, publication: aa.Publication
 ) -> None:
     heard: list[aa.Image] = []
-    before = await links(driver)
+    before = await links(driver, aeron)
     for turns in range(12):
         adding = asyncio.create_task(
             aeron.add_subscription(
@@ -86,7 +88,7 @@ async def test_an_add_that_is_undone_is_never_announced(
         else:
             await subscription.aclose()
             heard.clear()
-    assert await links(driver) == before
+    assert await links(driver, aeron) == before
 
 
 async def test_an_image_that_goes_before_it_is_announced_is_not_told_of(

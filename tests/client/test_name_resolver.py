@@ -11,6 +11,7 @@ import aeron_async as aa
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.errors import ConfigurationError
 from tests.client.fake_network import FakeNetwork
+from tests.drivers import CLOCK, embedded_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,6 +87,7 @@ async def test_numeric_hosts_are_not_asked_for() -> None:
     assert resolver.asked == []
 
 
+@embedded_only(CLOCK)
 async def test_the_longest_look_up_is_kept_and_slow_ones_are_counted() -> None:
     resolver = Resolver(takes_ns=5 * MS)
     driver = launch(resolver, clock=resolver.clock)

@@ -12,6 +12,7 @@ import pytest
 import aeron_async as aa
 from aeron_async.archive import ArchiveContext, LocalArchive, RemoteArchive
 from tests.client.conftest import STREAM_ID
+from tests.drivers import STARTING, embedded_only
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,6 +35,7 @@ async def test_a_client_is_awaited_or_entered() -> None:
             await entered
 
 
+@embedded_only(STARTING)
 async def test_a_driver_is_awaited_or_entered() -> None:
     """Row A4: likewise `await aa.MediaDriver.launch()`."""
     driver = await aa.MediaDriver.launch()

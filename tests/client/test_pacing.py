@@ -15,6 +15,7 @@ from aeron_async.congestion_control import (
     StaticWindowCongestionControl,
 )
 from aeron_async.flow_control import FlowControl, FlowControlParams, MinMulticastFlowControl
+from tests.drivers import STRATEGY, embedded_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,6 +81,7 @@ def slowest(params: FlowControlParams) -> FlowControl:
     return MinMulticastFlowControl(**params.group_settings())
 
 
+@embedded_only(STRATEGY)
 async def test_one_stream_runs_under_strategies_of_its_own(
     aeron: aa.Aeron, channel: str, unused_udp_port_factory: Callable[[], int]
 ) -> None:
@@ -104,6 +106,7 @@ async def test_one_stream_runs_under_strategies_of_its_own(
     assert len(labels(aeron, "fc-receivers")) == 1
 
 
+@embedded_only(STRATEGY)
 async def test_a_factory_goes_before_what_the_channel_says(
     aeron: aa.Aeron, unused_udp_port: int
 ) -> None:
@@ -112,6 +115,7 @@ async def test_a_factory_goes_before_what_the_channel_says(
     assert len(labels(aeron, "fc-receivers")) == 1
 
 
+@embedded_only(STRATEGY)
 async def test_who_shares_a_publication_shares_its_flow_control(
     aeron: aa.Aeron, channel: str
 ) -> None:
@@ -122,6 +126,7 @@ async def test_who_shares_a_publication_shares_its_flow_control(
         await aeron.add_publication(channel, STREAM_ID, flow_control=lambda _: slowest(_))  # noqa: PLW0108 - another function is the point
 
 
+@embedded_only(STRATEGY)
 async def test_a_factory_that_fails_refuses_its_publication_only(
     aeron: aa.Aeron, channel: str
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 import aeron_async as aa
 from aeron_async import _speedups
+from tests.drivers import LOOP, embedded_only
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -197,6 +198,7 @@ async def test_what_one_task_awaits_another_cannot(pair: Pair) -> None:
         await first
 
 
+@embedded_only(LOOP)
 def test_an_offer_in_another_loop_of_the_same_thread_is_refused() -> None:
     loop = asyncio.new_event_loop()
     offered: list[aa.Publication] = []

@@ -11,6 +11,9 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from anyio.streams.stapled import StapledObjectStream
 
 import aeron_async as aa
+from tests.drivers import both_drivers
+
+pytestmark = both_drivers
 
 STREAM_ID = 1001
 

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.drivers import both_drivers
+
 if TYPE_CHECKING:
     import aeron_async as aa
+
+pytestmark = both_drivers
 
 MESSAGES_PER_TERM = 7
 """So many of the longest fit into a term of 64 KiB; what is left over becomes padding."""

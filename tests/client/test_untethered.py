@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import aeron_async as aa
 from aeron_async.client.image import ImageEventKind
+from tests.drivers import contradiction
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    import aeron_async as aa
 
 STREAM_ID = 1001
 # A frame of it divides the window: were less than a frame left of that, a reader might lag by just
@@ -79,5 +81,5 @@ async def test_two_publications_of_one_socket_agree_on_where_the_time_goes(
     aeron: aa.Aeron, channel: str
 ) -> None:
     await aeron.add_publication(f"{channel}|channel-snd-ts-offset=8", STREAM_ID)
-    with pytest.raises(aa.ConfigurationError, match="channel-snd-ts-offset=0"):
+    with pytest.raises(contradiction(aeron), match="channel-snd-ts-offset=0"):
         await aeron.add_publication(f"{channel}|channel-snd-ts-offset=0", STREAM_ID + 1)

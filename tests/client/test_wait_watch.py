@@ -11,12 +11,15 @@ import pytest
 import aeron_async as aa
 from aeron_async.client.waiters import Wait
 from aeron_async.testing import World, simulate
+from tests.drivers import CLOCK, embedded_only
 from tests.logs import captured_logs
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from aeron_async.waits import Why
+
+pytestmark = embedded_only(CLOCK)
 
 HERE = "aeron:udp?endpoint=127.0.0.1:20121"
 STREAM_ID = 1001

@@ -13,9 +13,13 @@ from aeron_async.logs import FIELD_LENGTH_MAX
 from aeron_async.testing import simulate
 from aeron_async.waits import PublicationSeen
 from tests.client.waiting import HERE, SMALL, STREAM_ID, heard_by, seen_by, told
+from tests.drivers import CLOCK, embedded_only
 
 if TYPE_CHECKING:
     from aeron_async.testing import World
+
+
+pytestmark = embedded_only(CLOCK)
 
 
 def test_setups_that_nobody_answers() -> None:

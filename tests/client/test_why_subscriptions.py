@@ -13,10 +13,14 @@ from aeron_async.client.why import explain_subscription
 from aeron_async.waits import SubscriptionSeen
 from tests.client.waiting import HERE, SMALL, STREAM_ID, heard_by, told
 from tests.driver.fakes import data, setup
+from tests.drivers import CLOCK, embedded_only
 from tests.sim.wire import Peer
 
 if TYPE_CHECKING:
     from aeron_async.testing import World
+
+
+pytestmark = embedded_only(CLOCK)
 
 
 @pytest.mark.parametrize("other_sessions", [(), (7,)], ids=["nothing", "others"])

@@ -14,6 +14,7 @@ from aeron_async.client.home_loop import (
     YieldBudget,
 )
 from aeron_async.driver.media_driver import MediaDriver
+from tests.drivers import CLOCK, embedded_only
 
 
 class SetClock:
@@ -108,6 +109,7 @@ async def turns_beside(count: int, *, work_ns: int) -> tuple[int, int]:
         return offered, turns - offered
 
 
+@embedded_only(CLOCK)
 async def test_work_between_messages_brings_the_others_their_turn_sooner() -> None:
     idle_offered, idle_taken = await turns_beside(4_096, work_ns=0)
     busy_offered, busy_taken = await turns_beside(4_096, work_ns=20_000)

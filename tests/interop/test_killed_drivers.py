@@ -14,7 +14,7 @@ import attrs
 import pytest
 
 import aeron_async as aa
-from tests.drivers import until_it_serves
+from tests.serving import until_it_serves
 from tests.interop.exchange import STREAM_ID, exchange
 from tests.interop.official import SHARED_MEMORY
 from tests.interop.programs import require, running
