@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from aeron_async.aeron_directory import AeronDirectory
     from aeron_async.client.attached_streams import AttachedSubscription
     from aeron_async.protocol.channel_uri import ChannelUri
-    from aeron_async.protocol.control_protocol import ImageBuffersReady
+    from aeron_async.protocol.control_protocol import ClientCommand, ImageBuffersReady
     from aeron_async.watcher import Watcher
 
 __all__ = ["NOT_HEARD", "AttachedDestinations", "Attachment", "Owner", "refuse_strategy"]
@@ -438,17 +438,38 @@ class AttachedDestinations:
     async def _ask(self, kind: type[AddDestination], registration_id: int, uri: ChannelUri) -> int:
         owner = self._owner(registration_id)
         proxy = self._proxy_for(owner)
-        correlation_id = proxy.next_id()
-        await proxy.ask(
-            kind(
-                client_id=proxy.client_id,
-                correlation_id=correlation_id,
-                registration_id=id_for_driver(registration_id, owner),
-                channel=str(uri).encode(),
-            ),
-            OperationSucceeded,
+        command = kind(
+            client_id=proxy.client_id,
+            correlation_id=proxy.next_id(),
+            registration_id=id_for_driver(registration_id, owner),
+            channel=str(uri).encode(),
         )
-        return correlation_id
+        await proxy.ask(command, OperationSucceeded, taking_back(command, proxy.next_id()))
+        return command.correlation_id
+
+
+def taking_back(added: AddDestination, correlation_id: int) -> ClientCommand | None:
+    """Return the command that takes back a destination for which nobody waits any more.
+
+    Args:
+        added: The command that has added it, or one that has removed it, which nothing takes back.
+        correlation_id: That of the command to return.
+    """
+    if type(added) is AddDestination:
+        return RemoveDestinationById(
+            client_id=added.client_id,
+            correlation_id=correlation_id,
+            registration_id=added.registration_id,
+            destination_registration_id=added.correlation_id,
+        )
+    if isinstance(added, AddReceiveDestination):
+        return RemoveReceiveDestination(
+            client_id=added.client_id,
+            correlation_id=correlation_id,
+            registration_id=added.registration_id,
+            channel=added.channel,
+        )
+    return None
 
 
 def refuse_strategy(supplier: object, name: str, key: str) -> None:

@@ -187,14 +187,15 @@ class DriverProxy:
         self,
         command: ClientCommand,
         kind: type[T],
-        undo: type[Removal] | None = None,
+        undo: type[Removal] | ClientCommand | None = None,
     ) -> T:
         """Write a command, and return its answer.
 
         Args:
             command: The command.
             kind: The type of its answer.
-            undo: Removes what the command has added, if this raises after it was written.
+            undo: Removes what the command has added, if this raises after it was written: a
+                command, or the kind of one that names what it removes by its registration id.
 
         Raises:
             RegistrationError: The driver refuses, or the ring stays full.
@@ -224,13 +225,20 @@ class DriverProxy:
             return checked(answer, kind, command)
         except BaseException as error:
             if undo is not None and is_written and not is_refused:
-                self.undo(undo, command.correlation_id)
+                self.take_back(undo, command.correlation_id)
             if isinstance(error, TimeoutError) and not isinstance(error, AeronError):
                 raise self._too_late() from None
             raise
         finally:
             self._waiting.pop(command.correlation_id, None)
             self.release()
+
+    def take_back(self, undo: type[Removal] | ClientCommand, registration_id: int) -> None:
+        """Remove what was added, by a command or by a kind of one."""
+        if isinstance(undo, type):
+            self.undo(undo, registration_id)
+        elif not self.is_closed:
+            self.tell(undo)
 
     def undo(self, kind: type[Removal], registration_id: int) -> None:
         """Remove what was added; a closed client has removed everything."""

@@ -538,6 +538,21 @@ async def test_a_cancelled_request_leaves_nothing_in_the_driver(
 
 
 @pytest.mark.parametrize("add", ["add_publication", "add_subscription"])
+async def test_a_cancelled_destination_is_taken_back(
+    driver: aa.MediaDriver, aeron: aa.Aeron, channel: str, add: str
+) -> None:
+    holder = await getattr(aeron, add)("aeron:udp?control-mode=manual", STREAM_ID)
+    waiting = asyncio.ensure_future(holder.add_destination(channel))
+    await asyncio.sleep(0)
+    assert proxy_of(aeron)._waiting
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    with pytest.raises(aa.RegistrationError, match="is not a destination of"):
+        await holder.remove_destination(channel)
+
+
+@pytest.mark.parametrize("add", ["add_publication", "add_subscription"])
 async def test_a_request_that_is_answered_too_late_leaves_nothing_in_the_driver(
     driver: aa.MediaDriver, aeron: aa.Aeron, monkeypatch: pytest.MonkeyPatch, add: str
 ) -> None:
