@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aeron_async as aa
+from aeron_async import _speedups
 from tests.drivers import ATTACHED, EMBEDDED, KIND, attach_clients
-from tests.twins import needs_compiled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -22,6 +22,7 @@ STREAM_ID = 1001
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if KIND == EMBEDDED and metafunc.definition.get_closest_marker("both_drivers") is not None:
+        needs_compiled = pytest.mark.skipif(bool(_speedups.WHY_PURE), reason="needs compiled code")
         kinds = [EMBEDDED, pytest.param(ATTACHED, marks=needs_compiled)]
         metafunc.parametrize("_kind_of_driver", kinds, indirect=True)
 
