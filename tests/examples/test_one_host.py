@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aeron_async as aa
-from tests.serving import until_it_serves
 from tests.examples.programs import TIMEOUT_S, start
 from tests.logs import without_lines_of_the_machine
+from tests.serving import until_it_serves
 from tests.tracing import untraced_environment
 from tests.twins import needs_compiled
 

@@ -14,10 +14,10 @@ import attrs
 import pytest
 
 import aeron_async as aa
-from tests.serving import until_it_serves
 from tests.interop.exchange import STREAM_ID, exchange
 from tests.interop.official import SHARED_MEMORY
 from tests.interop.programs import require, running
+from tests.serving import until_it_serves
 from tests.twins import needs_compiled
 
 if TYPE_CHECKING:
