@@ -142,7 +142,9 @@ async def _record(
             try:
                 async with TaskOwner() as others:
                     others.start(show(archive, going_on), "progress")
-                    others.start(notice_stop(aeron, archive, subscription_id, told), "end")
+                    others.start(
+                        notice_stop(aeron, archive, subscription_id, told, going_on), "end"
+                    )
                     await report(told, going_on, auto_stop=auto_stop, is_json=is_json)
             finally:
                 await stop_and_tell(archive, subscription_id, told, going_on, is_json=is_json)
@@ -191,9 +193,10 @@ async def stop_and_tell(
     is_json: bool,
 ) -> None:
     """Stop what is still recorded, and report its end if the signal comes in time."""
-    # The recording may have stopped by itself.
-    with suppress(ArchiveError, TimeoutError):
+    # The recording may have stopped by itself, and its end be known already.
+    with suppress(ArchiveError):
         await archive.stop_recording_subscription(subscription_id)
+    with suppress(TimeoutError):
         async with asyncio.timeout(ENDS_SECONDS):
             while going_on:
                 event = await told.get()
@@ -225,6 +228,7 @@ async def notice_stop(
     archive: Archive,
     subscription_id: int,
     told: asyncio.Queue[RecordingSignalEvent | ArchiveError | None],
+    going_on: set[int],
 ) -> None:
     """Queue None once another client or the archive has stopped the subscription.
 
@@ -239,6 +243,11 @@ async def notice_stop(
             try:
                 check_driver_lives(aeron)
             except ClosedError as error:
+                # The archive ends its recordings with the driver, and their ends are told first.
+                for _ in range(LOOKS):
+                    if not going_on:
+                        break
+                    await asyncio.sleep(LOOK_SECONDS)
                 told.put_nowait(ArchiveError(str(error)))
                 return
             found = await archive.recording_subscriptions()
