@@ -35,13 +35,15 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from aeron_async._speedups.watching import BellFlag, Bells, WatchedWord, WatchThread
+    from aeron_async._speedups.bells import BellFlag, Bells
+    from aeron_async._speedups.watching import WatchedWord, WatchThread
 else:
     # Linux alone has the calls that it needs, and `check_watcher` says what is missing.
     BellFlag = Bells = WatchedWord = WatchThread = None
     if WHY_NOT_SHARED is None:
         try:
-            from aeron_async._speedups.watching import BellFlag, Bells, WatchedWord, WatchThread
+            from aeron_async._speedups.bells import BellFlag, Bells
+            from aeron_async._speedups.watching import WatchedWord, WatchThread
         except ImportError as error:
             WHY_NO_THREAD = str(error)
 

@@ -36,10 +36,10 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_SetFromErrno
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
-from aeron_async._speedups.paths cimport WakeFlag
+from aeron_async._speedups.bells cimport word_of
 
 from aeron_async.errors import ClosedError, ConfigurationError
 
@@ -429,151 +429,6 @@ def note_fork():
 
 
 os.register_at_fork(after_in_child=note_fork)
-
-
-cdef uint32_t *word_of(Py_buffer *view, Py_ssize_t at) except NULL:
-    """Return a 32-bit word of a buffer."""
-    if at < 0 or at > view.len - 4 or (<size_t>view.buf + <size_t>at) & 3:
-        raise IndexError(f"no word of 4 bytes at offset {at} in a buffer of {view.len}")
-    return <uint32_t *>(<char *>view.buf + at)
-
-
-cdef inline bint ring_word(uint32_t *asleep) noexcept nogil:
-    """Wake the owner of a bell if it is asleep; return whether it was. A fence came before."""
-    # A counter that has the place of a bell by now has neither of its values, and is left alone.
-    if get(asleep) != ASLEEP or not swap(asleep, ASLEEP, AWAKE):
-        return False
-    futex_ring(asleep)
-    return True
-
-
-# The garbage collector must not clear `refresh` while `set` may be called.
-@cython.no_gc_clear
-@cython.final
-cdef class BellFlag(WakeFlag):
-    """Wakes the processes that wait for what was stored, each by its bell if it is asleep.
-
-    It is never set: whoever is awake sees by itself what has been stored.
-
-    Args:
-        values: Memory that processes share; it is held until `close`.
-        mode_at: Where the driver counts the changes of who waits for what; see
-            `aeron_async.doorbell`.
-        refresh: Called when the count has changed; returns the places of the bells, in bytes, or
-            None to be called again by the next `set`. No counter has two bells, so there are no
-            more places than counters.
-
-    Raises:
-        IndexError: The word does not lie within the memory.
-    """
-
-    cdef Py_buffer view
-    cdef bint is_open
-    cdef int64_t forks
-    cdef uint32_t *mode
-    cdef uint32_t seen
-    cdef uint32_t **bells
-    cdef Py_ssize_t bell_count
-    cdef object refresh
-
-    def __init__(self, values, Py_ssize_t mode_at, refresh):
-        WakeFlag.__init__(self)
-        if self.is_open:
-            raise ValueError("a flag is made once: make another")
-        PyObject_GetBuffer(values, &self.view, PyBUF_SIMPLE | PyBUF_WRITABLE)
-        self.is_open = True
-        self.forks = forks
-        self.refresh = refresh
-        self.mode = word_of(&self.view, mode_at)
-        # No count of the driver's: its lowest bit is that of polling.
-        self.seen = POLLING
-
-    def __dealloc__(self):
-        self.close()
-
-    cpdef set(self):
-        """Ring every bell whose owner is asleep; to be called after something was stored."""
-        cdef uint32_t mode
-        cdef Py_ssize_t index
-        if not self.is_open or self.forks != forks:
-            return
-        fence()
-        mode = get(self.mode)
-        if mode & POLLING:
-            return
-        if mode != self.seen:
-            self.look(mode)
-        for index in range(self.bell_count):
-            ring_word(self.bells[index])
-
-    cdef int look(self, uint32_t mode) except -1:
-        """Find out whose bells there are."""
-        cdef uint32_t **bells
-        places = self.refresh()
-        if places is None or not self.is_open:
-            return 0
-        self.bell_count = 0
-        bells = <uint32_t **>realloc(self.bells, max(1, len(places)) * sizeof(uint32_t *))
-        if bells is NULL:
-            raise MemoryError
-        self.bells = bells
-        for place in places:
-            self.bells[self.bell_count] = word_of(&self.view, place)
-            self.bell_count += 1
-        self.seen = mode
-        return 0
-
-    cpdef close(self):
-        """Ring no more, and let go of the memory; a second call does nothing."""
-        if self.is_open:
-            self.is_open = False
-            self.bell_count = 0
-            free(self.bells)
-            self.bells = NULL
-            PyBuffer_Release(&self.view)
-
-
-@cython.no_gc
-@cython.final
-cdef class Bells:
-    """Rings the bells whose words lie in one memory.
-
-    Args:
-        values: Memory that processes share; it is held until `close`.
-    """
-
-    cdef Py_buffer view
-    cdef bint is_open
-    cdef int64_t forks
-
-    def __init__(self, values):
-        if self.is_open:
-            raise ValueError("they are made once: make others")
-        PyObject_GetBuffer(values, &self.view, PyBUF_SIMPLE | PyBUF_WRITABLE)
-        self.is_open = True
-        self.forks = forks
-
-    def __dealloc__(self):
-        self.close()
-
-    def ring(self, Py_ssize_t place):
-        """Wake the owner of the bell at a place, if it is asleep; return whether it was.
-
-        To be called after something was stored for it.
-
-        Raises:
-            IndexError: The word does not lie within the memory.
-        """
-        if not self.is_open or self.forks != forks:
-            return False
-        fence()
-        return ring_word(word_of(&self.view, place))
-
-    cpdef close(self):
-        """Ring no more, and let go of the memory; a second call does nothing."""
-        if self.is_open:
-            self.is_open = False
-            PyBuffer_Release(&self.view)
 
 
 # The garbage collector must not clear the owner, which `__dealloc__` needs.

@@ -1,0 +1,16 @@
+from collections.abc import Callable, Sequence
+
+from typing_extensions import Buffer
+
+from aeron_async.logbuffer.wake_flag import WakeFlag
+
+class BellFlag(WakeFlag):
+    def __init__(
+        self, values: Buffer, mode_at: int, refresh: Callable[[], Sequence[int] | None]
+    ) -> None: ...
+    def close(self) -> None: ...
+
+class Bells:
+    def __init__(self, values: Buffer) -> None: ...
+    def ring(self, place: int, /) -> bool: ...
+    def close(self) -> None: ...
