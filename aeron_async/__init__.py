@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.flow_control import FlowControl
     from aeron_async.driver.core.suppliers import NameResolver
-    from aeron_async.driver.driver_thread import InvokedMediaDriver, ThreadedMediaDriver
     from aeron_async.driver.media_driver import MediaDriver
+    from aeron_async.driver.own_loop import InvokedMediaDriver, ThreadedMediaDriver
     from aeron_async.errors import (
         AeronError,
         AeronTimeoutError,
@@ -137,8 +137,8 @@ MODULES: Final = {
     "Reconnected": "client.client_conductor",
     "Subscription": "client.subscription",
     "SystemClock": "clock",
-    "InvokedMediaDriver": "driver.driver_thread",
-    "ThreadedMediaDriver": "driver.driver_thread",
+    "InvokedMediaDriver": "driver.own_loop",
+    "ThreadedMediaDriver": "driver.own_loop",
     "WaitReason": "waits",
     "Why": "waits",
     "why": "client.why",

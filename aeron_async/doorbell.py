@@ -5,6 +5,9 @@ asleep (`ASLEEP` or `AWAKE`); they are a futex, on which its watcher sleeps. Who
 something that the process may wait for rings: if the word says asleep, it stores awake and wakes
 the futex. So there is one call to the system for each sleep, however many ring.
 
+A process that waits for commands or answers alone rests (`RESTING`): its tasks are busy, or have
+nothing to do with streams. Who has stored something for a stream then rings nobody.
+
     sleeper                                  ringer
     1 looks at its words                     1 stores
     2 stores asleep                          2 full fence
@@ -61,6 +64,7 @@ DRIVER_LABEL: Final = "bell of the driver"
 MODE_OFFSET: Final = 4
 AWAKE: Final = 0x6C6C6562
 ASLEEP: Final = 0x6C6C6563
+RESTING: Final = 0x6C6C6564
 """Values of a bell, which no other counter has: positions are multiples of 32, states are small. A
 process that was stopped, and whose bell was freed in the meantime, so changes nothing."""
 DRIVER_REFERENCE_ID: Final = 20_002
@@ -144,7 +148,7 @@ class DriverBells:
         """
         self._store_mode()
         value = self._memory.load_acquire_32(self._asleep_at)
-        if value not in {AWAKE, ASLEEP}:
+        if value not in {AWAKE, ASLEEP, RESTING}:
             self._memory.compare_and_swap_32(self._asleep_at, value, AWAKE)
 
     def on_change(self) -> None:
@@ -153,15 +157,15 @@ class DriverBells:
         self._store_mode()
 
     def ring(self, client_id: int) -> None:
-        """Wake a client if it is asleep, after something was stored for it."""
+        """Wake a client if it is asleep, after something of a stream was stored for it."""
         place = self._places.get(client_id)
         if place is not None:
             self._bells.ring(place)
 
     def ring_all(self) -> None:
-        """Wake every client that is asleep, after something was stored for all."""
+        """Wake every client that is asleep or rests, after an answer was stored for all."""
         for place in self._places.values():
-            self._bells.ring(place)
+            self._bells.ring(place, is_command=True)
 
     def close(self) -> None:
         """Let go of the memory."""
@@ -202,10 +206,13 @@ class ClientBells:
         """Whether the driver rings its clients, and is rung."""
         return self._bells is not None
 
-    def ring_driver(self) -> None:
-        """Wake the driver if it is asleep, after something was stored for it."""
+    def ring_driver(self, *, is_command: bool = False) -> None:
+        """Wake the driver if it is asleep, after something was stored for it.
+
+        A driver that rests is woken only by a command.
+        """
         if self._bells is not None and self._driver_id is not None:
-            self._bells.ring(bell_place(self._driver_id))
+            self._bells.ring(bell_place(self._driver_id), is_command=is_command)
 
     def use(self, watcher: Watcher, counter_id: int) -> None:
         """Let a watcher sleep on the bell that the client has added."""

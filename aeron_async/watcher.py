@@ -10,6 +10,7 @@ it. A file that another process truncates is beyond this: see `aeron_async.concu
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, final
 
 import attrs
@@ -36,30 +37,41 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from aeron_async._speedups.bells import BellFlag, Bells
+    from aeron_async._speedups.spinning import spin
     from aeron_async._speedups.watching import WatchedWord, WatchThread
 else:
     # Linux alone has the calls that it needs, and `check_watcher` says what is missing.
-    BellFlag = Bells = WatchedWord = WatchThread = None
+    BellFlag = Bells = WatchedWord = WatchThread = spin = None
     if WHY_NOT_SHARED is None:
         try:
             from aeron_async._speedups.bells import BellFlag, Bells
+            from aeron_async._speedups.spinning import spin
             from aeron_async._speedups.watching import WatchedWord, WatchThread
         except ImportError as error:
             WHY_NO_THREAD = str(error)
 
 __all__ = [
+    "SPINNING_WORDS_MAX",
     "BellFlag",
     "Bells",
+    "Spinner",
     "WatchedWord",
     "Watcher",
     "WatcherCounts",
     "Word",
     "WordWatcher",
     "check_watcher",
+    "spin",
 ]
 
 SILENT_PARK_PERIOD_NS: Final = 4 * NS_PER_MS
 WORD_LIMIT: Final = 65_536
+SPIN_NS: Final = 100_000
+"""How long a reader looks before it sleeps; to wake a process takes about half of it."""
+SHORT_NS: Final = 200_000
+"""A wait that is shorter than this may be worth another look."""
+SKIPS_MAX: Final = 255
+SPINNING_WORDS_MAX: Final = 16
 FOREVER: Final = 2**64 - 1
 """A number of spins or yields that takes centuries."""
 
@@ -102,7 +114,15 @@ class Word(Protocol):
 class WordWatcher(Protocol):
     """Looks at words of memory, and calls back from the event loop: a `Watcher`, or a fake."""
 
-    def add(self, buffer: Buffer, offset: int, width: int, callback: Callable[[], object]) -> Word:
+    def add(
+        self,
+        buffer: Buffer,
+        offset: int,
+        width: int,
+        callback: Callable[[], object],
+        *,
+        is_command: bool = False,
+    ) -> Word:
         """Return a word of 32 or 64 bits at an offset in bytes, which is not armed."""
         ...
 
@@ -155,7 +175,7 @@ class Watcher:
         OSError: The system gives no thread, or no descriptor.
     """
 
-    __slots__ = ("__weakref__", "_loop", "_thread")
+    __slots__ = ("__weakref__", "_loop", "_may_spin", "_thread")
 
     def __init__(
         self,
@@ -168,6 +188,10 @@ class Watcher:
         check_watcher()
         ladder = _ladder(idle_strategy or BackoffIdleStrategy(), silent_park_period_ns)
         self._loop = loop
+        # What only sleeps is to cost little; and a peer on the same processor could not answer.
+        self._may_spin = (
+            not isinstance(idle_strategy, SleepingIdleStrategy) and len(os.sched_getaffinity(0)) > 1
+        )
         self._thread = WatchThread(**ladder, word_limit=word_limit)
         try:
             loop.add_reader(self._thread.fileno(), self._thread.dispatch, self._on_error)
@@ -176,7 +200,13 @@ class Watcher:
             raise
 
     def add(
-        self, buffer: Buffer, offset: int, width: int, callback: Callable[[], object]
+        self,
+        buffer: Buffer,
+        offset: int,
+        width: int,
+        callback: Callable[[], object],
+        *,
+        is_command: bool = False,
     ) -> WatchedWord:
         """Return a word to wait for; it is not armed yet.
 
@@ -189,6 +219,8 @@ class Watcher:
             width: 32 or 64 bits.
             callback: Called on the loop, without arguments, each time that the word fires. What it
                 raises goes to the exception handler of the loop.
+            is_command: Whether it is a word of commands or answers, and not of a stream. While no
+                other word is armed, who stores something of a stream does not ring.
 
         Raises:
             ClosedError: The watcher is closed, or belongs to the parent of this process.
@@ -196,7 +228,7 @@ class Watcher:
             IndexError: The word does not lie within the buffer.
             ValueError: The width is another, or the word lies at no multiple of its size.
         """
-        return self._thread.add(buffer, offset, width, callback)
+        return self._thread.add(buffer, offset, width, callback, is_command=is_command)
 
     def use_bell(self, values: Buffer, asleep_at: int, mode_at: int, doze_ns: int) -> None:
         """Sleep until another process rings, instead of looking; see `aeron_async.doorbell`.
@@ -219,6 +251,10 @@ class Watcher:
     def keep_bell(self, duration_ns: int) -> None:
         """Use the bell for so long from now on: after that it may belong to something else."""
         self._thread.keep_bell(duration_ns)
+
+    def new_spinner(self, now_ns: Callable[[], int]) -> Spinner | None:
+        """Return what one reader uses before it sleeps; None where it should sleep at once."""
+        return Spinner(now_ns) if self._may_spin else None
 
     @property
     def word_count(self) -> int:
@@ -282,6 +318,57 @@ class Watcher:
     def _on_error(self, error: Exception) -> None:
         message = "a callback of a watched word failed"
         self._loop.call_exception_handler({"message": message, "exception": error})
+
+
+@final
+class Spinner:
+    """Whether a reader looks at its words for a moment before it sleeps.
+
+    Two processes that answer each other at once sleep and wake for longer than they work, unless
+    both look until the answer is there: at most `SPIN_NS`, which holds up the loop, but no other
+    thread. A reader does so only if its last wait was short. If nothing comes, it skips as many of
+    its short waits before the next try as before and one more, doubled each time up to `SKIPS_MAX`:
+    a stream for which this does not pay loses a hundredth of its time at most.
+
+    Args:
+        now_ns: Returns the time.
+    """
+
+    __slots__ = ("_began_ns", "_is_short", "_now_ns", "_skips", "_skips_left")
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        self._now_ns = now_ns
+        self._is_short = True
+        self._skips = self._skips_left = 0
+        self._began_ns: int | None = None
+
+    def begin(self) -> bool:
+        """Begin a wait; return whether to call `spin`."""
+        self._began_ns = self._now_ns()
+        if not self._is_short:
+            return False
+        if self._skips_left:
+            self._skips_left -= 1
+            return False
+        return True
+
+    def spin(self, words: list[tuple[Buffer, int, int]]) -> bool:
+        """Look until a word changes; return whether one has.
+
+        Args:
+            words: Memory, offset in bytes, and value of each word of 32 bits; at most
+                `SPINNING_WORDS_MAX`.
+        """
+        if spin(words, SPIN_NS):
+            self._skips = 0
+            return True
+        self._skips = self._skips_left = min(2 * self._skips + 1, SKIPS_MAX)
+        return False
+
+    def end(self) -> None:
+        """End the wait."""
+        if self._began_ns is not None:
+            self._is_short = self._now_ns() - self._began_ns < SHORT_NS
 
 
 def _ladder(strategy: IdleStrategy, silent_park_period_ns: int) -> dict[str, Any]:

@@ -41,6 +41,7 @@ cdef extern from *:
 # As in `watching`, whose thread sleeps on the word.
 DEF AWAKE = 0x6C6C6562
 DEF ASLEEP = 0x6C6C6563
+DEF RESTING = 0x6C6C6564
 DEF POLLING = 1
 
 cdef int64_t forks = 0
@@ -64,8 +65,18 @@ cdef uint32_t *word_of(Py_buffer *view, Py_ssize_t at) except NULL:
 
 cdef inline bint ring_word(uint32_t *asleep) noexcept nogil:
     """Wake the owner of a bell if it is asleep; return whether it was. A fence came before."""
-    # A counter that has the place of a bell by now has neither of its values, and is left alone.
+    # A counter that has the place of a bell by now has none of its values, and is left alone.
     if get(asleep) != ASLEEP or not swap(asleep, ASLEEP, AWAKE):
+        return False
+    futex_ring(asleep)
+    return True
+
+
+cdef inline bint ring_resting(uint32_t *asleep) noexcept nogil:
+    """The same, also if it waits for commands and answers alone."""
+    if ring_word(asleep):
+        return True
+    if get(asleep) != RESTING or not swap(asleep, RESTING, AWAKE):
         return False
     futex_ring(asleep)
     return True
@@ -180,10 +191,11 @@ cdef class Bells:
     def __dealloc__(self):
         self.close()
 
-    def ring(self, Py_ssize_t place):
+    def ring(self, Py_ssize_t place, *, bint is_command=False):
         """Wake the owner of the bell at a place, if it is asleep; return whether it was.
 
-        To be called after something was stored for it.
+        To be called after something was stored for it. An owner that rests is woken only by a
+        command or an answer.
 
         Raises:
             IndexError: The word does not lie within the memory.
@@ -191,6 +203,8 @@ cdef class Bells:
         if not self.is_open or self.forks != forks:
             return False
         fence()
+        if is_command:
+            return ring_resting(word_of(&self.view, place))
         return ring_word(word_of(&self.view, place))
 
     cpdef close(self):

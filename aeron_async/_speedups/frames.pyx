@@ -222,7 +222,7 @@ cdef class FrameWriter:
         term_id = <int32_t>(tail >> 32)
         if <uint32_t>(term_id - self._initial_term_id - count) != 0:
             return REFUSED
-        offset = tail & 0xFFFF_FFFF
+        offset = <uint32_t>tail
         # Other processes may write the tail; one beyond the term is refused below, with the size.
         if count < 0 or offset & 31:
             return REFUSED
@@ -241,7 +241,7 @@ cdef class FrameWriter:
         elif self.claim(index, size, &tail):
             # Other processes may have claimed room, and even filled terms, since the look.
             term_id = <int32_t>(tail >> 32)
-            offset = tail & 0xFFFF_FFFF
+            offset = <uint32_t>tail
             count = <uint32_t>(term_id - self._initial_term_id)
             position = (count << self._bits) + offset
         else:
@@ -268,7 +268,7 @@ cdef class FrameWriter:
         end, and the appender rotates.
         """
         cdef int64_t claimed = <int64_t>fetch_add_64(<uint64_t *>self._tails + index, <uint64_t>size)
-        cdef int64_t offset = claimed & 0xFFFF_FFFF
+        cdef int64_t offset = <uint32_t>claimed
         cdef int32_t term_id = <int32_t>(claimed >> 32)
         tail[0] = claimed
         # A tail that no client library writes leads nowhere, whatever is in it.
@@ -744,6 +744,34 @@ def skip_whole(object words, int64_t offset, int64_t limit):
             if following > limit:
                 break
             offset = following
+        return offset
+    finally:
+        PyBuffer_Release(&view)
+
+
+def skip_own(object words, int64_t offset, int64_t limit, *, int32_t session_id, int32_t stream_id,
+             int32_t term_id, int64_t mtu_length):
+    """Return up to where frames are of one stream; twin of `logbuffer.scanner.skip_own`."""
+    cdef Py_buffer view
+    cdef int64_t aligned
+    cdef int32_t frame_length, kind
+    cdef int32_t *frame
+    take(words, &view)
+    try:
+        limit = min(limit, view.len & ~31)
+        if not is_slot(&view, offset):
+            return offset
+        while offset < limit:
+            frame = <int32_t *>(<char *>view.buf + offset)
+            frame_length = load_acquire_32(frame)
+            kind = frame[1]
+            aligned = align(frame_length)
+            if (frame_length < HEADER or aligned > (view.len & ~31) - offset or kind & 0xFF
+                    or kind >> 16 != 0 and (kind >> 16 != 1 or frame_length > mtu_length)
+                    or frame[2] != offset or frame[3] != session_id or frame[4] != stream_id
+                    or frame[5] != term_id):
+                break
+            offset += aligned
         return offset
     finally:
         PyBuffer_Release(&view)

@@ -165,6 +165,8 @@ DEF SPINS_FOR_SCAN = 1000
 DEF FIRED = 1
 DEF ARMED = 2
 DEF DOZED = 4
+DEF WAITING = 8
+"""A word stays armed that is of a stream: a task waits for it."""
 DEF RUNNING = 0
 DEF NAPPING = 1
 DEF PARKED = 2
@@ -173,6 +175,7 @@ DEF DOZING = 3
 # that of a bell. And the bit of the driver's word that says that all must look.
 DEF AWAKE = 0x6C6C6562
 DEF ASLEEP = 0x6C6C6563
+DEF RESTING = 0x6C6C6564
 DEF POLLING = 1
 
 
@@ -187,6 +190,7 @@ cdef struct Slot:
     uint32_t next_free
     uint32_t width
     bint is_at_least
+    bint is_command
 
 
 cdef struct State:
@@ -253,7 +257,7 @@ cdef inline bint holds(Slot *slot) noexcept nogil:
 
 
 cdef int scan(State *state) noexcept nogil:
-    """Fire every armed word whose condition holds; return whether any fired, or stays armed."""
+    """Fire every armed word whose condition holds; return what has fired, or stays armed."""
     cdef uint32_t left = get(&state.slot_count)
     cdef uint32_t index, length
     cdef int chunk = 0
@@ -265,7 +269,7 @@ cdef int scan(State *state) noexcept nogil:
         for index in range(length):
             if get(&slot.is_armed):
                 if not holds(slot):
-                    found |= ARMED
+                    found |= ARMED if slot.is_command else ARMED | WAITING
                 elif take(&slot.is_armed, 0):
                     # Otherwise it was disarmed in this moment.
                     set(&slot.has_fired, 1)
@@ -295,25 +299,27 @@ cdef bint may_doze(State *state) noexcept nogil:
     return <uint64_t>monotonic_ns() < counted(&state.bell_until_ns)
 
 
-cdef int doze(State *state, uint32_t gate) noexcept nogil:
+cdef int doze(State *state, uint32_t gate, bint is_waiting) noexcept nogil:
     """Sleep until another process rings, a word is armed, or it is time to look all the same.
 
     Returns what a look has found that came after the word said that this thread is asleep.
     """
     cdef uint32_t *asleep = state.asleep
+    # A word that is armed after the look changes the gate, so that this does not sleep then.
+    cdef uint32_t bell = ASLEEP if is_waiting else RESTING
     cdef int found = 0
     set(&state.slept_at_gate, gate)
     # Who arms a word after this sees it, and wakes the thread.
     set(&state.activity, DOZING)
-    if swap(asleep, AWAKE, ASLEEP):
+    if swap(asleep, AWAKE, bell):
         fence()
         increase(&state.sequence)
         found = scan(state)
         increase(&state.sequence)
         if not found & FIRED and get(&state.gate) == gate and not get(&state.is_stopping):
             count(&state.doze_count)
-            futex_doze(asleep, ASLEEP, state.doze_ns)
-        swap(asleep, ASLEEP, AWAKE)
+            futex_doze(asleep, bell, state.doze_ns)
+        swap(asleep, bell, AWAKE)
     else:
         # Something else has written there. It must not keep this thread busy.
         sleep_at_gate(state, gate, NAPPING, state.max_nap_ns)
@@ -374,7 +380,7 @@ cdef void *watch(void *given) noexcept nogil:
         count(&state.scan_count)
         if not found & FIRED and found & ARMED and gate == seen_gate and has_climbed(state, &ladder):
             if may_doze(state):
-                found |= doze(state, gate) | DOZED
+                found |= doze(state, gate, found & WAITING) | DOZED
         if found & FIRED or gate != seen_gate:
             # Someone works with these words: be quick again.
             seen_gate = gate
@@ -399,7 +405,8 @@ cdef inline void open_gate(State *state) noexcept nogil:
     activity = get(&state.activity)
     if activity == DOZING:
         # Also if the word is awake: another process may have written that, and rung nobody.
-        swap(state.asleep, ASLEEP, AWAKE)
+        if not swap(state.asleep, ASLEEP, AWAKE):
+            swap(state.asleep, RESTING, AWAKE)
         futex_ring(state.asleep)
     elif activity != RUNNING:
         futex_wake(&state.gate)
@@ -455,7 +462,7 @@ cdef class WatchedWord:
         """Call back once when the word is not `expected`, also if it already is not.
 
         Pass the very value from which the caller decided to wait: a second read could miss a store
-        that came between the two. A word that is armed is armed anew.
+        that came between the two. A word that is armed is armed for this value instead.
 
         Raises:
             ClosedError: The word is removed, or belongs to the parent of this process.
@@ -494,6 +501,10 @@ cdef class WatchedWord:
         if slot.width == 4 and expected != <int32_t>expected:
             raise OverflowError(f"{expected} does not fit into a word of 32 bits")
         if self.is_waiting:
+            if (slot.expected == expected and slot.is_at_least == is_at_least
+                    and get(&slot.is_armed)):
+                # The thread looks for this already, and its naps stay as long as they are.
+                return 0
             self.stop()
         slot.expected = expected
         slot.is_at_least = is_at_least
@@ -661,7 +672,8 @@ cdef class WatchThread:
         """How long its latest nap was to last; 0 before the first."""
         return counted(&self.state.last_nap_ns)
 
-    def add(self, object buffer, Py_ssize_t offset, int width, object callback not None):
+    def add(self, object buffer, Py_ssize_t offset, int width, object callback not None, *,
+            bint is_command=False):
         """Return a word of a buffer, not armed; the buffer is held until it is removed.
 
         Args:
@@ -669,6 +681,7 @@ cdef class WatchThread:
             offset: Where in it the word begins: at an address that is a multiple of its size.
             width: 32 or 64 bits.
             callback: Called without arguments by `dispatch`.
+            is_command: Whether who stores into it rings a bell whose owner rests.
 
         Raises:
             ClosedError: The watcher is closed, or belongs to the parent of this process.
@@ -706,6 +719,7 @@ cdef class WatchThread:
             raise
         slot.place = <char *>view.buf + offset
         slot.width = <uint32_t>size
+        slot.is_command = is_command
         slot.word = <void *>word
         word.owner = self
         word.slot = slot

@@ -25,8 +25,8 @@ from aeron_async.client.exclusive_publication import ExclusivePublication
 from aeron_async.client.opening import Opening
 from aeron_async.client.publication import Publication
 from aeron_async.client.subscription import Subscription
-from aeron_async.driver.driver_thread import InvokedMediaDriver, ThreadedMediaDriver
 from aeron_async.driver.media_driver import MediaDriver
+from aeron_async.driver.own_loop import InvokedMediaDriver, ThreadedMediaDriver
 from aeron_async.errors import ClosedError, ConfigurationError
 from aeron_async.idle_strategy import idle_strategy_of
 

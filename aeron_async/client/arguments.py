@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 from aeron_async.driver.core.context import DriverContext
-from aeron_async.driver.driver_thread import InvokedMediaDriver, ThreadedMediaDriver
 from aeron_async.driver.media_driver import MediaDriver
+from aeron_async.driver.own_loop import InvokedMediaDriver, ThreadedMediaDriver
 from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.arguments import (
     check_function,

@@ -526,12 +526,7 @@ class AttachedDriver:
             proxy.undo(RemoveSubscription, registration_id)
             return None
         try:
-            return subscription.open(
-                answer,
-                counters=attached.directory.counters,
-                memory=attached.values,
-                check_served=attached.check_served,
-            )
+            return subscription.open(answer, attached)
         except BaseException:
             proxy.undo(RemoveSubscription, registration_id)
             self._end_request(subscription, attached)

@@ -43,11 +43,14 @@ from aeron_async.protocol.header import FRAME_ALIGNMENT
 from aeron_async.protocol.units import INT64_MAX
 from aeron_async.text import printable
 from aeron_async.waits import ImageSeen, PublicationSeen, SubscriptionSeen
-from aeron_async.watcher import BellFlag
+from aeron_async.watcher import SPINNING_WORDS_MAX, BellFlag
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from typing_extensions import Buffer
+
+    from aeron_async.client.attachment import Attachment
     from aeron_async.counters import CountersReader
     from aeron_async.doorbell import ClientBells
     from aeron_async.driver.commands import PublicationUser, SubscriptionUser
@@ -58,7 +61,7 @@ if TYPE_CHECKING:
         PublicationErrorResponse,
         SubscriptionReadyResponse,
     )
-    from aeron_async.watcher import WatchedWord, Watcher
+    from aeron_async.watcher import Spinner, WatchedWord, Watcher
 
 __all__ = [
     "AttachedCounter",
@@ -75,7 +78,7 @@ __all__ = [
 SCAN_LENGTH: Final = 256 * 1024
 """Most bytes looked through at once for what is committed."""
 RING_LENGTH_MIN: Final = 64
-RING_LENGTH_MAX: Final = 16 * 1024
+RING_LENGTH_MAX: Final = 512 * 1024
 ADDRESS_LENGTH_AT: Final = 4
 ADDRESS_AT: Final = 8
 IPV4_LENGTH: Final = 4
@@ -547,10 +550,15 @@ class AttachedImage:
             self._word = self._watcher.add(log.memory, at, 32, self._on_frame)
             self._word_at = at
         self._armed_position = before
-        self._word.disarm()
         # Nothing yet, a claim, or a length that no frame has: wait until it is another one.
         self._word.arm(length)
         return False
+
+    def next_word(self) -> tuple[Buffer, int, int]:
+        """Return where the length of the next frame is, in bytes of the log, and what it is."""
+        log = self.log
+        index, offset = log.place_of(self._committed)
+        return log.memory, index * log.term_length + offset, log.term_words[index][offset >> 2]
 
     def _on_frame(self) -> None:
         # Another reader of the log may have moved on since: then the frame is there.
@@ -615,6 +623,7 @@ class AttachedSubscription:
         self, uri: ChannelUri, stream_id: int, *, listener: SubscriptionUser, order: int
     ) -> None:
         self._waiter_count = 0
+        self._spinner: Spinner | None = None
         self.asked_id: int | None = None
         self.registration_id = NO_ID
         self.uri: Final = uri
@@ -628,26 +637,19 @@ class AttachedSubscription:
         self.ready: SubscriptionReady | None = None
         self.status: CounterCell | None = None
 
-    def open(
-        self,
-        answer: SubscriptionReadyResponse,
-        *,
-        counters: CountersReader,
-        memory: memoryview,
-        check_served: Callable[[], object],
-    ) -> SubscriptionReady:
+    def open(self, answer: SubscriptionReadyResponse, attached: Attachment) -> SubscriptionReady:
         """Return what the client is given.
 
         Args:
             answer: What the driver said when it was added.
-            counters: The driver's counters.
-            memory: Their values.
-            check_served: See `SubscriptionReady`.
+            attached: The driver, as the client has attached to it.
 
         Raises:
             ProtocolError: The driver names a counter that it does not have.
         """
-        status = self.status = CounterCell.of(counters, memory, answer.channel_status_id)
+        counters = attached.directory.counters
+        status = self.status = CounterCell.of(counters, attached.values, answer.channel_status_id)
+        self._spinner = attached.new_spinner()
         self.registration_id, self.asked_id = answer.correlation_id, None
         self.ready = SubscriptionReady(
             registration_id=self.registration_id,
@@ -658,7 +660,7 @@ class AttachedSubscription:
             seen=self.seen,
             arm=self.arm,
             disarm=self.disarm,
-            check_served=check_served,
+            check_served=attached.check_served,
         )
         self.is_attached = True
         return self.ready
@@ -675,19 +677,33 @@ class AttachedSubscription:
         Each of several tasks that wait calls this, and then `disarm`.
         """
         self._waiter_count += 1
-        is_there = False
-        for image in self.images.values():
-            is_there |= image.arm()
+        is_there = self._waiter_count == 1 and self._has_spun()
+        if not is_there:
+            for image in self.images.values():
+                is_there |= image.arm()
         if is_there and self._waiter_count > 1:
             # What this task has seen may be for another one, and nothing else would say so.
             self.listener.on_image_progress()
         return is_there
+
+    def _has_spun(self) -> bool:
+        """Look at the next frames for a moment, if that is worth it; return whether one came."""
+        spinner = self._spinner
+        if spinner is None or not 0 < len(self.images) <= SPINNING_WORDS_MAX:
+            return False
+        if not spinner.begin():
+            return False
+        words = [image.next_word() for image in self.images.values()]
+        # `arm` finds out what it is that is there already.
+        return all(length <= 0 for *_, length in words) and spinner.spin(words)
 
     def disarm(self) -> None:
         """Watch no more, unless another task waits."""
         self._waiter_count -= 1
         if self._waiter_count:
             return
+        if self._spinner is not None:
+            self._spinner.end()
         for image in self.images.values():
             image.disarm()
 

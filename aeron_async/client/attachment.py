@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 from weakref import ref
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from aeron_async.client.attached_streams import AttachedSubscription
     from aeron_async.protocol.channel_uri import ChannelUri
     from aeron_async.protocol.control_protocol import ClientCommand, ImageBuffersReady
-    from aeron_async.watcher import Watcher
+    from aeron_async.watcher import Spinner, Watcher
 
 __all__ = ["NOT_HEARD", "AttachedDestinations", "Attachment", "Owner", "refuse_strategy"]
 
@@ -110,7 +111,7 @@ class Attachment:
                 on_event=on_event,
                 on_missed=on_missed,
                 on_failed=on_failed,
-                on_written=self.bells.ring_driver,
+                on_written=partial(self.bells.ring_driver, is_command=True),
             )
         except BaseException:
             self._is_closed.set()
@@ -118,6 +119,10 @@ class Attachment:
             self.bells.close()
             self.values.release()
             raise
+
+    def new_spinner(self) -> Spinner | None:
+        """Return what lets one reader look for a moment before it sleeps; None if none should."""
+        return self.watcher.new_spinner(self._now_ns)
 
     def _watch_liveness(self) -> None:
         limit_s = self.directory.layout.client_liveness_timeout_ns / NS_PER_SECOND

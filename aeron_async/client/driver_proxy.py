@@ -120,6 +120,7 @@ class DriverProxy:
             layout.to_clients_buffer.offset + self._answers.tail_offset,
             64,
             self._on_answers,
+            is_command=True,
         )
         # Nothing of it refers to this object, which may be collected with its event loop.
         self._leaving = finalize(

@@ -212,6 +212,7 @@ class ClientCommandAdapter:
             section.offset + self._commands.capacity + TAIL_OFFSET,
             64,
             conductor.wake,
+            is_command=True,
         )
         self._record_word: Word | None = None
         self._execute: Final[dict[type[ClientCommand], Callable[..., Awaitable[None]]]] = {
@@ -298,11 +299,11 @@ class ClientCommandAdapter:
             self._record_word.remove()
             self._record_word = None
         position, tail = commands.consumer_position, commands.producer_position
-        self._tail_word.disarm()
         if tail <= position:
             # It is behind only if a client has forged it; the timer mends that.
             self._tail_word.arm(tail)
             return
+        self._tail_word.disarm()
         index = position & (commands.capacity - 1)
         length = commands.length_at(index)
         if length > 0 and not commands.is_corrupt:
@@ -310,7 +311,11 @@ class ClientCommandAdapter:
             self._conductor.wake()
             return
         self._record_word = self._watcher.add(
-            self._storage.memory, self._ring_offset + index, 32, self._conductor.wake
+            self._storage.memory,
+            self._ring_offset + index,
+            32,
+            self._conductor.wake,
+            is_command=True,
         )
         self._record_word.arm(length)
 

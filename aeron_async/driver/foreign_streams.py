@@ -192,7 +192,6 @@ class PublicationWatch:
                 self._word.remove()
             self._word = self._watcher.add(log.memory, at, 32, self.act)
             self._word_at = at
-        self._word.disarm()
         self._word.arm(expected)
 
     def _has_frame(self, publication: SubscribablePublication) -> bool:
@@ -270,12 +269,10 @@ class ReaderWatch:
             position, stored = ready.position.read()
             if stored > max(position, trigger):
                 # No honest reader wrote this value: wait for another one.
-                self._word.disarm()
                 self._word.arm(stored)
                 return
         if trigger < position == self._told_position:
             trigger = position + (ready.log.term_length >> TELLING_SHIFT)
-        self._word.disarm()
         self._word.arm_at_least(trigger + 1)
 
     def _is_over(self) -> bool:

@@ -26,11 +26,11 @@ from aeron_async.driver.conductor import Conductor
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.suppliers import name_resolver
 from aeron_async.driver.core.system_counters import SystemCounterId, SystemCounters
-from aeron_async.driver.driver_thread import InvokedMediaDriver, ThreadedMediaDriver, with_directory
 from aeron_async.driver.media.lossy_network import LossyNetwork
 from aeron_async.driver.media.network import SystemNetwork
 from aeron_async.driver.name_resolution import ResolvingNetwork
 from aeron_async.driver.name_resolver_agent import NameResolverAgent
+from aeron_async.driver.own_loop import InvokedMediaDriver, ThreadedMediaDriver, with_directory
 from aeron_async.driver.resources import DriverResources
 from aeron_async.driver.stall_clock import StallClock, StallLog
 from aeron_async.driver.storage import DirectoryStorage, DriverStorage, MemoryStorage
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
     from aeron_async.clock import Clock
     from aeron_async.driver.core.suppliers import NameResolver
-    from aeron_async.driver.driver_thread import LoopFactory
     from aeron_async.driver.media.network import Network, TransportKind
+    from aeron_async.driver.own_loop import LoopFactory
 
 __all__ = ["MediaDriver"]
 

@@ -415,6 +415,57 @@ def scan_chain(
     return available, 0
 
 
+def skip_own(
+    words: memoryview,
+    offset: int,
+    limit: int,
+    *,
+    session_id: int,
+    stream_id: int,
+    term_id: int,
+    mtu_length: int,
+) -> int:
+    """Return the offset up to which the frames of a term are those of one stream.
+
+    Stops before the first frame that is not committed, or that the stream cannot have, and at the
+    first one that begins at or beyond `limit`.
+
+    Args:
+        words: The term as 32-bit words, which another process may write at any time.
+        offset: Where to begin, in bytes; start of a frame.
+        limit: Where to stop, in bytes.
+        session_id: Session id of the frames, signed.
+        stream_id: Stream id of the frames, signed.
+        term_id: Term id of the frames, signed.
+        mtu_length: Longest data frame, in bytes.
+    """
+    term_length = len(words) << 2
+    limit = min(limit, term_length)
+    while offset < limit:
+        index = offset >> 2
+        frame_length, kind = words[index], words[index + 1]
+        aligned = (frame_length + 31) & -32
+        frame_type = kind >> TYPE_SHIFT
+        if (
+            frame_length < HEADER
+            or aligned > term_length - offset
+            or kind & VERSION_BITS
+            or frame_type not in (PADDING, DATA)
+            or (frame_type == DATA and frame_length > mtu_length)
+            or words[index + 2] != offset
+            or words[index + 3] != session_id
+            or words[index + 4] != stream_id
+            or words[index + 5] != term_id
+        ):
+            break
+        offset += aligned
+    return offset
+
+
 if not TYPE_CHECKING and WHY_PURE is None:
     from aeron_async._speedups.chains import scan_chain
-    from aeron_async._speedups.frames import mark_starts, scan_batches, scan_for_send
+    from aeron_async._speedups.frames import (
+        mark_starts,
+        scan_batches,
+        scan_for_send,
+    )

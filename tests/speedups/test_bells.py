@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from aeron_async.concurrent import atomic_buffer
-from aeron_async.doorbell import ASLEEP, AWAKE
+from aeron_async.doorbell import ASLEEP, AWAKE, RESTING
 from aeron_async.watcher import BellFlag, Bells
 from tests.speedups.bell_process import ANSWER, ASLEEP_AT, DATA, MODE_AT, map_shared
 from tests.speedups.watched import (
@@ -96,6 +96,37 @@ def test_arming_another_word_wakes_it(sleeper: Sleeper) -> None:
     other.arm(7)
     sleeper.watch.wait(1)
     assert sleeper.watch.called == ["other"]
+
+
+def test_who_waits_for_commands_alone_is_woken_by_nothing_of_a_stream(sleeper: Sleeper) -> None:
+    command = sleeper.watch.add(sleeper.memory, ANSWER, name="command", is_command=True)
+    for number in range(3):
+        command.arm(number)
+        await_that(lambda: sleeper.watch.thread.is_dozing and sleeper.asleep == RESTING)
+        dozes = sleeper.watch.thread.doze_count
+        assert not sleeper.bells.ring(ASLEEP_AT)
+        assert (sleeper.asleep, sleeper.watch.thread.doze_count) == (RESTING, dozes)
+        sleeper.shared.store_release_64(ANSWER, number + 1)
+        assert sleeper.bells.ring(ASLEEP_AT, is_command=True)
+        sleeper.watch.wait(number + 1)
+    assert sleeper.asleep == AWAKE
+
+
+def test_who_rests_and_then_waits_for_a_stream_is_woken_by_both(sleeper: Sleeper) -> None:
+    command = sleeper.watch.add(sleeper.memory, ANSWER, name="command", is_command=True)
+    command.arm(0)
+    await_that(lambda: sleeper.watch.thread.is_dozing and sleeper.asleep == RESTING)
+    sleeper.fall_asleep()
+    assert sleeper.bells.ring(ASLEEP_AT, is_command=True)
+    sleeper.fall_asleep()
+    sleeper.shared.store_release_64(DATA, 1)
+    assert sleeper.bells.ring(ASLEEP_AT)
+    sleeper.watch.wait(1)
+    # The word of the stream has fired, and the other one is left.
+    await_that(lambda: sleeper.watch.thread.is_dozing and sleeper.asleep == RESTING)
+    # What was stored before the word was armed is seen without a bell.
+    sleeper.word.arm(0)
+    sleeper.watch.wait(2)
 
 
 def test_its_own_process_wakes_it_whatever_another_one_has_written(sleeper: Sleeper) -> None:

@@ -55,3 +55,75 @@ def test_both_stop_at_the_same_place(
     where = WHERE | {"term_offset": term_offset}
     found = [twin.scan_chain(words, limit, **where) for twin in (pure_twins(), compiled_twins())]
     assert found[0] == found[1]
+
+
+OWN = {"session_id": 3, "stream_id": 10, "term_id": 7, "mtu_length": 160}
+OWN_TERM_LENGTH = 1024
+
+
+def own_term(lengths: list[int], *, padding: int = 0) -> memoryview:
+    """Return a term with data frames of some lengths, and padding behind them."""
+    words = memoryview(bytearray(OWN_TERM_LENGTH)).cast("i")
+    offset = 0
+    for kind, length in [(1 << 16, each) for each in lengths] + [(0, padding)]:
+        if length and offset + length <= OWN_TERM_LENGTH:
+            header = (length, kind, offset, OWN["session_id"], OWN["stream_id"], OWN["term_id"])
+            for index, value in enumerate(header):
+                words[(offset >> 2) + index] = value
+            offset += (length + 31) & -32
+    return words
+
+
+def test_frames_are_followed_up_to_a_limit(twin: Any) -> None:
+    words = own_term([32, 100, 160], padding=OWN_TERM_LENGTH - 320)
+    ends = [twin.skip_own(words, 0, limit, **OWN) for limit in (0, 1, 32, 33, 160, 161, 320, 321)]
+    assert ends == [0, 32, 32, 160, 160, 320, 320, OWN_TERM_LENGTH]
+    assert twin.skip_own(words, 160, 1 << 40, **OWN) == OWN_TERM_LENGTH
+    assert twin.skip_own(own_term([32, 100]), 0, 1 << 40, **OWN) == 160
+
+
+@pytest.mark.parametrize(
+    ("index", "value"),
+    [
+        (0, 31),
+        (0, 161),
+        (0, -64),
+        (0, 0),
+        (0, 2**31 - 1),
+        *((1, value) for value in (0x1_0001, 0x1_0080, 2 << 16, -1 << 16)),
+        *((index, value) for index in (2, 3, 4, 5) for value in (-1, 0)),
+    ],
+)
+def test_a_frame_that_the_stream_cannot_have_is_not_followed(
+    twin: Any, index: int, value: int
+) -> None:
+    words = own_term([64, 64, 64])
+    words[(64 >> 2) + index] = value
+    assert twin.skip_own(words, 0, OWN_TERM_LENGTH, **OWN) == 64
+
+
+def test_padding_ends_with_the_term(twin: Any) -> None:
+    words = own_term([], padding=OWN_TERM_LENGTH)
+    assert twin.skip_own(words, 0, 32, **OWN) == OWN_TERM_LENGTH
+    words[0] += 1
+    assert twin.skip_own(words, 0, 32, **OWN) == 0
+
+
+@needs_compiled
+@given(
+    lengths=st.lists(st.integers(32, 200), max_size=12),
+    padding=st.integers(0, OWN_TERM_LENGTH),
+    damage=st.lists(st.tuples(st.integers(0, 255), st.integers(-(2**31), 2**31 - 1)), max_size=3),
+    offset=st.integers(0, OWN_TERM_LENGTH // 32).map(lambda slot: 32 * slot),
+    limit=st.integers(-10, 2 * OWN_TERM_LENGTH),
+)
+def test_both_follow_the_frames_of_a_stream_equally_far(
+    lengths: list[int], padding: int, damage: list[tuple[int, int]], offset: int, limit: int
+) -> None:
+    words = own_term(lengths, padding=padding)
+    for at, value in damage:
+        words[at] = value
+    found = [
+        twin.skip_own(words, offset, limit, **OWN) for twin in (pure_twins(), compiled_twins())
+    ]
+    assert found[0] == found[1]

@@ -191,7 +191,14 @@ def test_naps_become_longer_and_longest_in_silence() -> None:
         word.arm(0)
         await_that(lambda: watch.thread.last_nap_ns > 1_000_000)
 
+        naps = watch.thread.nap_count
+        # It looks for this already.
+        word.arm(0)
+        await_that(lambda: watch.thread.nap_count > naps)
+        assert watch.thread.last_nap_ns > 1_000_000
+
         def is_quick_again() -> bool:
+            word.disarm()
             word.arm(0)
             return watch.thread.last_nap_ns < 100_000
 

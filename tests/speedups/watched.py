@@ -78,9 +78,17 @@ class Watch:
         self._selector.register(self.thread.fileno(), selectors.EVENT_READ)
 
     def add(
-        self, buffer: Any, offset: int = 0, width: int = 64, name: object = None
+        self,
+        buffer: Any,
+        offset: int = 0,
+        width: int = 64,
+        name: object = None,
+        *,
+        is_command: bool = False,
     ) -> WatchedWord:
-        return self.thread.add(buffer, offset, width, lambda: self.called.append(name))
+        return self.thread.add(
+            buffer, offset, width, lambda: self.called.append(name), is_command=is_command
+        )
 
     def is_rung(self) -> bool:
         return bool(self._selector.select(0))

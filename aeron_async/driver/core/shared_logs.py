@@ -22,15 +22,10 @@ from aeron_async.driver.core.ipc_publication import IpcPublication
 from aeron_async.driver.core.network_publication import NetworkPublication
 from aeron_async.driver.core.publication import SubscribablePublication
 from aeron_async.errors import ProtocolError
-from aeron_async.logbuffer.frame import TYPE_SHIFT
 from aeron_async.logbuffer.log_buffers import producer_position
 from aeron_async.logbuffer.position import PARTITION_COUNT, compute_position
-from aeron_async.protocol.header import (
-    DATA_HEADER_LENGTH,
-    FRAME_ALIGNMENT,
-    FrameType,
-    align_frame,
-)
+from aeron_async.logbuffer.scanner import skip_own
+from aeron_async.protocol.header import FRAME_ALIGNMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,8 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["CheckedIpcPublication", "CheckedNetworkPublication", "CheckedPosition"]
 
 UINT32_MASK: Final = 0xFFFF_FFFF
-TYPE_MASK: Final = 0xFFFF
-VERSION_MASK: Final = 0xFF
 TERMS_AHEAD_MAX: Final = 2
 """How many terms beyond their limit publishers can claim: each one message, up to a term's end."""
 
@@ -142,7 +135,6 @@ class CheckedIpcPublication(IpcPublication, _CheckedLog):
 HEADER: Final = Struct("<6i")
 CHECKED_LENGTH_MAX: Final = 256 * 1024
 """How much of a stream is checked, and then sent, in one turn."""
-TYPES: Final = (FrameType.PAD, FrameType.DATA)
 
 
 class CheckedStreamSender(StreamSender):
@@ -209,28 +201,33 @@ class CheckedStreamSender(StreamSender):
         log = self._log
         while position < limit:
             index, offset = log.place_of(position)
-            length, kind, *place = HEADER.unpack_from(log.terms[index], offset)
-            if length <= 0:
+            words = log.term_words[index]
+            end = skip_own(
+                words,
+                offset,
+                offset + limit - position,
+                session_id=log.session_id,
+                stream_id=log.stream_id,
+                term_id=self._term_id(position),
+                mtu_length=log.mtu_length,
+            )
+            position += end - offset
+            if end < log.term_length:
+                if position < limit and words[end >> 2] > 0:
+                    raise ProtocolError(self._wrong_frame(position))
                 break
-            aligned = align_frame(length)
-            frame_type = kind >> TYPE_SHIFT & TYPE_MASK
-            expected = [offset, log.session_id, log.stream_id, self._term_id(position)]
-            if (
-                length < DATA_HEADER_LENGTH
-                or aligned > log.term_length - offset
-                or (frame_type == FrameType.DATA and length > log.mtu_length)
-                or frame_type not in TYPES
-                or kind & VERSION_MASK
-                or place != expected
-            ):
-                message = (
-                    f"a frame of {length} bytes at position {position} with version and type "
-                    f"{kind & 0xFFFF_FFFF:#x} that says {place}, and not {expected}, as offset, "
-                    "session, stream and term: a client of another process has written it"
-                )
-                raise ProtocolError(message)
-            position += aligned
         return position
+
+    def _wrong_frame(self, position: int) -> str:
+        log = self._log
+        index, offset = log.place_of(position)
+        length, kind, *place = HEADER.unpack_from(log.terms[index], offset)
+        expected = [offset, log.session_id, log.stream_id, self._term_id(position)]
+        return (
+            f"a frame of {length} bytes at position {position} with version and type "
+            f"{kind & UINT32_MASK:#x} that says {place}, and not {expected}, as offset, "
+            "session, stream and term: a client of another process has written it"
+        )
 
 
 class CheckedNetworkPublication(NetworkPublication, _CheckedLog):

@@ -117,8 +117,15 @@ class FakeWatcher:
         self.is_closed = False
 
     def add(
-        self, buffer: Buffer, offset: int, width: int, callback: Callable[[], object]
+        self,
+        buffer: Buffer,
+        offset: int,
+        width: int,
+        callback: Callable[[], object],
+        *,
+        is_command: bool = False,
     ) -> FakeWord:
+        del is_command
         size = width // 8
         assert offset % size == 0, f"a word at {offset}"
         if len(self.words) >= self.word_limit:

@@ -28,7 +28,7 @@ from aeron_async.protocol.control_protocol import (
     OperationSucceeded,
 )
 from aeron_async.watcher import Watcher
-from tests.client.attaching import (
+from tests.client.attached.attaching import (
     attached,
     attachment_of,
     proxy_of,
@@ -40,36 +40,13 @@ from tests.logs import captured_logs
 from tests.twins import needs_compiled
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
 
 
 pytestmark = needs_compiled
 
 CLIENT_HEARTBEAT = 11
 FRAGMENTED = bytes(range(256)) * 20
-
-
-@pytest.fixture
-def context(context: aa.DriverContext, tmp_path: Path) -> aa.DriverContext:
-    return attrs.evolve(
-        context,
-        aeron_directory=str(tmp_path / "aeron"),
-        counters_buffer_length=1 << 20,
-        driver_timeout_ms=2_000,
-    )
-
-
-@pytest.fixture
-async def aeron(driver: aa.MediaDriver) -> AsyncIterator[aa.Aeron]:
-    async with aa.Aeron.connect(
-        directory=driver.context.aeron_directory, context=driver.context
-    ) as aeron:
-        yield aeron
-
-
-@pytest.fixture(params=["ipc", "udp"])
-def medium(request: pytest.FixtureRequest, channel: str) -> str:
-    return IPC if request.param == "ipc" else channel
 
 
 def cores(driver: aa.MediaDriver) -> int:

@@ -14,8 +14,7 @@ from aeron_async.client.attached_driver import AttachedDriver
 from aeron_async.client.attachment import AttachedDestinations
 from aeron_async.errors import ErrorCode
 from aeron_async.logbuffer.log_buffers import LogBuffers, LogSpec
-from tests.client.local import IPC, STREAM_ID, fill, until
-from tests.client.reconnects import (
+from tests.client.attached.reconnects import (
     TYPE_ID,
     Events,
     attached,
@@ -23,6 +22,7 @@ from tests.client.reconnects import (
     prepared,
     with_directory,
 )
+from tests.client.local import IPC, STREAM_ID, fill, until
 from tests.twins import needs_compiled
 
 if TYPE_CHECKING:

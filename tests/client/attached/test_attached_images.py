@@ -17,7 +17,7 @@ from aeron_async.client import attached_driver
 from aeron_async.client.attachment import watch_liveness
 from aeron_async.protocol.control_protocol import UnavailableImage
 from aeron_async.protocol.header import FrameType
-from tests.client.attaching import (
+from tests.client.attached.attaching import (
     attached,
     attachment_of,
     connected,
@@ -31,28 +31,10 @@ from tests.logs import captured_logs
 from tests.twins import needs_compiled
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import Callable, Coroutine
     from pathlib import Path
 
 pytestmark = needs_compiled
-
-
-@pytest.fixture
-def context(context: aa.DriverContext, tmp_path: Path) -> aa.DriverContext:
-    return attrs.evolve(
-        context,
-        aeron_directory=str(tmp_path / "aeron"),
-        counters_buffer_length=1 << 20,
-        driver_timeout_ms=2_000,
-    )
-
-
-@pytest.fixture
-async def aeron(driver: aa.MediaDriver) -> AsyncIterator[aa.Aeron]:
-    async with aa.Aeron.connect(
-        directory=driver.context.aeron_directory, context=driver.context
-    ) as aeron:
-        yield aeron
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 
 import aeron_async as aa
 from aeron_async.aeron_directory import default_directory
-from aeron_async.driver import driver_thread, media_driver
+from aeron_async.driver import media_driver, own_loop
 from aeron_async.driver.conductor import Conductor
 from aeron_async.driver.storage import DirectoryStorage
 from aeron_async.errors import ClosedError, ConfigurationError, DriverError, WrongLoopError
@@ -148,8 +148,8 @@ async def test_uvloop_is_the_default_where_it_is_installed(
 ) -> None:
     expected = "uvloop" if "uvloop" in LOOP_FACTORIES else "asyncio"
     assert type(driver._loop).__module__.partition(".")[0] == expected
-    monkeypatch.setattr(driver_thread, "find_spec", lambda _name: None)
-    assert driver_thread.default_loop_factory() is asyncio.new_event_loop
+    monkeypatch.setattr(own_loop, "find_spec", lambda _name: None)
+    assert own_loop.default_loop_factory() is asyncio.new_event_loop
 
 
 async def test_a_client_takes_the_idle_strategy_of_its_own(
@@ -590,7 +590,7 @@ async def test_it_looks_again_while_it_can_be_closed(
         looks.release()
 
     monkeypatch.setattr(aa.ThreadedMediaDriver, "_look_home", count)
-    monkeypatch.setattr(driver_thread, "HOME_INTERVAL_S", 0.001)
+    monkeypatch.setattr(own_loop, "HOME_INTERVAL_S", 0.001)
     async with aa.MediaDriver.launch(small_context(path), thread=True) as driver:
         for _ in range(3):
             assert await asyncio.to_thread(looks.acquire, timeout=TIMEOUT_S)

@@ -13,8 +13,7 @@ from aeron_async.client import attached_driver, attachment, reconnecting
 from aeron_async.client.attached_driver import AttachedDriver
 from aeron_async.driver import storage
 from aeron_async.protocol.control_protocol import ClientTimeout, ErrorResponse
-from tests.client.local import IPC, STREAM_ID, until
-from tests.client.reconnects import (
+from tests.client.attached.reconnects import (
     TYPE_ID,
     Events,
     attached,
@@ -25,6 +24,7 @@ from tests.client.reconnects import (
     restarted,
     with_directory,
 )
+from tests.client.local import IPC, STREAM_ID, until
 from tests.logs import captured_logs
 from tests.twins import needs_compiled
 
@@ -58,11 +58,6 @@ async def aeron(
 ) -> AsyncIterator[aa.Aeron]:
     async with connect(context, events) as aeron:
         yield aeron
-
-
-@pytest.fixture(params=["ipc", "udp"])
-def medium(request: pytest.FixtureRequest, channel: str) -> str:
-    return IPC if request.param == "ipc" else channel
 
 
 @pytest.mark.parametrize("is_exclusive", [False, True])

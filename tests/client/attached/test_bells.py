@@ -10,7 +10,6 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
-import attrs
 import pytest
 
 import aeron_async as aa
@@ -23,7 +22,6 @@ from tests.twins import needs_compiled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from aeron_async.client.attached_driver import AttachedDriver
     from aeron_async.watcher import Watcher
@@ -31,24 +29,12 @@ if TYPE_CHECKING:
 pytestmark = needs_compiled
 
 HOUR_NS = 3_600 * 10**9
-BELL = {doorbell.AWAKE, doorbell.ASLEEP}
+BELL = {doorbell.AWAKE, doorbell.ASLEEP, doorbell.RESTING}
 
 
 @pytest.fixture(autouse=True)
 def no_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doorbell, "DOZE_NS", HOUR_NS)
-
-
-@pytest.fixture
-def context(context: aa.DriverContext, tmp_path: Path) -> aa.DriverContext:
-    return attrs.evolve(
-        context, aeron_directory=str(tmp_path / "aeron"), counters_buffer_length=1 << 20
-    )
-
-
-@pytest.fixture(params=["ipc", "udp"])
-def medium(request: pytest.FixtureRequest, channel: str) -> str:
-    return IPC if request.param == "ipc" else channel
 
 
 @asynccontextmanager

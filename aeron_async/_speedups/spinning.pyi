@@ -1,0 +1,3 @@
+from typing_extensions import Buffer
+
+def spin(words: list[tuple[Buffer, int, int]], ns: int, /) -> bool: ...
