@@ -751,7 +751,7 @@ def skip_whole(object words, int64_t offset, int64_t limit):
 
 def skip_own(object words, int64_t offset, int64_t limit, *, int32_t session_id, int32_t stream_id,
              int32_t term_id, int64_t mtu_length):
-    """Return up to where frames are of one stream; twin of `logbuffer.scanner.skip_own`."""
+    """Find the frames of one stream; twin of `logbuffer.scanner.skip_own`."""
     cdef Py_buffer view
     cdef int64_t aligned
     cdef int32_t frame_length, kind
@@ -760,7 +760,7 @@ def skip_own(object words, int64_t offset, int64_t limit, *, int32_t session_id,
     try:
         limit = min(limit, view.len & ~31)
         if not is_slot(&view, offset):
-            return offset
+            return offset, False
         while offset < limit:
             frame = <int32_t *>(<char *>view.buf + offset)
             frame_length = load_acquire_32(frame)
@@ -770,8 +770,8 @@ def skip_own(object words, int64_t offset, int64_t limit, *, int32_t session_id,
                     or kind >> 16 != 0 and (kind >> 16 != 1 or frame_length > mtu_length)
                     or frame[2] != offset or frame[3] != session_id or frame[4] != stream_id
                     or frame[5] != term_id):
-                break
+                return offset, frame_length > 0
             offset += aligned
-        return offset
+        return offset, False
     finally:
         PyBuffer_Release(&view)

@@ -21,6 +21,7 @@ __all__ = [
     "scan_block",
     "scan_chain",
     "scan_for_send",
+    "skip_own",
 ]
 
 
@@ -424,11 +425,12 @@ def skip_own(
     stream_id: int,
     term_id: int,
     mtu_length: int,
-) -> int:
-    """Return the offset up to which the frames of a term are those of one stream.
+) -> tuple[int, bool]:
+    """Return up to where the frames of a term are those of one stream, and whether one is not.
 
     Stops before the first frame that is not committed, or that the stream cannot have, and at the
-    first one that begins at or beyond `limit`.
+    first one that begins at or beyond `limit`. Each length is read once: what another process
+    commits in the meantime is not seen, and is no frame that the stream cannot have.
 
     Args:
         words: The term as 32-bit words, which another process may write at any time.
@@ -457,9 +459,9 @@ def skip_own(
             or words[index + 4] != stream_id
             or words[index + 5] != term_id
         ):
-            break
+            return offset, frame_length > 0
         offset += aligned
-    return offset
+    return offset, False
 
 
 if not TYPE_CHECKING and WHY_PURE is None:
@@ -468,4 +470,5 @@ if not TYPE_CHECKING and WHY_PURE is None:
         mark_starts,
         scan_batches,
         scan_for_send,
+        skip_own,
     )

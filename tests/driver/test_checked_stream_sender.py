@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,6 +74,30 @@ def test_nothing_of_a_burst_with_a_forged_frame_leaves(
         (rig.sender.send_data_fast if is_fast else rig.sender.send_data)(7)
     assert rig.outbox.take() == []
     assert rig.sender.position == 0
+
+
+@pytest.mark.parametrize("is_fast", [False, True])
+def test_a_frame_that_is_committed_just_after_the_look_is_sent_with_the_next_burst(
+    monkeypatch: pytest.MonkeyPatch,
+    is_fast: bool,  # noqa: FBT001 - one meaning
+) -> None:
+    rig = Rig(sender_type=CheckedStreamSender)
+    rig.offer(64, 64)
+    words = rig.log.term_words[0]
+    words[16] = 0
+    look = shared_logs.skip_own
+
+    def commit_after(*place: Any, **stream: int) -> tuple[int, bool]:
+        found = look(*place, **stream)
+        words[16] = 64
+        return found
+
+    monkeypatch.setattr(shared_logs, "skip_own", commit_after)
+    rig.sender.set_limit(TERM_LENGTH)
+    send = rig.sender.send_data_fast if is_fast else rig.sender.send_data
+    send(7)
+    send(7)
+    assert b"".join(rig.outbox.take()) == bytes(rig.log.terms[0][:128])
 
 
 def test_a_frame_that_was_changed_since_is_not_resent() -> None:

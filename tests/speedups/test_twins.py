@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aeron_async._speedups import WHY_PURE
 from aeron_async.errors import ConfigurationError
 from aeron_async.logbuffer.appender import ExclusiveAppender, SharedAppender
 from aeron_async.logbuffer.rebuilder import insert
 from tests.logbuffer.logs import MTU_LENGTH, NO_LIMIT, TERM_LENGTH, make_log, read_all
-from tests.twins import TWINS, compiled_twins, needs_compiled, pure_twins
+from tests.twins import IN_PYTHON, TWINS, compiled_twins, needs_compiled, pure_twins
 
 WORD_BYTES = st.binary(min_size=32, max_size=2_048).map(lambda data: data[: len(data) & ~31])
 LENGTHS = st.lists(st.sampled_from([0, 1, 32, 100, 100, 100, 700, 1_376]), max_size=60)
@@ -26,6 +28,17 @@ LONG_LENGTHS = st.lists(st.sampled_from([0, 1, 100, 1_376, 1_377, 3_000, 8_192])
 @pytest.fixture(params=TWINS)
 def twin(request: pytest.FixtureRequest) -> Any:
     return request.param()
+
+
+@needs_compiled
+@pytest.mark.skipif(WHY_PURE is not None, reason=str(WHY_PURE))
+def test_what_is_compiled_is_what_the_package_uses() -> None:
+    compiled = compiled_twins()
+    for name, twins in IN_PYTHON.items():
+        module = import_module(f"aeron_async.{name}")
+        assert [
+            each for each in twins if getattr(module, each) is not getattr(compiled, each)
+        ] == []
 
 
 def filled(lengths: list[int]) -> Any:

@@ -201,9 +201,8 @@ class CheckedStreamSender(StreamSender):
         log = self._log
         while position < limit:
             index, offset = log.place_of(position)
-            words = log.term_words[index]
-            end = skip_own(
-                words,
+            end, is_wrong = skip_own(
+                log.term_words[index],
                 offset,
                 offset + limit - position,
                 session_id=log.session_id,
@@ -212,9 +211,9 @@ class CheckedStreamSender(StreamSender):
                 mtu_length=log.mtu_length,
             )
             position += end - offset
+            if is_wrong:
+                raise ProtocolError(self._wrong_frame(position))
             if end < log.term_length:
-                if position < limit and words[end >> 2] > 0:
-                    raise ProtocolError(self._wrong_frame(position))
                 break
         return position
 
