@@ -12,6 +12,7 @@ from aeron_async.driver.core import shared_logs
 from aeron_async.driver.core.shared_logs import CheckedStreamSender
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.errors import ProtocolError
+from aeron_async.logbuffer import scanner
 from tests.driver.fakes import place
 from tests.driver.test_stream_sender import Rig
 from tests.logbuffer.logs import TERM_LENGTH
@@ -85,9 +86,9 @@ def test_a_frame_that_is_committed_just_after_the_look_is_sent_with_the_next_bur
     rig.offer(64, 64)
     words = rig.log.term_words[0]
     words[16] = 0
-    look = shared_logs.skip_own
+    look: Any = scanner.skip_own
 
-    def commit_after(*place: Any, **stream: int) -> tuple[int, bool]:
+    def commit_after(*place: Any, **stream: int) -> Any:
         found = look(*place, **stream)
         words[16] = 64
         return found
