@@ -31,9 +31,10 @@ Source: none; official drivers and clients do not signal each other.
 
 from __future__ import annotations
 
-from functools import partial
+import asyncio
 from typing import TYPE_CHECKING, Final, final
 
+from aeron_async.clock import NS_PER_SECOND
 from aeron_async.concurrent.atomic_buffer import AtomicBuffer
 from aeron_async.counters import SUBSCRIPTION_POSITION_TYPE_ID, VALUE_LENGTH
 from aeron_async.logbuffer.wake_flag import WakeFlag
@@ -66,7 +67,8 @@ AWAKE: Final = 0x6C6C6562
 ASLEEP: Final = 0x6C6C6563
 RESTING: Final = 0x6C6C6564
 """Values of a bell, which no other counter has: positions are multiples of 32, states are small. A
-process that was stopped, and whose bell was freed in the meantime, so changes nothing."""
+process that was stopped, and whose bell was freed in the meantime, so changes nothing, unless
+another bell has taken its place: then the owner of that one may sleep for `DOZE_NS`."""
 DRIVER_REFERENCE_ID: Final = 20_002
 """What the counter of a driver's bell refers to; no command of a client can set it."""
 POLLING: Final = 1
@@ -76,8 +78,8 @@ INT32_LIMIT: Final = 2**31
 DOZE_NS: Final = 100_000_000
 """How long a process sleeps at most until it looks again without having been rung."""
 CLIENT_BELL_NS: Final = 5_000_000_000
-"""For how long after its last sign of life a client trusts that its bell is still its own: less
-than the least client liveness timeout, after which its driver may give the counter away."""
+"""For how long after its last sign of life a client trusts that its bell is still its own, at most:
+half of the client liveness timeout, after which its driver may give the counter away."""
 DRIVER_BELL_NS: Final = 2**62
 REFRESH_INTERVAL_NS: Final = 5_000_000
 """Least time between two looks at all counters for the bells of readers."""
@@ -200,6 +202,8 @@ class ClientBells:
         self._readers: dict[int, tuple[int, ...]] = {}
         self._seen_mode: int | None = None
         self._refresh_ns = 0
+        self._unset: set[BellFlag] = set()
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def has_driver(self) -> bool:
@@ -235,11 +239,36 @@ class ClientBells:
         if self._driver_id is None:
             # Everybody looks by themselves.
             return WakeFlag()
-        places = partial(self._places, registration_id, is_sent=is_sent)
-        return BellFlag(self._values, mode_place(self._driver_id), places)
+
+        def places() -> Sequence[int] | None:
+            found = self._places(registration_id, is_sent=is_sent)
+            if found is None:
+                self._set_later(flag)
+            return found
+
+        flag = BellFlag(self._values, mode_place(self._driver_id), places)
+        return flag
+
+    def _set_later(self, flag: BellFlag) -> None:
+        """Set a flag once the readers may be looked for again: nothing else may be appended."""
+        self._unset.add(flag)
+        if self._timer is None:
+            pause_ns = max(0, self._refresh_ns - self._now_ns())
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(pause_ns / NS_PER_SECOND, self._set_flags)
+
+    def _set_flags(self) -> None:
+        self._timer = None
+        flags = tuple(self._unset)
+        self._unset.clear()
+        for each in flags:
+            each.set()
 
     def close(self) -> None:
         """Let go of the memory."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._unset.clear()
         if self._bells is not None:
             self._bells.close()
             self._bells = None

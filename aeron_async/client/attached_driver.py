@@ -13,14 +13,12 @@ Source: Aeron `Aeron`, `ClientConductor`, `LogBuffers`, `aeron_client_conductor.
 from __future__ import annotations
 
 import asyncio
-import os
 import warnings
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.aeron_directory import (
-    DIRECTORY_VARIABLE,
     HEARTBEAT_ENDED,
     AeronDirectory,
     CncMissing,
@@ -35,12 +33,12 @@ from aeron_async.client.attachment import (
     NOT_HEARD,
     AttachedDestinations,
     Attachment,
+    context_here,
     refuse_strategy,
 )
 from aeron_async.client.reconnecting import Comeback
 from aeron_async.clock import NS_PER_MS, SystemClock
 from aeron_async.concurrent.cnc_file import CncNotReady
-from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.media_driver import system_network
 from aeron_async.errors import (
     AeronError,
@@ -49,6 +47,7 @@ from aeron_async.errors import (
     DriverTimeoutError,
     ErrorCode,
     ProtocolError,
+    PublicationError,
     RegistrationError,
 )
 from aeron_async.logs import LogBudget, get_logger
@@ -83,6 +82,8 @@ from aeron_async.text import printable
 from aeron_async.watcher import Watcher
 
 if TYPE_CHECKING:
+    import os
+
     from aeron_async.client.attachment import Owner
     from aeron_async.client.driver_proxy import DriverProxy
     from aeron_async.client.reconnecting import ReconnectListener
@@ -97,6 +98,7 @@ if TYPE_CHECKING:
         SubscriptionReady,
         SubscriptionUser,
     )
+    from aeron_async.driver.core.context import DriverContext
     from aeron_async.idle_strategy import IdleStrategy
     from aeron_async.protocol.channel_uri import ChannelUri
 
@@ -761,7 +763,14 @@ class AttachedDriver:
 
     def _on_publication_error(self, event: PublicationErrorResponse) -> None:
         for publication in list(self.publications.values()):
-            if publication.ready.original_registration_id == event.registration_id:
+            if publication.ready.original_registration_id != event.registration_id:
+                continue
+            if event.code == ErrorCode.GENERIC and event.receiver_id == NO_ID:
+                # No receiver says so, but the driver: it has ended the publication.
+                self._end_publication(publication, self._attached)
+                error = PublicationError(text_of(event.message))
+                publication.listener.on_publication_failed(error)
+            else:
                 publication.on_error(event)
 
     def _on_channel_error(self, event: ErrorResponse) -> None:
@@ -887,9 +896,3 @@ class AttachedDriver:
         added = self.own_counters.pop(correlation_id).added
         if added is not None:
             added.counter.invalidate()
-
-
-def context_here() -> DriverContext:
-    """Return the settings of the environment, without a word about a directory that is given."""
-    variables = {name: text for name, text in os.environ.items() if name != DIRECTORY_VARIABLE}
-    return DriverContext.from_environment(variables)

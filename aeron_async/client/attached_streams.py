@@ -33,7 +33,7 @@ from aeron_async.driver.commands import (
     SubscriptionReady,
 )
 from aeron_async.errors import DriverError, ProtocolError
-from aeron_async.logbuffer.log_buffers import LogBuffers
+from aeron_async.logbuffer.log_buffers import LogBuffers, producer_position
 from aeron_async.logbuffer.metadata import END_OF_STREAM_OFFSET, IS_CONNECTED_OFFSET
 from aeron_async.logbuffer.scanner import scan_for_send
 from aeron_async.logbuffer.wake_flag import WakeFlag
@@ -384,11 +384,18 @@ class AttachedPublication:
 
     def _seen(self) -> PublicationSeen:
         """Return what this client knows; the rest is in the other process."""
+        is_ipc, sender_position = self.uri.media is Media.IPC, 0
+        if self.is_attached:
+            # Over IPC nothing is sent: what was offered is there.
+            ready = self.ready
+            sender_position = (
+                producer_position(ready.log) if is_ipc else ready.sender_position.get()
+            )
         return PublicationSeen(
             is_elsewhere=True,
             is_driver_lost=not self.is_attached,
-            is_ipc=self.uri.media is Media.IPC,
-            sender_position=self.ready.sender_position.get() if self.is_attached else 0,
+            is_ipc=is_ipc,
+            sender_position=sender_position,
         )
 
     def close(self) -> None:
@@ -498,7 +505,13 @@ class AttachedImage:
         stream with such terms may have.
         """
         log = self.log
-        window_length = log.metadata.receiver_window_length or log.term_length // 2
+        metadata = log.metadata
+        window_length = (
+            # An image of a publication within the driver has the window of that.
+            metadata.publication_window_length
+            or metadata.receiver_window_length
+            or log.term_length // 2
+        )
         return max(RING_LENGTH_MIN, min(window_length // 8, RING_LENGTH_MAX))
 
     def _on_consumed(self) -> None:

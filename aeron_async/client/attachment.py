@@ -6,11 +6,13 @@ Source: Aeron `Aeron.Context.conclude`, `ClientConductor`.
 from __future__ import annotations
 
 import errno
+import os
 import threading
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 from weakref import ref
 
+from aeron_async.aeron_directory import DIRECTORY_VARIABLE
 from aeron_async.client.attached_streams import (
     AttachedImage,
     AttachedPublication,
@@ -21,6 +23,7 @@ from aeron_async.client.attached_streams import (
 from aeron_async.client.driver_proxy import DriverProxy
 from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
 from aeron_async.doorbell import BELL_KEY, BELL_TYPE_ID, CLIENT_BELL_NS, ClientBells
+from aeron_async.driver.core.context import DriverContext
 from aeron_async.errors import DriverError, DriverTimeoutError, ErrorCode, RegistrationError
 from aeron_async.logs import get_logger
 from aeron_async.protocol.control_protocol import (
@@ -153,6 +156,9 @@ class Attachment:
 
         Source: Aeron `ClientConductor.checkServiceInterval`.
         """
+        if self._is_closed.is_set():
+            # A reader of a client that comes back may still ask what it has left.
+            return
         silent_ns = self._now_ns() - self._served_ns
         limit_ns = self.directory.layout.client_liveness_timeout_ns
         if silent_ns > limit_ns:
@@ -248,7 +254,8 @@ class Attachment:
     def _keep_bell(self) -> None:
         # The driver may have freed it, for another client that names itself by this one's id.
         if self.bells.is_own(self.proxy.client_id):
-            self.watcher.keep_bell(CLIENT_BELL_NS)
+            timeout_ns = self.directory.layout.client_liveness_timeout_ns
+            self.watcher.keep_bell(min(CLIENT_BELL_NS, timeout_ns // 2))
 
     async def catch_up(self) -> None:
         """Hear everything that the driver has said by now.
@@ -493,3 +500,9 @@ def id_for_driver(registration_id: int, owner: Owner | None) -> int:
     if isinstance(owner, AttachedPublication):
         return owner.ready.original_registration_id
     return registration_id
+
+
+def context_here() -> DriverContext:
+    """Return the settings of the environment, without a word about a directory that is given."""
+    variables = {name: text for name, text in os.environ.items() if name != DIRECTORY_VARIABLE}
+    return DriverContext.from_environment(variables)

@@ -49,6 +49,7 @@ from aeron_async.errors import (
 )
 from aeron_async.logbuffer.appender import AppendResult, ConcurrentAppender, SharedAppender
 from aeron_async.protocol.arguments import check_reserved, check_timeout, shown
+from aeron_async.protocol.channel_uri import Media
 from aeron_async.protocol.header import Buffer
 from aeron_async.waits import PublicationSeen
 
@@ -424,7 +425,8 @@ class PublicationBase(Offering, ABC):
     async def drain(self, timeout: float | None = None) -> None:
         """Wait until everything offered has been sent.
 
-        Datagrams that are then lost are still resent while the publication is open or lingers.
+        Datagrams that are then lost are still resent while the publication is open or lingers. Over
+        IPC nothing is sent: what was offered is there.
 
         Args:
             timeout: Most seconds to wait; None sets no limit.
@@ -433,10 +435,11 @@ class PublicationBase(Offering, ABC):
             AeronTimeoutError: The timeout passed.
             ClosedError: The publication was closed, before or during the call.
         """
+        is_ipc = self._ready.uri.media is Media.IPC
         await watched_wait(
             self,
             self._changed,
-            lambda: self._ready.sender_position.get() >= self.position,
+            lambda: self._ready.sender_position.get() >= self.position or is_ipc,
             "drain",
             timeout,
             self._ready.sent_watch,

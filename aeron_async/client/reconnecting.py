@@ -115,6 +115,8 @@ class Comeback:
         self.is_away = False
         self.found: Final = asyncio.Event()
         self.reason = ""
+        # Why the driver that is there cannot be attached to.
+        self._refusal = ""
 
     @property
     def listener(self) -> ReconnectListener:
@@ -183,7 +185,7 @@ class Comeback:
             message = (
                 f"no media driver at {self._driver.path} within {timeout_ms} ms, which is "
                 f"driver_timeout_ms; the last one was lost: {self.reason}; the client goes on "
-                "looking: start a driver there"
+                f"looking: {self._refusal or 'start a driver there'}"
             )
             raise DriverTimeoutError(message) from None
 
@@ -271,9 +273,13 @@ class Comeback:
         try:
             if self._driver.look_for_driver() is not None:
                 return False
-        except (AeronError, OSError):
+        except (AeronError, OSError) as error:
             # Such as a file of another version, which another driver may replace.
+            if (refusal := str(error)) != self._refusal:
+                self._refusal = refusal
+                log.warning("driver_not_usable", directory=str(self._driver.path), error=refusal)
             return False
+        self._refusal = ""
         self.found.set()
         try:
             await self._driver.add_bell()

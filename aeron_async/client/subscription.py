@@ -270,6 +270,9 @@ class SubscriptionBase(Reading, ABC):
         try:
             if not arm():
                 await self._progress.wait()
+            else:
+                # No turn of the loop has passed: `_look` finds out whether one is due.
+                self._calls_until_check = 0
         finally:
             disarm()
 

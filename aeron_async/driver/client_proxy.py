@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         PublicationReady,
         SubscriptionReady,
     )
+    from aeron_async.driver.core.publication import SubscribablePublication
     from aeron_async.errors import AeronError
     from aeron_async.protocol.control_protocol import ControlMessage
 
@@ -67,6 +68,7 @@ class ClientProxy:
         self._bells = bells
         # By the id of the image, which is that of its publication: the images to be announced.
         self._later: dict[int, dict[int, ImageBuffersReady]] = {}
+        self._failed_id = NO_ID
 
     @contextmanager
     def images_after(self, image_id: int) -> Iterator[None]:
@@ -123,6 +125,31 @@ class ClientProxy:
                 source_address=address,
                 code=error.code,
                 message=encoded(error.message),
+            )
+        )
+
+    def on_publication_failed(self, error: Exception, publication: SubscribablePublication) -> None:
+        """Notify all publishers of a stream that the driver had to end it.
+
+        Its holds are told one after the other: the first of them notifies all.
+        """
+        registration_id = publication.registration_id
+        if registration_id == self._failed_id:
+            return
+        self._failed_id = registration_id
+        self._transmit(
+            PublicationErrorResponse(
+                registration_id=registration_id,
+                destination_registration_id=NO_ID,
+                session_id=publication.session_id,
+                stream_id=publication.stream_id,
+                receiver_id=NO_ID,
+                group_tag=NO_ID,
+                address_type=AddressType.NONE,
+                source_port=0,
+                source_address=bytes(16),
+                code=ErrorCode.GENERIC,
+                message=encoded(str(error)),
             )
         )
 

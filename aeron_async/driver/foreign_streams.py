@@ -16,6 +16,7 @@ from aeron_async.driver.core.ipc_publication import IpcPublication
 from aeron_async.driver.core.shared_logs import CheckedPosition
 from aeron_async.errors import ConfigurationError, ErrorCode, RegistrationError
 from aeron_async.logbuffer.scanner import scan_for_send
+from aeron_async.protocol.header import FRAME_ALIGNMENT
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -28,12 +29,15 @@ if TYPE_CHECKING:
         PublicationErrorFrame,
     )
     from aeron_async.driver.core.publication import SubscribablePublication
+    from aeron_async.logbuffer.log_buffers import LogBuffers
     from aeron_async.watcher import Word, WordWatcher
 
 __all__ = ["ClientBell", "PublicationWatch", "SubscriptionWatch"]
 
 TELLING_SHIFT: Final = 6
-"""A reader that is beyond the trigger already is looked at again a 64th of a term later."""
+"""A reader that is beyond the trigger already is looked at again a 64th of a term later, or an
+eighth of the window, if that is less."""
+WINDOW_SHIFT: Final = 3
 
 
 def no_word_left(error: ConfigurationError) -> RegistrationError:
@@ -144,7 +148,6 @@ class PublicationWatch:
         publication = self._watched()
         if publication is None:
             return
-        expected = 0
         if isinstance(publication, IpcPublication):
             subscribers = publication.subscribers
             if not subscribers.has_waiting:
@@ -153,14 +156,14 @@ class PublicationWatch:
             self._position = max(self._position, min(subscribers.consumed()))
         else:
             self._position = publication.seen_position
-            if self._has_frame(publication):
-                # The sender has it, and says when it was sent.
-                return
-        if not self._has_frame(publication):
-            log = publication.log
-            index, offset = log.place_of(self._position)
-            expected = log.term_words[index][offset >> 2]
-        self._arm(publication, expected)
+        # Read once: a frame that is committed after this look changes the word.
+        length = self._frame_length(publication)
+        if not self._is_committed(publication, length):
+            self._arm(publication, length)
+        elif isinstance(publication, IpcPublication):
+            # It fires at once.
+            self._arm(publication, 0)
+        # Otherwise the sender has the frame, and says when it was sent.
 
     # Events of the publication.
 
@@ -176,8 +179,10 @@ class PublicationWatch:
             self._proxy.on_publication_error(error, publication.registration_id)
 
     def on_publication_failed(self, error: Exception) -> None:
-        """The driver has logged it; clients find the publication not connected."""
-        del error
+        """Notify the clients; one message is for all that hold the publication."""
+        publication = self._publication
+        if publication is not None:
+            self._proxy.on_publication_failed(error, publication)
         self.end()
 
     # The watched word.
@@ -195,14 +200,21 @@ class PublicationWatch:
         self._word.arm(expected)
 
     def _has_frame(self, publication: SubscribablePublication) -> bool:
-        """Return whether a frame is committed at the position.
+        """Return whether a frame is committed at the position."""
+        return self._is_committed(publication, self._frame_length(publication))
+
+    def _frame_length(self, publication: SubscribablePublication) -> int:
+        """Return what the log says now at the position, in bytes."""
+        log = publication.log
+        index, offset = log.place_of(self._position)
+        return log.term_words[index][offset >> 2]
+
+    def _is_committed(self, publication: SubscribablePublication, length: int) -> bool:
+        """Return whether a length at the position is that of a committed frame.
 
         Beyond the producers' position there may be a length of long ago.
         """
-        log = publication.log
-        index, offset = log.place_of(self._position)
-        is_committed = log.term_words[index][offset >> 2] > 0
-        return is_committed and self._position < publication.producer_position
+        return length > 0 and self._position < publication.producer_position
 
     def _watched(self) -> SubscribablePublication | None:
         """Return the publication, if this is the oldest of the holds that watch it."""
@@ -242,6 +254,7 @@ class ReaderWatch:
         self._ready = ready
         self._word = watcher.add(values, ready.position.id * VALUE_LENGTH, 64, self.act)
         self._told_position = -1
+        self._step = reading_step(ready.log)
         self.watch()
 
     def act(self) -> None:
@@ -272,7 +285,7 @@ class ReaderWatch:
                 self._word.arm(stored)
                 return
         if trigger < position == self._told_position:
-            trigger = position + (ready.log.term_length >> TELLING_SHIFT)
+            trigger = position + self._step
         self._word.arm_at_least(trigger + 1)
 
     def _is_over(self) -> bool:
@@ -282,6 +295,18 @@ class ReaderWatch:
     def end(self) -> None:
         """Stop looking at the position, whose counter may be freed."""
         self._word.remove()
+
+
+def reading_step(log: LogBuffers) -> int:
+    """Return after how many bytes a reader is looked at that has been seen beyond the trigger.
+
+    The windows are read once: a client that has changed them slows down this stream alone.
+    """
+    step = log.term_length >> TELLING_SHIFT
+    window_length = log.metadata.publication_window_length or log.metadata.receiver_window_length
+    if window_length <= 0:
+        return step
+    return max(FRAME_ALIGNMENT, min(step, window_length >> WINDOW_SHIFT))
 
 
 class SubscriptionWatch:

@@ -16,6 +16,8 @@ from enum import Enum, auto
 from struct import Struct
 from typing import TYPE_CHECKING, Final, final
 
+import attrs
+
 from aeron_async.logbuffer.frame import session_word, stream_word, write_padding
 from aeron_async.logbuffer.metadata import rotate_shared_log
 from aeron_async.logbuffer.placing import skip_whole
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from aeron_async.logbuffer.log_buffers import LogBuffers
 
 __all__ = [
+    "HoleScan",
     "UnblockResult",
     "fill_gap",
     "insert",
@@ -44,7 +47,9 @@ UNALIGNED_MASK: Final = FRAME_ALIGNMENT - 1
 WORD_LENGTH: Final = 4
 WORDS_PER_SLOT: Final = FRAME_ALIGNMENT // WORD_LENGTH
 GAP_LENGTH_LIMIT: Final = 1024 * 1024
-"""The longest gap that one scan returns, in bytes."""
+"""The longest gap or hole that one call scans, in bytes."""
+CONFIRMED_LENGTH_MAX: Final = 16 * 1024 * 1024
+"""How much of a hole is looked at again before it becomes padding: the longest message."""
 GAP_LENGTH_AT_FIRST: Final = 4096
 """The length of the first step in the search for the end of a gap, in bytes."""
 
@@ -101,13 +106,18 @@ def scan_for_gap(words: memoryview, offset: int, *, limit: int) -> tuple[int, in
     step = GAP_LENGTH_AT_FIRST
     while start < limit:
         end = min(start + step, limit)
-        lengths = words[start >> 2 : end >> 2 : WORDS_PER_SLOT].tobytes()
-        filled = lengths.lstrip(b"\0")
-        if filled:
-            empty_slots = (len(lengths) - len(filled)) // WORD_LENGTH
-            return offset, start + empty_slots * FRAME_ALIGNMENT - offset
+        found = end_of_hole(words, start, end)
+        if found < end:
+            return offset, found - offset
         start, step = end, step * 4
     return offset, limit - offset
+
+
+def end_of_hole(words: memoryview, start: int, limit: int) -> int:
+    """Return where the first frame of a range begins, or where the range ends, in bytes."""
+    lengths = words[start >> 2 : limit >> 2 : WORDS_PER_SLOT].tobytes()
+    filled = lengths.lstrip(b"\0")
+    return start + (len(lengths) - len(filled)) // WORD_LENGTH * FRAME_ALIGNMENT
 
 
 def is_hole(words: memoryview, start: int, end: int) -> bool:
@@ -149,14 +159,37 @@ class UnblockResult(Enum):
     NO_ACTION = auto()
     UNBLOCKED = auto()
     UNBLOCKED_TO_END = auto()
+    UNFINISHED = auto()
+    """The hole is long: call again with the same scan."""
 
 
-def unblock(log: LogBuffers, blocked_position: int) -> UnblockResult:
+@attrs.define
+class HoleScan:
+    """How far a hole was scanned: a long one takes several calls.
+
+    Attributes:
+        position: Where it begins, in bytes of the stream.
+        offset: Up to where in the term it was scanned, in bytes.
+    """
+
+    position: int = -1
+    offset: int = 0
+
+
+def unblock(log: LogBuffers, blocked_position: int, scan: HoleScan | None = None) -> UnblockResult:
     """Turn what blocks the readers of a shared publication into padding, if anything does.
 
     Call it only if the position has not moved for the publication unblock timeout although the
     producer is ahead: a publisher that is still writing would lose its message.
+
+    Differs: Aeron scans a hole of any length in one call, which holds up all streams.
+
+    Args:
+        log: The log of the publication.
+        blocked_position: Up to where readers have come, in bytes.
+        scan: How far earlier calls have scanned; a call scans 1 MiB.
     """
+    scan = scan or HoleScan()
     metadata = log.metadata
     term_length = log.term_length
     term_count = blocked_position >> log.position_bits
@@ -178,16 +211,20 @@ def unblock(log: LogBuffers, blocked_position: int) -> UnblockResult:
     elif frame_length > 0:
         return UnblockResult.NO_ACTION
     else:
-        end = offset + FRAME_ALIGNMENT
-        while end < tail_offset and not words[end >> 2]:
-            end += FRAME_ALIGNMENT
+        if scan.position != blocked_position:
+            scan.position, scan.offset = blocked_position, offset + FRAME_ALIGNMENT
+        limit = min(tail_offset, scan.offset + GAP_LENGTH_LIMIT)
+        end = scan.offset = end_of_hole(words, scan.offset, limit)
+        if limit <= end < tail_offset:
+            return UnblockResult.UNFINISHED
+        scan.position = -1
         if end >= tail_offset and tail_offset < term_length:
             # Nothing behind the hole shows how long it is.
             return UnblockResult.NO_ACTION
         if end == term_length:
             result = UnblockResult.UNBLOCKED_TO_END
         # A publisher of another process may have continued during the scan.
-        if not is_hole(words, offset, end):
+        if not is_hole(words, offset, min(end, offset + CONFIRMED_LENGTH_MAX)):
             return UnblockResult.NO_ACTION
     write_padding(
         words,

@@ -9,7 +9,7 @@ import pytest
 from aeron_async.logbuffer import rebuilder
 from aeron_async.logbuffer.appender import AppendResult, Claim, SharedAppender
 from aeron_async.logbuffer.position import pack_tail
-from aeron_async.logbuffer.rebuilder import UnblockResult, unblock
+from aeron_async.logbuffer.rebuilder import HoleScan, UnblockResult, unblock
 from tests.logbuffer.logs import (
     INITIAL_TERM_ID,
     NO_LIMIT,
@@ -130,3 +130,47 @@ def test_a_frame_opened_with_a_length_beyond_its_term_ends_with_it(frame_length:
     log.term_words[0][start >> 2] = frame_length
     assert unblock(log, start) is UnblockResult.UNBLOCKED
     assert header(log, start) == (96, 0, 0xC0, 0, start, *IDS)
+
+
+def test_a_long_hole_is_scanned_in_parts_and_becomes_padding_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rebuilder, "GAP_LENGTH_LIMIT", 320)
+    log = make_log()
+    reserve(log, 1_600)
+    SharedAppender(log).offer(b"after", limit=NO_LIMIT)
+    scan = HoleScan()
+    results = [unblock(log, 0, scan) for _ in range(5)]
+    assert results == [UnblockResult.UNFINISHED] * 4 + [UnblockResult.UNBLOCKED]
+    assert header(log, 0) == (1_600, 0, 0xC0, 0, 0, *IDS)
+    assert read_all(log) == [b"after"]
+
+
+def test_a_scan_begins_anew_where_the_readers_are_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rebuilder, "GAP_LENGTH_LIMIT", 320)
+    log = make_log()
+    appender = SharedAppender(log)
+    reserve(log, 640)
+    appender.offer(b"after", limit=NO_LIMIT)
+    reserve(log, 96)
+    appender.offer(b"later", limit=NO_LIMIT)
+    scan = HoleScan()
+    assert unblock(log, 0, scan) is UnblockResult.UNFINISHED
+    # The publisher goes on after all, and another one has died behind it.
+    log.term_words[0][0] = 640
+    assert unblock(log, 0, scan) is UnblockResult.NO_ACTION
+    assert unblock(log, 704, scan) is UnblockResult.UNBLOCKED
+    assert header(log, 704)[0] == 96
+
+
+def test_room_that_nothing_follows_is_left_however_long_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rebuilder, "GAP_LENGTH_LIMIT", 320)
+    log = make_log()
+    reserve(log, 700)
+    scan = HoleScan()
+    results = [unblock(log, 0, scan) for _ in range(4)]
+    unfinished = UnblockResult.UNFINISHED
+    assert results == [unfinished, unfinished, UnblockResult.NO_ACTION, unfinished]
+    assert not any(log.terms[0])

@@ -268,9 +268,12 @@ class SubscribablePublication(ABC):
     def fail(self, error: Exception) -> None:
         """End at once, from any state, after `poll` raised `error`.
 
-        Local readers are notified; receivers have to wait for their own timeout.
+        Local readers are notified; receivers have to wait for their own timeout. Publishers of
+        other processes find the publication not connected, and no room in it.
         """
         self.failure = error
+        self._close_to_publishers(self.producer_position)
+        self._disconnect()
         self._set_state(PublicationEvent.FAILED)
         release_subscribers(self, self._readers)
 

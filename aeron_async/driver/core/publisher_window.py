@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from aeron_async.clock import NEVER_NS
 from aeron_async.logbuffer.log_buffers import clean_to
-from aeron_async.logbuffer.rebuilder import UnblockResult, unblock
+from aeron_async.logbuffer.rebuilder import HoleScan, UnblockResult, unblock
 
 if TYPE_CHECKING:
     from aeron_async.counters import Counter
@@ -97,6 +97,7 @@ class BlockedPublisherCheck:
         self._last_position = position
         self._last_change_ns = now_ns
         self._was_behind = False
+        self._scan = HoleScan()
 
     def poll(self, *, sender_position: int, producer_position: int, now_ns: int) -> int:
         """Unblock if that is due, and return the time of the next check."""
@@ -119,10 +120,15 @@ class BlockedPublisherCheck:
         return max(now_ns, (self._last_change_ns if is_known else now_ns) + self._timeout_ns)
 
     def unblock(self, sender_position: int) -> bool:
-        """Turn an uncommitted claim at the sender position into padding; return whether it did."""
-        if unblock(self._log, sender_position) is UnblockResult.NO_ACTION:
+        """Turn an uncommitted claim at the sender position into padding.
+
+        Return whether to call this again in the next turn, as something was done.
+        """
+        result = unblock(self._log, sender_position, self._scan)
+        if result is UnblockResult.NO_ACTION:
             return False
-        self._unblocked.increment()
+        if result is not UnblockResult.UNFINISHED:
+            self._unblocked.increment()
         return True
 
     def _is_rotation_missing(self, sender_position: int) -> bool:

@@ -712,3 +712,90 @@ async def test_a_client_that_is_given_a_directory_says_nothing_of_aeron_dir(
         async with aa.Aeron.connect(directory=directory) as aeron:
             assert aeron.driver.context.driver_timeout_ms == 1_234
     assert "setting_without_effect" not in [line["event"] for line in lines]
+
+
+async def test_what_is_offered_over_ipc_is_drained_at_once(
+    driver: aa.MediaDriver, aeron: aa.Aeron
+) -> None:
+    async with aa.Aeron.connect(directory=driver.context.aeron_directory) as other:
+        subscription = await other.add_subscription(IPC, STREAM_ID)
+        publication = await aeron.add_publication(IPC, STREAM_ID)
+        await publication.wait_connected(timeout=5)
+        for _ in range(3):
+            await publication.offer(b"there", timeout=5)
+            await publication.drain(timeout=0)
+            assert (await anext(subscription)).data == b"there"
+
+
+async def test_a_publication_that_fails_in_the_driver_is_closed_with_the_reason(
+    driver: aa.MediaDriver, aeron: aa.Aeron, channel: str
+) -> None:
+    await aeron.add_subscription(channel, STREAM_ID)
+    publication = await aeron.add_publication(channel, STREAM_ID)
+    shared = await aeron.add_publication(channel, STREAM_ID)
+    other = await aeron.add_publication(IPC, STREAM_ID)
+    await publication.wait_connected(timeout=5)
+    (core,) = driver.conductor.network_publications
+    driver.conductor.sender._fail(core, ValueError("as if it had a fault"))
+    await until(lambda: publication.is_closed and shared.is_closed)
+    for each in (publication, shared):
+        with pytest.raises(aa.ClosedError, match="as if it had a fault") as caught:
+            await each.offer(b"late")
+        assert isinstance(caught.value.__cause__, aa.PublicationError)
+    assert not other.is_closed
+    # The next one is another.
+    again = await aeron.add_publication(channel, STREAM_ID)
+    await again.wait_connected(timeout=5)
+    await again.offer(b"again", timeout=5)
+
+
+@pytest.mark.parametrize(("window", "most"), [("pub-wnd=128k", 16 * 1024), ("pub-wnd=4k", 512)])
+async def test_a_reader_wakes_the_driver_within_the_window_of_the_publication(
+    aeron: aa.Aeron, window: str, most: int
+) -> None:
+    channel = f"{IPC}?term-length=1m|{window}"
+    subscription = await aeron.add_subscription(channel, STREAM_ID)
+    publication = await aeron.add_publication(channel, STREAM_ID)
+    await publication.wait_connected(timeout=5)
+    await subscription.wait_connected(timeout=5)
+    (image,) = attached(aeron).subscriptions[subscription.registration_id].images.values()
+    assert image._ring_length() == most
+
+
+async def test_a_reader_that_is_answered_at_once_lets_the_loop_run(
+    aeron: aa.Aeron, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    await publication.wait_connected(timeout=5)
+    await subscription.wait_connected(timeout=5)
+    monkeypatch.setattr(
+        attached_streams.AttachedSubscription,
+        "_has_spun",
+        lambda _: isinstance(publication.try_offer(b"at once"), int),
+    )
+    turns = 0
+
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+        asyncio.get_running_loop().call_soon(turn)
+
+    turn()
+    # As after a burst of messages.
+    subscription._yield_budget.stride = subscription._calls_until_check = 512
+    for _ in range(200):
+        await anext(subscription)
+    assert turns > 20
+
+
+async def test_a_reader_asks_nothing_of_a_driver_that_was_left(aeron: aa.Aeron) -> None:
+    failures: list[Exception] = []
+    attachment = attachment_of(aeron)
+    attachment._on_failed = failures.append
+    attachment._served_ns -= 10**12
+    attachment.check_served()
+    assert len(failures) == 1
+    await aeron.aclose()
+    attachment.check_served()
+    assert len(failures) == 1

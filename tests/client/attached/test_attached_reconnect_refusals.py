@@ -23,6 +23,7 @@ from tests.client.attached.reconnects import (
     with_directory,
 )
 from tests.client.local import IPC, STREAM_ID, fill, until
+from tests.logs import captured_logs
 from tests.twins import needs_compiled
 
 if TYPE_CHECKING:
@@ -376,9 +377,31 @@ async def test_errors_of_the_next_directory_are_waited_out(
         return look(self)
 
     monkeypatch.setattr(AttachedDriver, "_look", fail)
-    attached(aeron).lose("as a test wants")
-    await events.next()
+    with captured_logs() as lines:
+        attached(aeron).lose("as a test wants")
+        await events.next()
     assert errors == []
+    told = [line["error"] for line in lines if line["event"] == "driver_not_usable"]
+    assert told == ["no counter", "[Errno 24] Too many open files", "of another version"]
+
+
+async def test_why_a_driver_cannot_be_used_is_told_once_and_to_who_asks(
+    driver: aa.MediaDriver, aeron: aa.Aeron, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[AttachedDriver] = []
+
+    def fail(self: AttachedDriver) -> Any:
+        looks.append(self)
+        message = "of another version"
+        raise aa.ProtocolError(message)
+
+    monkeypatch.setattr(AttachedDriver, "_look", fail)
+    with captured_logs() as lines:
+        attached(aeron).lose("as a test wants")
+        await until(lambda: len(looks) > 3)
+    assert [line["event"] for line in lines].count("driver_not_usable") == 1
+    with pytest.raises(aa.DriverTimeoutError, match="of another version"):
+        await aeron.add_publication(IPC, STREAM_ID)
 
 
 async def test_a_driver_that_does_not_answer_is_left(

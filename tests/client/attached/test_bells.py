@@ -126,6 +126,24 @@ async def test_who_waits_for_nothing_is_not_rung(driver: aa.MediaDriver, medium:
         waiting.cancel()
 
 
+async def test_who_joins_while_the_publisher_may_not_look_is_rung_afterwards(
+    driver: aa.MediaDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doorbell, "REFRESH_INTERVAL_NS", 200_000_000)
+    async with attached(driver) as publisher, attached(driver) as reader:
+        publication = await publisher.add_publication(IPC, STREAM_ID)
+        for number in range(3):
+            subscription = await reader.add_subscription(IPC, STREAM_ID)
+            await publication.wait_connected(timeout=5)
+            await subscription.wait_connected(timeout=5)
+            waiting = asyncio.ensure_future(anext(subscription))
+            await asleep(watcher_of(reader))
+            # The only one for a long time.
+            await publication.offer(b"%d" % number, timeout=5)
+            async with asyncio.timeout(5):
+                await waiting
+
+
 async def test_all_look_while_a_client_has_no_bell(
     driver: aa.MediaDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import aeron_async as aa
 from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.foreign_streams import PublicationWatch, reading_step
+from aeron_async.errors import ErrorCode
+from aeron_async.logbuffer.appender import AppendResult
 from aeron_async.protocol.control_protocol import (
     AddExclusivePublication,
     AddPublication,
@@ -17,11 +20,13 @@ from aeron_async.protocol.control_protocol import (
     ExclusivePublicationBuffersReady,
     ImageBuffersReady,
     PublicationBuffersReady,
+    PublicationErrorResponse,
     RemovePublication,
     RemoveSubscription,
     UnavailableImage,
 )
 from tests.driver.foreign.client import IPC, STREAM_ID, UDP, Directory, Reader, in_directory
+from tests.logbuffer.logs import make_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -299,3 +304,73 @@ async def test_an_untethered_reader_loses_its_image_and_gets_it_again(
     assert [each.image_id for each in gone] == [idle.ready.image_id]
     assert [each.image_id for each in back] == [idle.ready.image_id]
     assert Reader(other, back[0]).position > 0
+
+
+@in_directory
+async def test_a_publication_that_fails_has_no_room_and_says_why_once(directory: Directory) -> None:
+    first, second, other = (directory.client() for _ in range(3))
+    await other.add_subscription(UDP)
+    publishers = [await each.add_publication(UDP) for each in (first, second)]
+    await directory.pass_time(1, first, second, other)
+    publisher = publishers[0]
+    assert publisher.log.metadata.is_connected
+    assert publisher.offer(b"honest") > 0
+    await directory.settle()
+    other.received()
+    # Of another session, so that the driver cannot send it.
+    assert publisher.offer(b"forged") > 0
+    publisher.log.term_words[0][(64 >> 2) + 3] ^= 1
+    await directory.settle()
+    errors = [each for each in other.received() if isinstance(each, PublicationErrorResponse)]
+    (error,) = errors
+    assert (error.code, error.registration_id) == (
+        ErrorCode.GENERIC,
+        publisher.ready.registration_id,
+    )
+    assert b"another process has written it" in error.message
+    assert not publisher.log.metadata.is_connected
+    for each in publishers:
+        assert each.offer(b"nobody would read it") == AppendResult.NOT_CONNECTED
+
+
+@in_directory
+async def test_a_frame_that_is_committed_after_the_look_is_seen(directory: Directory) -> None:
+    """The driver looks, the publisher commits, and the driver begins to wait."""
+    client, other = directory.client(), directory.client()
+    await other.add_subscription(UDP)
+    publisher = await client.add_publication(UDP)
+    await directory.pass_time(1, client, other)
+    (reader,) = await other.images()
+    is_committed = PublicationWatch._is_committed
+    late = [b"late"]
+
+    def commit_after(watch: PublicationWatch, publication: Any, length: int) -> bool:
+        found = is_committed(watch, publication, length)
+        if not found and late:
+            assert publisher.offer(late.pop()) > 0
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PublicationWatch, "_is_committed", commit_after)
+        publisher.offer(b"first")
+        assert await reader.take(2) == [b"first", b"late"]
+
+
+@pytest.mark.parametrize(
+    ("publication_window", "receiver_window", "step"),
+    [
+        (0, 0, 1_024),
+        (65_536, 0, 1_024),
+        (2_048, 0, 256),
+        (0, 4_096, 512),
+        (8, 0, 32),
+        (-1, 0, 1_024),
+    ],
+)
+def test_a_reader_is_looked_at_again_within_its_window(
+    publication_window: int, receiver_window: int, step: int
+) -> None:
+    log = make_log()
+    log.metadata.publication_window_length = publication_window
+    log.metadata.receiver_window_length = receiver_window
+    assert reading_step(log) == step
