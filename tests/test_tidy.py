@@ -26,7 +26,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "errors": (),
     "clock": (),
     "counters": (),
-    "doorbell": ("concurrent", "counters", "logbuffer", "watcher"),
+    "doorbell": ("clock", "concurrent", "counters", "logbuffer", "watcher"),
     "idle_strategy": ("clock", "protocol.units"),
     "logs": (),
     "settings": ("protocol.units", "unused_variables"),

@@ -175,6 +175,30 @@ class HoleScan:
     position: int = -1
     offset: int = 0
 
+    def go_on(self, words: memoryview, offset: int, tail_offset: int) -> tuple[UnblockResult, int]:
+        """Scan further; return what may be done, and where the hole ends.
+
+        Args:
+            words: The term as 32-bit words.
+            offset: Where the hole begins, in bytes.
+            tail_offset: Up to where the term is claimed, in bytes.
+        """
+        limit = min(tail_offset, self.offset + GAP_LENGTH_LIMIT)
+        end = self.offset = end_of_hole(words, self.offset, limit)
+        if limit <= end < tail_offset:
+            return UnblockResult.UNFINISHED, end
+        self.position = -1
+        term_length = len(words) * WORD_LENGTH
+        if end >= tail_offset and tail_offset < term_length:
+            # Nothing behind the hole shows how long it is.
+            return UnblockResult.NO_ACTION, end
+        # A publisher of another process may have continued during the scan.
+        if not is_hole(words, offset, min(end, offset + CONFIRMED_LENGTH_MAX)):
+            return UnblockResult.NO_ACTION, end
+        if end == term_length:
+            return UnblockResult.UNBLOCKED_TO_END, end
+        return UnblockResult.UNBLOCKED, end
+
 
 def unblock(log: LogBuffers, blocked_position: int, scan: HoleScan | None = None) -> UnblockResult:
     """Turn what blocks the readers of a shared publication into padding, if anything does.
@@ -213,19 +237,9 @@ def unblock(log: LogBuffers, blocked_position: int, scan: HoleScan | None = None
     else:
         if scan.position != blocked_position:
             scan.position, scan.offset = blocked_position, offset + FRAME_ALIGNMENT
-        limit = min(tail_offset, scan.offset + GAP_LENGTH_LIMIT)
-        end = scan.offset = end_of_hole(words, scan.offset, limit)
-        if limit <= end < tail_offset:
-            return UnblockResult.UNFINISHED
-        scan.position = -1
-        if end >= tail_offset and tail_offset < term_length:
-            # Nothing behind the hole shows how long it is.
-            return UnblockResult.NO_ACTION
-        if end == term_length:
-            result = UnblockResult.UNBLOCKED_TO_END
-        # A publisher of another process may have continued during the scan.
-        if not is_hole(words, offset, min(end, offset + CONFIRMED_LENGTH_MAX)):
-            return UnblockResult.NO_ACTION
+        result, end = scan.go_on(words, offset, tail_offset)
+        if result not in {UnblockResult.UNBLOCKED, UnblockResult.UNBLOCKED_TO_END}:
+            return result
     write_padding(
         words,
         log.term_longs[index],
