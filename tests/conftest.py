@@ -47,6 +47,33 @@ ON_EVERY_LOOP = tuple(
     HERE / name for name in ("io", "client/test_closing.py", "client/test_flow.py")
 )
 
+# Coverage would take most of their time, and they show it next to nothing that others do not.
+LONG_STORIES = (
+    "benchmarks/",
+    "client/test_wait_watch.py",
+    "cli/test_consent.py",
+    "driver/foreign/test_hostile_values.py",
+    "driver/test_forged_frames.py",
+    "driver/test_hostile_client.py",
+    "driver/test_publication_strangers.py",
+    "examples/",
+    "sim/test_driver_names.py",
+    "sim/test_edges.py",
+    "sim/test_fates.py",
+    "sim/test_groups.py",
+    "sim/test_local_worlds.py",
+    "sim/test_refused_publishers.py",
+    "sim/test_response_restarts.py",
+    "sim/test_scenario.py",
+    "sim/test_unread_images.py",
+    "slow/",
+    "spark/pipeline/test_pipeline_examples.py",
+    "spark/replayed/test_replayed_streams.py",
+    "spark/sink/test_in_spark.py",
+    "spark/test_batch_source.py",
+    "spark/test_exactly_once.py",
+)
+
 # What waits for other processes begins first, so that nobody waits for it at the end; worlds, which
 # any worker can take one by one, come last.
 FIRST = ("spark", "slow", "examples", "cli", "benchmarks")
@@ -94,10 +121,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Let coverage look away from a long story that is made of what short ones have shown it."""
-    if item.get_closest_marker("untraced") is None:
-        return (yield)
-    with untraced():
-        return (yield)
+    is_long = item.path.relative_to(HERE).as_posix().startswith(LONG_STORIES)
+    if is_long or any(item.get_closest_marker(name) for name in ("untraced", "processes")):
+        with untraced():
+            return (yield)
+    return (yield)
 
 
 @pytest.fixture(scope="session")
