@@ -33,7 +33,7 @@ from aeron_async.errors import (
     ProtocolError,
     RegistrationError,
 )
-from aeron_async.logs import get_logger
+from aeron_async.logs import get_logger, within
 from aeron_async.protocol.channel_uri import ChannelUri
 from aeron_async.protocol.control_protocol import (
     AddCounter,
@@ -82,6 +82,8 @@ CLIENTS_MAX: Final = 4_096
 """Clients of other processes that one driver serves."""
 RING_WORDS: Final = 2
 """Words of the ring that are watched: its tail, and the length of the next record."""
+REMOVALS_PER_TURN: Final = 4
+"""Silent clients removed in one turn of the conductor; the rest follow in the next turns."""
 CLOSED_HEARTBEAT: Final = 0
 """What a client stores when it closes."""
 
@@ -191,11 +193,15 @@ class ClientCommandAdapter:
         self._proxy = ClientProxy(storage.answers, bells)
         conductor.client_counters.listener = self._proxy
         self._clients: dict[int, AeronClient] = {}
+        # Those that the timer still has to look after.
+        self._unchecked: deque[AeronClient] = deque()
         self._ids_being_added: set[int] = set()
         self._is_stopped = False
         self._tasks = TaskOwner()
         counters = resources.system_counters
         self._note_error: Final = counters.note_error
+        # What clients do, any number of times, must not fill the log.
+        self._log = within(resources.log_budget, log)
         self._client_timeouts = counters[SystemCounterId.CLIENT_TIMEOUTS]
         self._unblocked_commands = counters[SystemCounterId.UNBLOCKED_COMMANDS]
         self._timer_ns = 0
@@ -242,11 +248,12 @@ class ClientCommandAdapter:
             self._timer_ns = now_ns + self._context.timer_interval_ns
         if self._is_stopped:
             return self._timer_ns
+        self._look_after_clients(now_ns)
         if self._bells is not None:
             self._bells.note_clients(self._conductor.client_count)
         count = self._commands.read(self._on_message, COMMANDS_PER_TURN)
         self._note_corruption()
-        if count:
+        if count or self._unchecked:
             return now_ns
         self._watch_ring()
         return self._timer_ns
@@ -285,6 +292,7 @@ class ClientCommandAdapter:
             client.commands.clear()
             client.end_watches()
         self._clients.clear()
+        self._unchecked.clear()
         if self._bells is not None:
             self._bells.close()
 
@@ -329,24 +337,37 @@ class ClientCommandAdapter:
             return
         if self._bells is not None:
             self._bells.mend()
-        timeout_ns = self._context.client_liveness_timeout_ns
-        for client in list(self._clients.values()):
-            try:
-                self._look_after(client, now_ns, timeout_ns)
-            except Exception as error:  # noqa: BLE001 - it is logged; other clients share this driver
-                self._end_failed(client, error)
-        self._check_ring(now_ns, timeout_ns)
+        if not self._unchecked:
+            self._unchecked.extend(self._clients.values())
+        self._check_ring(now_ns, self._context.client_liveness_timeout_ns)
 
-    def _look_after(self, client: AeronClient, now_ns: int, timeout_ns: int) -> None:
-        """Remove a client that is silent; act on what was missed of one that is not."""
+    def _look_after_clients(self, now_ns: int) -> None:
+        """Look after the clients that the timer has named, until some of them were removed."""
+        removed_count = 0
+        while self._unchecked and removed_count < REMOVALS_PER_TURN:
+            client = self._unchecked.popleft()
+            if client.is_closed:
+                continue
+            try:
+                removed_count += self._look_after(client, now_ns)
+            except Exception as error:  # noqa: BLE001 - it is logged; other clients share this driver
+                removed_count += 1
+                self._end_failed(client, error)
+        if removed_count:
+            # It may have taken long, if they had added much.
+            self._show_life()
+
+    def _look_after(self, client: AeronClient, now_ns: int) -> bool:
+        """Act on what was missed of a client; if it is silent, remove it, and return True."""
+        timeout_ns = self._context.client_liveness_timeout_ns
         if not client.is_silent(now_ns, timeout_ns):
             # Nothing should be missed; if it was, it is found here.
             for watch in client.watches:
                 watch.look()
-            return
+            return False
         if client.heartbeat.get() != CLOSED_HEARTBEAT:
             self._client_timeouts.increment()
-            log.warning(
+            self._log.warning(
                 "client_timed_out",
                 client_id=client.client_id,
                 timeout_ns=timeout_ns,
@@ -354,19 +375,20 @@ class ClientCommandAdapter:
             )
             self._proxy.on_client_timeout(client.client_id)
         self._remove(client)
+        return True
 
     def _end_failed(self, client: AeronClient, error: Exception) -> None:
         """Remove a client that the driver failed to look after, and say so to it."""
         client_id = client.client_id
-        log.error("client_failed", client_id=client_id, exc_info=error)
+        self._log.error("client_failed", client_id=client_id, exc_info=error)
         self._note_error(ErrorCode.GENERIC, f"client {client_id} was not looked after: {error!r}")
         # A client that is closed already is one whose removal failed: what is left of it stays.
         if not client.is_closed:
             self._proxy.on_client_timeout(client_id)
             try:
                 self._remove(client)
-            except Exception as second:
-                log.error("client_failed", client_id=client_id, exc_info=second)  # noqa: TRY400 - it is given the error
+            except Exception as second:  # noqa: BLE001 - it is logged
+                self._log.error("client_failed", client_id=client_id, exc_info=second)
                 self._note_error(
                     ErrorCode.GENERIC, f"client {client_id} was not removed: {second!r}"
                 )
@@ -401,7 +423,7 @@ class ClientCommandAdapter:
             f"after {timeout} all of it is dropped; stop the process that wrote it, or update its "
             "library"
         )
-        log.error("command_ring_corrupt", reason=message)
+        self._log.error("command_ring_corrupt", reason=message)
         self._note_error(ErrorCode.MALFORMED_COMMAND, message)
 
     # Commands.
@@ -410,8 +432,8 @@ class ClientCommandAdapter:
         """Take a command from the ring; if that fails, the driver and its clients live on."""
         try:
             self._take(type_id, body)
-        except Exception as error:
-            log.error("command_failed", type_id=type_id, exc_info=error)  # noqa: TRY400 - it is given the error
+        except Exception as error:  # noqa: BLE001 - it is logged
+            self._log.error("command_failed", type_id=type_id, exc_info=error)
             self._note_error(ErrorCode.GENERIC, f"command {type_id} was not taken: {error!r}")
 
     def _take(self, type_id: int, body: bytes) -> None:
@@ -516,8 +538,8 @@ class ClientCommandAdapter:
             await self._execute[type(command)](client, command)
         except AeronError as error:
             self._answer_error(client, command, error)
-        except Exception as error:
-            log.error("command_failed", client_id=client.client_id, exc_info=error)  # noqa: TRY400 - it is given the error
+        except Exception as error:  # noqa: BLE001 - it is logged
+            self._log.error("command_failed", client_id=client.client_id, exc_info=error)
             self._answer_error(client, command, RegistrationError(f"the driver failed: {error!r}"))
 
     def _answer_error(self, client: AeronClient, command: ClientCommand, error: AeronError) -> None:
@@ -526,9 +548,9 @@ class ClientCommandAdapter:
             return
         try:
             self._refuse(command, error)
-        except Exception as second:
+        except Exception as second:  # noqa: BLE001 - it is logged
             client_id = client.client_id
-            log.error("answer_failed", client_id=client_id, exc_info=second)  # noqa: TRY400 - it is given the error
+            self._log.error("answer_failed", client_id=client_id, exc_info=second)
             self._note_error(ErrorCode.GENERIC, f"client {client_id} got no refusal: {second!r}")
 
     def _refuse(self, command: ClientCommand, error: AeronError) -> None:

@@ -13,6 +13,7 @@ Source: Aeron `DriverConductor.onAddNetworkSubscription` and its neighbours,
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -283,6 +284,9 @@ class Subscriptions:
         self._resources = resources
         self._receiver = receiver
         self._links: dict[int, SubscriptionLink] = {}
+        self._client_links: dict[int, dict[int, SubscriptionLink]] = {}
+        # How many subscriptions receive at each endpoint.
+        self._link_counts: Counter[ReceiveChannelEndpoint] = Counter()
         self.readers: Subscribers = Subscribers(resources, receiver, sender, self._links)
         self.local: LocalStreams = LocalStreams(resources, self.readers, sender, publications)
         self.images: Images = Images(
@@ -353,7 +357,7 @@ class Subscriptions:
 
     def _begin(self, link: SubscriptionLink, endpoint: ReceiveChannelEndpoint) -> SubscriptionReady:
         """Let a subscription receive at an endpoint, and join the images that are there."""
-        self._links[link.registration_id] = link
+        self._keep(link)
         if not link.is_response:
             self.endpoints.take_interest(endpoint, link.stream_id, link.session_id)
         try:
@@ -373,7 +377,7 @@ class Subscriptions:
             session_id=link.session_id,
             is_response=_is_for_local_responses(link) and link.session_id is None,
         )
-        self._links[link.registration_id] = link
+        self._keep(link)
         try:
             self.local.add(interest)
         except RegistrationError:
@@ -402,9 +406,31 @@ class Subscriptions:
         """Return every subscription; for explanations."""
         return tuple(self._links.values())
 
+    def _keep(self, link: SubscriptionLink) -> None:
+        self._links[link.registration_id] = link
+        self._client_links.setdefault(link.client_id, {})[link.registration_id] = link
+        if link.endpoint is not None:
+            self._link_counts[link.endpoint] += 1
+
+    def _forget(self, registration_id: int) -> SubscriptionLink | None:
+        """Remove a subscription from where it is found by its id, its client and its endpoint."""
+        link = self._links.pop(registration_id, None)
+        if link is None:
+            return None
+        of_client = self._client_links[link.client_id]
+        del of_client[registration_id]
+        if not of_client:
+            del self._client_links[link.client_id]
+        endpoint = link.endpoint
+        if endpoint is not None:
+            self._link_counts[endpoint] -= 1
+            if not self._link_counts[endpoint]:
+                del self._link_counts[endpoint]
+        return link
+
     def remove(self, registration_id: int) -> None:
         """Remove a subscription; images without readers say goodbye to their sources."""
-        link = self._links.pop(registration_id, None)
+        link = self._forget(registration_id)
         if link is None:
             return
         self.local.remove(link)
@@ -511,13 +537,14 @@ class Subscriptions:
 
     def remove_client(self, client_id: int) -> None:
         """Remove all subscriptions of a client."""
-        for link in list(self._links.values()):
-            if link.client_id == client_id:
-                self.remove(link.registration_id)
+        for registration_id in tuple(self._client_links.get(client_id, ())):
+            self.remove(registration_id)
 
     def close(self) -> None:
         """Free everything at once, consumed or not."""
         self._links.clear()
+        self._client_links.clear()
+        self._link_counts.clear()
         self.images.close()
         self.endpoints.close_all()
 
@@ -556,8 +583,7 @@ class Subscriptions:
             raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
 
     def _close_if_unused(self, endpoint: ReceiveChannelEndpoint) -> None:
-        is_used = any(link.endpoint is endpoint for link in self._links.values())
-        if not is_used and not self.images.are_at(endpoint):
+        if endpoint not in self._link_counts and not self.images.are_at(endpoint):
             self.endpoints.close(endpoint)
 
 
