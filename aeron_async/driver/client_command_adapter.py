@@ -679,6 +679,8 @@ class ClientCommandAdapter:
             client.client_id,
             command.registration_id,
             channel_of(command),
+            # As in Aeron, whose agents have nobody to tell that there is no such destination.
+            missing_ok=True,
         )
         await self._succeed(client, command, executing)
 
@@ -686,7 +688,10 @@ class ClientCommandAdapter:
         self, client: AeronClient, command: RemoveDestinationById
     ) -> None:
         executing = self._conductor.destinations.remove_from_publication(
-            client.client_id, command.registration_id, command.destination_registration_id
+            client.client_id,
+            command.registration_id,
+            command.destination_registration_id,
+            missing_ok=True,
         )
         await self._succeed(client, command, executing)
 
@@ -710,6 +715,8 @@ class ClientCommandAdapter:
             client.client_id,
             command.registration_id,
             channel_of(command),
+            # As in Aeron, whose agents have nobody to tell that there is no such destination.
+            missing_ok=True,
         )
         await self._succeed(client, command, executing)
 
@@ -747,7 +754,7 @@ class ClientCommandAdapter:
         counters.remove(command.registration_id)
 
     async def _reject_image(self, client: AeronClient, command: RejectImage) -> None:
-        # As with subscriptions, Aeron lets a client reject the image of another one.
+        # Differs: Aeron lets a client reject the image of another one.
         if not any(each.has_image(command.image_id) for each in client.subscriptions.values()):
             message = f"the client has no image {command.image_id}"
             raise RegistrationError(message)

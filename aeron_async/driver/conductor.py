@@ -273,7 +273,11 @@ class Destinations:
 
         async def execute() -> int:
             return self._publications.add_destination(
-                registration_id, uri, address, destination_id=added_id
+                registration_id,
+                uri,
+                address,
+                destination_id=added_id,
+                client_id=client_id,
             )
 
         return await self._queue.submit(
@@ -283,7 +287,12 @@ class Destinations:
         )
 
     async def remove_from_publication(
-        self, client_id: int, registration_id: int, destination: ChannelUri | int
+        self,
+        client_id: int,
+        registration_id: int,
+        destination: ChannelUri | int,
+        *,
+        missing_ok: bool = False,
     ) -> None:
         """Remove a destination from a publication.
 
@@ -291,6 +300,7 @@ class Destinations:
             client_id: The client.
             registration_id: Registration id of the publication.
             destination: Its channel, or the id returned when it was added.
+            missing_ok: Do nothing if it has no such destination.
 
         Raises:
             RegistrationError: There is no such publication or destination.
@@ -300,7 +310,13 @@ class Destinations:
         address = None if isinstance(destination, int) else await self._address(destination)
 
         async def execute() -> None:
-            self._publications.remove_destination(registration_id, destination, address=address)
+            self._publications.remove_destination(
+                registration_id,
+                destination,
+                address=address,
+                client_id=client_id,
+                missing_ok=missing_ok,
+            )
 
         await self._queue.submit(client_id, execute, _undo_nothing)
 
@@ -324,7 +340,11 @@ class Destinations:
 
         async def execute() -> int:
             return await self._subscriptions.add_destination(
-                registration_id, uri, channel, destination_id=added_id
+                registration_id,
+                uri,
+                channel,
+                destination_id=added_id,
+                client_id=client_id,
             )
 
         return await self._queue.submit(
@@ -334,7 +354,12 @@ class Destinations:
         )
 
     async def remove_from_subscription(
-        self, client_id: int, registration_id: int, destination: ChannelUri | int
+        self,
+        client_id: int,
+        registration_id: int,
+        destination: ChannelUri | int,
+        *,
+        missing_ok: bool = False,
     ) -> None:
         """Remove a destination from a subscription.
 
@@ -342,6 +367,7 @@ class Destinations:
             client_id: The client.
             registration_id: Registration id of the subscription.
             destination: Its channel, or the id returned when it was added.
+            missing_ok: Do nothing if no socket of it is such a destination.
 
         Raises:
             RegistrationError: There is no such subscription or destination.
@@ -361,7 +387,11 @@ class Destinations:
 
         async def execute() -> None:
             self._subscriptions.remove_destination(
-                registration_id, destination, canonical_form=form
+                registration_id,
+                destination,
+                canonical_form=form,
+                client_id=client_id,
+                missing_ok=missing_ok,
             )
 
         await self._queue.submit(client_id, execute, _undo_nothing)

@@ -177,7 +177,19 @@ class PublicationTable:
         """
         publication = self.find(registration_id)
         if publication is None:
-            message = f"there is no publication {registration_id}: it was closed"
+            message = f"unknown publication: {registration_id}: it was closed"
+            raise RegistrationError(message, code=ErrorCode.UNKNOWN_PUBLICATION)
+        return publication
+
+    def get_held(self, registration_id: int, client_id: int) -> SubscribablePublication:
+        """Return the publication that a client holds, by the id of its hold or of the first one.
+
+        Raises:
+            RegistrationError: UNKNOWN_PUBLICATION; the client does not hold it.
+        """
+        publication = self.get(registration_id)
+        if all(link.client_id != client_id for link in self._entries[publication].links):
+            message = f"unknown publication: {registration_id}: client {client_id} holds none such"
             raise RegistrationError(message, code=ErrorCode.UNKNOWN_PUBLICATION)
         return publication
 

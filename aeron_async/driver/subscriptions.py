@@ -449,6 +449,7 @@ class Subscriptions:
         channel: UdpChannel | None,
         *,
         destination_id: int,
+        client_id: int,
     ) -> int:
         """Add a destination to a subscription; return the id of the destination.
 
@@ -457,11 +458,13 @@ class Subscriptions:
             uri: The destination, as the client wrote it.
             channel: The same, resolved; None for IPC.
             destination_id: The id of the destination.
+            client_id: The client that asks for it.
 
         Raises:
-            RegistrationError: UNKNOWN_SUBSCRIPTION, or its channel takes no more destinations.
+            RegistrationError: UNKNOWN_SUBSCRIPTION: the client has none with this id; or its
+                channel takes no more destinations.
         """
-        link = self._link(registration_id)
+        link = self._link(registration_id, client_id)
         endpoint = _manual_endpoint(link)
         local_count = self.local.destination_count(link)
         self.endpoints.check_destination_count(endpoint, uri, also=local_count)
@@ -470,7 +473,7 @@ class Subscriptions:
             if registration_id not in self._links:
                 # Closed while the socket was opened: the endpoint may be closed or used elsewhere.
                 self.endpoints.remove_destination(endpoint, registration_id=destination_id)
-                self._link(registration_id)
+                self._link(registration_id, client_id)
             return destination_id
         params = SubscriptionParams.of(uri, self._resources.context)
         interest = LocalInterest(
@@ -489,7 +492,13 @@ class Subscriptions:
         return destination_id
 
     def remove_destination(
-        self, registration_id: int, destination: ChannelUri | int, *, canonical_form: str | None
+        self,
+        registration_id: int,
+        destination: ChannelUri | int,
+        *,
+        canonical_form: str | None,
+        client_id: int,
+        missing_ok: bool = False,
     ) -> None:
         """Remove a destination from a subscription.
 
@@ -497,14 +506,25 @@ class Subscriptions:
             registration_id: Registration id of the subscription.
             destination: Its channel, or the id returned when it was added.
             canonical_form: Canonical form of the channel; None if an id is given.
+            client_id: The client that asks for it.
+            missing_ok: Do nothing if no socket of it is such a destination. As in Aeron, a stream
+                of this driver must be one.
 
         Raises:
-            RegistrationError: UNKNOWN_SUBSCRIPTION, or it has no such destination.
+            RegistrationError: UNKNOWN_SUBSCRIPTION: the client has none with this id, or it does
+                not read such a stream of this driver; or it has no such destination.
         """
-        link = self._link(registration_id)
-        if not self._remove_destination(link, destination, canonical_form):
+        link = self._link(registration_id, client_id)
+        if self._remove_destination(link, destination, canonical_form):
+            return
+        is_local = not isinstance(destination, int) and (
+            destination.is_spy or destination.media is Media.IPC
+        )
+        if is_local or not missing_ok:
             message = f"{destination} is not a destination of {link.uri}"
-            raise RegistrationError(message)
+            code = ErrorCode.UNKNOWN_SUBSCRIPTION if is_local else ErrorCode.GENERIC
+            raise RegistrationError(message, code=code)
+        _manual_endpoint(link)
 
     def undo_destination(self, registration_id: int, destination_id: int) -> None:
         """Remove a destination whose caller no longer waits for it."""
@@ -548,10 +568,14 @@ class Subscriptions:
         self.images.close()
         self.endpoints.close_all()
 
-    def _link(self, registration_id: int) -> SubscriptionLink:
+    def _link(self, registration_id: int, client_id: int) -> SubscriptionLink:
         link = self._links.get(registration_id)
-        if link is None:
-            message = f"there is no subscription {registration_id}: it was closed"
+        # Differs: Aeron lets a client change the destinations of what another one has added.
+        if link is None or link.client_id != client_id:
+            message = (
+                f"unknown subscription: {registration_id}: it was closed, or client {client_id} "
+                "has none such"
+            )
             raise RegistrationError(message, code=ErrorCode.UNKNOWN_SUBSCRIPTION)
         return link
 
@@ -607,7 +631,7 @@ def _manual_endpoint(link: SubscriptionLink) -> ReceiveChannelEndpoint:
     endpoint = link.endpoint
     if endpoint is None or not endpoint.channel.is_manual:
         message = (
-            f"destinations of {link.uri} cannot be added: a subscription has them with "
+            f"destinations of {link.uri} cannot be added or removed: a subscription has them with "
             "control-mode=manual only"
         )
         raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)

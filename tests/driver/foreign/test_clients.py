@@ -179,9 +179,10 @@ async def test_what_others_have_added_does_not_slow_the_removal_of_a_client(
     await directory.pass_time(3)
     assert is_empty(directory)
     subscriptions, table = conductor._subscriptions, conductor._table
-    assert counters._client_ids == counters._counters == {}
-    assert table._client_links == table._originals == {}
-    assert subscriptions._client_links == subscriptions._link_counts == {}
+    kept: list[dict[int, Any]] = [counters._client_ids, counters._counters]
+    kept += [table._client_links, table._originals, subscriptions._client_links]
+    assert kept == [{}] * 5
+    assert not subscriptions._link_counts
 
 
 @in_directory
