@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -30,11 +29,19 @@ from aeron_async.protocol.control_protocol import (
     UnavailableCounter,
     UnavailableImage,
 )
-from tests.driver.foreign.client import IPC, STREAM_ID, UDP, Directory, in_directory
+from tests.driver.foreign.client import (
+    BY_NAME,
+    IPC,
+    STREAM_ID,
+    UDP,
+    Directory,
+    in_directory,
+    slow_names,
+)
 from tests.logs import captured_logs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable
 
     from tests.driver.foreign.client import ForeignClient
 
@@ -295,31 +302,6 @@ async def test_what_was_added_while_its_client_left_is_undone(directory: Directo
     client.send(ClientClose)
     await directory.pass_time(8)
     assert is_empty(directory)
-
-
-BY_NAME: Final = UDP.replace("127.0.0.1", "localhost")
-
-
-@contextmanager
-def slow_names(directory: Directory) -> Iterator[Callable[[], None]]:
-    """Let no name resolve until what is returned is called."""
-    is_resolved = asyncio.Event()
-    queue = directory.driver.conductor._queue
-    look_up = queue.look_up
-
-    async def look_up_slowly(resolving: Coroutine[Any, Any, Any]) -> Any:
-        async def resolve() -> Any:
-            try:
-                await is_resolved.wait()
-                return await resolving
-            finally:
-                resolving.close()
-
-        return await look_up(resolve())
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(queue, "look_up", look_up_slowly)
-        yield is_resolved.set
 
 
 @pytest.mark.parametrize("kind", [AddPublication, AddSubscription])

@@ -635,30 +635,6 @@ async def test_a_client_ends_a_driver_that_allows_it(directory: Directory) -> No
 
 
 @in_directory
-async def test_a_client_has_a_limited_number_of_waiting_commands(directory: Directory) -> None:
-    client = directory.client()
-    limit = adapter_module.WAITING_COMMANDS_MAX
-    await client.add_counter()
-    # The first one waits for a name, and all others for it.
-    directory.adapter._clients[client.client_id].commands.extend(
-        AddSubscription(
-            client_id=client.client_id, correlation_id=10_000 + each, stream_id=1, channel=b"?"
-        )
-        for each in range(limit)
-    )
-    for stream_id in (1, 2):
-        (answer,) = await client.ask(AddPublication, channel=IPC, stream_id=stream_id)
-        assert isinstance(answer, ErrorResponse)
-        assert answer.code == ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE
-        assert answer.message.startswith(b"1024 commands of client")
-        assert b"1024 is the limit: wait for" in answer.message
-    # A limit is recorded once, whatever it keeps off.
-    (error,) = client.errors()
-    assert "1024 is the limit: wait for the answers" in error
-    assert "channel" not in error
-
-
-@in_directory
 async def test_every_counter_may_have_a_watched_word(directory: Directory) -> None:
     assert directory.watcher.word_limit == directory.driver.counters.limit + 2
 
@@ -718,19 +694,6 @@ async def test_a_publication_that_ends_before_its_answer_is_refused_once(
 
 NO_CHANNEL = "x"
 """Not a channel: refused for another reason, it must not be parsed for its text."""
-
-
-@in_directory
-async def test_a_command_beyond_the_limit_is_refused_whatever_its_channel(
-    directory: Directory,
-) -> None:
-    client = directory.client()
-    await client.add_counter()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(adapter_module, "WAITING_COMMANDS_MAX", 0)
-        code = await client.refused(AddPublication, channel=NO_CHANNEL, stream_id=STREAM_ID)
-        assert code == ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE
-    await client.add_publication()
 
 
 @pytest.mark.parametrize("kind", [AddPublication, AddSubscription])
