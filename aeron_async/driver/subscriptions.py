@@ -522,7 +522,8 @@ class Subscriptions:
         )
         if is_local or not missing_ok:
             message = f"{destination} is not a destination of {link.uri}"
-            code = ErrorCode.UNKNOWN_SUBSCRIPTION if is_local else ErrorCode.GENERIC
+            # The code is Aeron's, and official clients know it.
+            code = ErrorCode.UNKNOWN_SUBSCRIPTION if missing_ok else ErrorCode.GENERIC
             raise RegistrationError(message, code=code)
         _manual_endpoint(link)
 
