@@ -26,6 +26,7 @@ from aeron_async.doorbell import BELL_KEY, BELL_TYPE_ID, CLIENT_BELL_NS, ClientB
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.errors import DriverError, DriverTimeoutError, ErrorCode, RegistrationError
 from aeron_async.logs import get_logger
+from aeron_async.protocol.channel_uri import Media
 from aeron_async.protocol.control_protocol import (
     NO_ID,
     AddCounter,
@@ -397,14 +398,21 @@ class AttachedDestinations:
             RegistrationError: It has no such destination.
         """
         del client_id
-        if not isinstance(destination, int):
-            await self._remove(RemoveReceiveDestination, registration_id, destination)
-            return
         owner = self._owner(registration_id)
+        uri = "the subscription" if owner is None else owner.uri
+        message = f"{destination} is not a destination of {uri}"
+        if not isinstance(destination, int):
+            try:
+                await self._remove(RemoveReceiveDestination, registration_id, destination)
+            except RegistrationError as error:
+                is_local = destination.is_spy or destination.media is Media.IPC
+                if is_local and owner is not None and error.code is ErrorCode.UNKNOWN_SUBSCRIPTION:
+                    # Drivers say so of a stream of their own that the subscription does not read.
+                    raise RegistrationError(message) from error
+                raise
+            return
         known = None if owner is None else owner.destinations.get(destination)
         if owner is None or known is None:
-            uri = "the subscription" if owner is None else owner.uri
-            message = f"{destination} is not a destination of {uri}"
             raise RegistrationError(message)
         if known.driver_id is not None:
             await self._ask(RemoveReceiveDestination, registration_id, known.uri)

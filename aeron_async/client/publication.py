@@ -469,7 +469,8 @@ class PublicationBase(Offering, ABC):
             destination: The channel that was added, or the id that `add_destination` returned.
 
         Raises:
-            RegistrationError: The publication has no such destination.
+            RegistrationError: The publication has no such destination. A driver in another process
+                does not say so.
             ClosedError: The publication was closed, before or during the call.
         """
         self._check_open()

@@ -339,7 +339,8 @@ class SubscriptionBase(Reading, ABC):
             destination: The channel that was added, or the id that `add_destination` returned.
 
         Raises:
-            RegistrationError: The subscription has no such destination.
+            RegistrationError: The subscription has no such destination. A driver in another process
+                does not say so, if its channel is `aeron:udp`.
             ClosedError: The subscription was closed, before or during the call.
         """
         self._check_open()

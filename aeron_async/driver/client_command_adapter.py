@@ -1,13 +1,13 @@
 """Clients of other processes: their commands, their lives, and what a driver keeps for them.
 
 The adapter takes commands from the ring buffer in its conductor's turn. Each client's commands are
-executed one after another; those of other clients do not wait for them, because a name may take
-long to resolve.
+executed one after another. Those of other clients do not wait for them, because a name may take
+long to resolve; nor do those of the same client that name nothing in common with that command.
 
 Invariant: nothing that a client writes ends the driver, and nothing belongs to two clients. A
 command that makes no sense is refused, or counted and recorded if no client can be told.
 
-Source: Aeron `ClientCommandAdapter`, `AeronClient`, `DriverConductor`,
+Source: Aeron `ClientCommandAdapter`, `DriverConductor`,
 `aeron_driver_conductor_on_command`.
 """
 
@@ -16,25 +16,30 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aeron_async.clock import NEVER_NS, NS_PER_SECOND
 from aeron_async.concurrent.ring_buffer import TAIL_OFFSET
 from aeron_async.doorbell import BELL_KEY, BELL_TYPE_ID
+from aeron_async.driver.aeron_client import (
+    CLOSED_HEARTBEAT,
+    LOOK_UPS_MAX,
+    AeronClient,
+    CommandBacklog,
+)
 from aeron_async.driver.client_proxy import ClientProxy, code_of
 from aeron_async.driver.core.stream_counters import allocate_client_heartbeat
-from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.foreign_streams import ClientBell, PublicationWatch, SubscriptionWatch
 from aeron_async.errors import (
     AeronError,
     ChannelUriError,
-    ClosedError,
     ErrorCode,
     ProtocolError,
     RegistrationError,
 )
-from aeron_async.logs import get_logger
-from aeron_async.protocol.channel_uri import ChannelUri
+from aeron_async.logs import get_logger, within
+from aeron_async.protocol.channel_uri import MAX_LENGTH, ChannelUri
 from aeron_async.protocol.control_protocol import (
     AddCounter,
     AddDestination,
@@ -65,7 +70,6 @@ from aeron_async.tasks import TaskOwner
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from aeron_async.counters import Counter
     from aeron_async.doorbell import DriverBells
     from aeron_async.driver.conductor import Conductor
     from aeron_async.driver.resources import DriverResources
@@ -76,15 +80,12 @@ __all__ = ["RING_WORDS", "ClientCommandAdapter"]
 
 COMMANDS_PER_TURN: Final = 10
 """Commands taken in one turn of the conductor, as in Aeron."""
-WAITING_COMMANDS_MAX: Final = 1_024
-"""Commands of one client that may wait for those before them."""
 CLIENTS_MAX: Final = 4_096
 """Clients of other processes that one driver serves."""
 RING_WORDS: Final = 2
 """Words of the ring that are watched: its tail, and the length of the next record."""
-CLOSED_HEARTBEAT: Final = 0
-"""What a client stores when it closes."""
-
+REMOVALS_PER_TURN: Final = 4
+"""Silent clients removed in one turn of the conductor; the rest follow in the next turns."""
 OFFICIAL_WORDS: Final = {
     "response-correlation-id=": (
         "invalid response-correlation-id, must be a number greater than or equal to -1, or "
@@ -94,70 +95,6 @@ OFFICIAL_WORDS: Final = {
 """The words of an official refusal, which clients may look for, by how our text begins."""
 
 log: Final = get_logger(__name__)
-
-
-class AeronClient:
-    """A client in another process, and all that it has added.
-
-    Attributes:
-        client_id: Chosen by the client.
-        heartbeat: The counter in which the client says that it lives.
-        commands: Those that were not executed yet.
-        task: Executes them; None if there are none.
-        is_closed: Whether the client has gone.
-        bell_id: Registration id of the counter that is its bell; None without one.
-    """
-
-    def __init__(self, client_id: int, heartbeat: Counter, now_ns: int) -> None:
-        self.client_id: Final = client_id
-        self.heartbeat: Final = heartbeat
-        self.commands: Final[deque[ClientCommand]] = deque()
-        self.task: asyncio.Task[None] | None = None
-        self.is_closed = False
-        self.bell_id: int | None = None
-        self.publications: Final[dict[int, PublicationWatch]] = {}
-        self.subscriptions: Final[dict[int, SubscriptionWatch]] = {}
-        self._heartbeat_value = heartbeat.get()
-        self._heard_ns = now_ns
-
-    def on_driver_closed(self, error: Exception | None) -> None:
-        """Do nothing: the driver's heartbeat says it."""
-
-    def on_alive(self, now_ns: int) -> None:
-        """Note a sign of life."""
-        self._heard_ns = now_ns
-
-    def check_open(self) -> None:
-        """Refuse to go on for a client that has gone while it was waited for.
-
-        Raises:
-            ClosedError: The client has gone; another one may have its id by now.
-        """
-        if self.is_closed:
-            message = f"client {self.client_id} has gone"
-            raise ClosedError(message)
-
-    def is_silent(self, now_ns: int, timeout_ns: int) -> bool:
-        """Return whether the client has stored no new heartbeat for longer than the timeout.
-
-        Differs: Aeron compares the heartbeat with the time, so that one in the future lives on.
-        """
-        value = self.heartbeat.get()
-        if value == CLOSED_HEARTBEAT:
-            return True
-        if value != self._heartbeat_value:
-            self._heartbeat_value, self._heard_ns = value, now_ns
-        return now_ns - self._heard_ns > timeout_ns
-
-    @property
-    def watches(self) -> list[PublicationWatch | SubscriptionWatch]:
-        """What watches the logs and the positions that the client writes."""
-        return [*self.publications.values(), *self.subscriptions.values()]
-
-    def end_watches(self) -> None:
-        """Stop watching what the client writes."""
-        for watch in self.watches:
-            watch.end()
 
 
 class ClientCommandAdapter:
@@ -191,12 +128,21 @@ class ClientCommandAdapter:
         self._proxy = ClientProxy(storage.answers, bells)
         conductor.client_counters.listener = self._proxy
         self._clients: dict[int, AeronClient] = {}
+        # Those that the timer still has to look after.
+        self._unchecked: deque[AeronClient] = deque()
+        # By the task that executes, or is about to execute, a command of theirs.
+        self._served: dict[asyncio.Task[Any], AeronClient] = {}
+        self._backlog = CommandBacklog(conductor.wake)
+        self._is_held_up = False
         self._ids_being_added: set[int] = set()
         self._is_stopped = False
         self._tasks = TaskOwner()
         counters = resources.system_counters
         self._note_error: Final = counters.note_error
+        # What clients do, any number of times, must not fill the log.
+        self._log = within(resources.log_budget, log)
         self._client_timeouts = counters[SystemCounterId.CLIENT_TIMEOUTS]
+        self._commands_refused = counters[DriverCounterId.COMMANDS_REFUSED]
         self._unblocked_commands = counters[SystemCounterId.UNBLOCKED_COMMANDS]
         self._timer_ns = 0
         self._beat: asyncio.TimerHandle
@@ -215,7 +161,11 @@ class ClientCommandAdapter:
             is_command=True,
         )
         self._record_word: Word | None = None
-        self._execute: Final[dict[type[ClientCommand], Callable[..., Awaitable[None]]]] = {
+        self._execute: Final = self._executors()
+
+    def _executors(self) -> dict[type[ClientCommand], Callable[..., Awaitable[None]]]:
+        """Return what executes each command of a client."""
+        return {
             AddPublication: self._add_publication,
             AddExclusivePublication: self._add_publication,
             RemovePublication: self._remove_publication,
@@ -242,11 +192,16 @@ class ClientCommandAdapter:
             self._timer_ns = now_ns + self._context.timer_interval_ns
         if self._is_stopped:
             return self._timer_ns
+        self._look_after_clients(now_ns)
         if self._bells is not None:
             self._bells.note_clients(self._conductor.client_count)
+        held_until_ns = self._backlog.held_until_ns(now_ns)
+        self._is_held_up = now_ns < held_until_ns
+        if self._is_held_up:
+            return now_ns if self._unchecked else min(self._timer_ns, held_until_ns)
         count = self._commands.read(self._on_message, COMMANDS_PER_TURN)
         self._note_corruption()
-        if count:
+        if count or self._unchecked:
             return now_ns
         self._watch_ring()
         return self._timer_ns
@@ -285,6 +240,7 @@ class ClientCommandAdapter:
             client.commands.clear()
             client.end_watches()
         self._clients.clear()
+        self._unchecked.clear()
         if self._bells is not None:
             self._bells.close()
 
@@ -329,24 +285,37 @@ class ClientCommandAdapter:
             return
         if self._bells is not None:
             self._bells.mend()
-        timeout_ns = self._context.client_liveness_timeout_ns
-        for client in list(self._clients.values()):
-            try:
-                self._look_after(client, now_ns, timeout_ns)
-            except Exception as error:  # noqa: BLE001 - it is logged; other clients share this driver
-                self._end_failed(client, error)
-        self._check_ring(now_ns, timeout_ns)
+        if not self._unchecked:
+            self._unchecked.extend(self._clients.values())
+        self._check_ring(now_ns, self._context.client_liveness_timeout_ns)
 
-    def _look_after(self, client: AeronClient, now_ns: int, timeout_ns: int) -> None:
-        """Remove a client that is silent; act on what was missed of one that is not."""
+    def _look_after_clients(self, now_ns: int) -> None:
+        """Look after the clients that the timer has named, until some of them were removed."""
+        removed_count = 0
+        while self._unchecked and removed_count < REMOVALS_PER_TURN:
+            client = self._unchecked.popleft()
+            if client.is_closed:
+                continue
+            try:
+                removed_count += self._look_after(client, now_ns)
+            except Exception as error:  # noqa: BLE001 - it is logged; other clients share this driver
+                removed_count += 1
+                self._end_failed(client, error)
+        if removed_count:
+            # It may have taken long, if they had added much.
+            self._show_life()
+
+    def _look_after(self, client: AeronClient, now_ns: int) -> bool:
+        """Act on what was missed of a client; if it is silent, remove it, and return True."""
+        timeout_ns = self._context.client_liveness_timeout_ns
         if not client.is_silent(now_ns, timeout_ns):
             # Nothing should be missed; if it was, it is found here.
             for watch in client.watches:
                 watch.look()
-            return
+            return False
         if client.heartbeat.get() != CLOSED_HEARTBEAT:
             self._client_timeouts.increment()
-            log.warning(
+            self._log.warning(
                 "client_timed_out",
                 client_id=client.client_id,
                 timeout_ns=timeout_ns,
@@ -354,19 +323,20 @@ class ClientCommandAdapter:
             )
             self._proxy.on_client_timeout(client.client_id)
         self._remove(client)
+        return True
 
     def _end_failed(self, client: AeronClient, error: Exception) -> None:
         """Remove a client that the driver failed to look after, and say so to it."""
         client_id = client.client_id
-        log.error("client_failed", client_id=client_id, exc_info=error)
+        self._log.error("client_failed", client_id=client_id, exc_info=error)
         self._note_error(ErrorCode.GENERIC, f"client {client_id} was not looked after: {error!r}")
         # A client that is closed already is one whose removal failed: what is left of it stays.
         if not client.is_closed:
             self._proxy.on_client_timeout(client_id)
             try:
                 self._remove(client)
-            except Exception as second:
-                log.error("client_failed", client_id=client_id, exc_info=second)  # noqa: TRY400 - it is given the error
+            except Exception as second:  # noqa: BLE001 - it is logged
+                self._log.error("client_failed", client_id=client_id, exc_info=second)
                 self._note_error(
                     ErrorCode.GENERIC, f"client {client_id} was not removed: {second!r}"
                 )
@@ -380,6 +350,8 @@ class ClientCommandAdapter:
         commands = self._commands
         position = commands.consumer_position
         is_blocked = commands.producer_position != position or commands.is_corrupt
+        # What nobody has looked at is not what a dead producer has left.
+        is_blocked = is_blocked and not self._is_held_up
         if position != self._blocked_position or not self._was_blocked:
             self._blocked_position, self._blocked_since_ns = position, now_ns
         self._was_blocked = is_blocked
@@ -401,7 +373,7 @@ class ClientCommandAdapter:
             f"after {timeout} all of it is dropped; stop the process that wrote it, or update its "
             "library"
         )
-        log.error("command_ring_corrupt", reason=message)
+        self._log.error("command_ring_corrupt", reason=message)
         self._note_error(ErrorCode.MALFORMED_COMMAND, message)
 
     # Commands.
@@ -410,8 +382,8 @@ class ClientCommandAdapter:
         """Take a command from the ring; if that fails, the driver and its clients live on."""
         try:
             self._take(type_id, body)
-        except Exception as error:
-            log.error("command_failed", type_id=type_id, exc_info=error)  # noqa: TRY400 - it is given the error
+        except Exception as error:  # noqa: BLE001 - it is logged
+            self._log.error("command_failed", type_id=type_id, exc_info=error)
             self._note_error(ErrorCode.GENERIC, f"command {type_id} was not taken: {error!r}")
 
     def _take(self, type_id: int, body: bytes) -> None:
@@ -439,9 +411,9 @@ class ClientCommandAdapter:
                 if self._context.termination_validator == "allow":
                     self._on_terminate()
             case _:
-                self._queue(command, now_ns)
+                self._queue(command, len(body), now_ns)
 
-    def _queue(self, command: ClientCommand, now_ns: int) -> None:
+    def _queue(self, command: ClientCommand, length: int, now_ns: int) -> None:
         """Queue a command behind those of its client."""
         client_id = command.client_id
         client = self._clients.get(client_id)
@@ -449,20 +421,31 @@ class ClientCommandAdapter:
             if client is None:
                 client = self._add_client(client_id, now_ns)
             client.on_alive(now_ns)
-            waiting_count = len(client.commands)
-            if waiting_count >= WAITING_COMMANDS_MAX:
-                message = (
-                    f"{waiting_count} commands of client {client_id} wait for those before them, "
-                    f"and {WAITING_COMMANDS_MAX} is the limit: wait for the answers before more "
-                    "is sent"
-                )
-                raise RegistrationError(message, code=ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE)
+            check_length(command)
+            self._backlog.add(client, command, length)
         except AeronError as error:
+            if code_of(error) is ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE:
+                self._commands_refused.increment()
             self._refuse(command, error)
             return
-        client.commands.append(command)
-        if client.task is None:
-            client.task = self._tasks.start(self._carry_out(client), f"aeron-client-{client_id}")
+        self._serve(client)
+
+    def _serve(self, client: AeronClient) -> None:
+        """Execute the commands of a client, unless that is under way."""
+        if client.commands and client.task is None and len(client.looking_up) < LOOK_UPS_MAX:
+            task = self._tasks.start(self._carry_out(client), f"aeron-client-{client.client_id}")
+            client.task = task
+            self._served[task] = client
+
+    def on_look_up(self, task: asyncio.Task[Any] | None) -> None:
+        """Let other commands of the client go on while this task waits for a name."""
+        client = None if task is None else self._served.get(task)
+        if task is None or client is None or client.task is not task:
+            return
+        client.looking_up[task] = client.names
+        client.task = None
+        self._serve(client)
+        self._wake_if_held_up()
 
     def _add_client(self, client_id: int, now_ns: int) -> AeronClient:
         """Add a client that has not been heard of, and tell it where its heartbeat is.
@@ -492,7 +475,7 @@ class ClientCommandAdapter:
         """Remove a client and all that it has added."""
         client.is_closed = True
         del self._clients[client.client_id]
-        client.commands.clear()
+        self._backlog.clear(client)
         client.end_watches()
         if self._bells is not None:
             self._bells.remove(client.client_id)
@@ -502,13 +485,25 @@ class ClientCommandAdapter:
         self._proxy.on_unavailable_counter(client.client_id, heartbeat_id)
 
     async def _carry_out(self, client: AeronClient) -> None:
-        """Execute the commands of one client, in order."""
-        commands = client.commands
+        """Execute the commands of one client, in order, until one of them waits for a name."""
+        task = asyncio.current_task()
+        assert task is not None, "a coroutine runs in a task"
         try:
-            while commands:
-                await self._carry_out_one(client, commands.popleft())
+            while client.task is task and (command := self._backlog.take(client)) is not None:
+                await self._carry_out_one(client, command)
         finally:
-            client.task = None
+            del self._served[task]
+            if client.looking_up.pop(task, None) is None:
+                client.task = None
+            elif not self._is_stopped:
+                # Others may have waited for this one.
+                self._serve(client)
+            self._wake_if_held_up()
+
+    def _wake_if_held_up(self) -> None:
+        """Let the conductor find out anew for how long the ring has to wait."""
+        if self._is_held_up:
+            self._conductor.wake()
 
     async def _carry_out_one(self, client: AeronClient, command: ClientCommand) -> None:
         """Execute a command; what fails is an answer, and does not stop those after it."""
@@ -516,8 +511,8 @@ class ClientCommandAdapter:
             await self._execute[type(command)](client, command)
         except AeronError as error:
             self._answer_error(client, command, error)
-        except Exception as error:
-            log.error("command_failed", client_id=client.client_id, exc_info=error)  # noqa: TRY400 - it is given the error
+        except Exception as error:  # noqa: BLE001 - it is logged
+            self._log.error("command_failed", client_id=client.client_id, exc_info=error)
             self._answer_error(client, command, RegistrationError(f"the driver failed: {error!r}"))
 
     def _answer_error(self, client: AeronClient, command: ClientCommand, error: AeronError) -> None:
@@ -526,9 +521,9 @@ class ClientCommandAdapter:
             return
         try:
             self._refuse(command, error)
-        except Exception as second:
+        except Exception as second:  # noqa: BLE001 - it is logged
             client_id = client.client_id
-            log.error("answer_failed", client_id=client_id, exc_info=second)  # noqa: TRY400 - it is given the error
+            self._log.error("answer_failed", client_id=client_id, exc_info=second)
             self._note_error(ErrorCode.GENERIC, f"client {client_id} got no refusal: {second!r}")
 
     def _refuse(self, command: ClientCommand, error: AeronError) -> None:
@@ -657,6 +652,8 @@ class ClientCommandAdapter:
             client.client_id,
             command.registration_id,
             channel_of(command),
+            # As in Aeron, whose agents have nobody to tell that there is no such destination.
+            missing_ok=True,
         )
         await self._succeed(client, command, executing)
 
@@ -664,7 +661,10 @@ class ClientCommandAdapter:
         self, client: AeronClient, command: RemoveDestinationById
     ) -> None:
         executing = self._conductor.destinations.remove_from_publication(
-            client.client_id, command.registration_id, command.destination_registration_id
+            client.client_id,
+            command.registration_id,
+            command.destination_registration_id,
+            missing_ok=True,
         )
         await self._succeed(client, command, executing)
 
@@ -688,6 +688,8 @@ class ClientCommandAdapter:
             client.client_id,
             command.registration_id,
             channel_of(command),
+            # As in Aeron, whose agents have nobody to tell that there is no such destination.
+            missing_ok=True,
         )
         await self._succeed(client, command, executing)
 
@@ -725,7 +727,7 @@ class ClientCommandAdapter:
         counters.remove(command.registration_id)
 
     async def _reject_image(self, client: AeronClient, command: RejectImage) -> None:
-        # As with subscriptions, Aeron lets a client reject the image of another one.
+        # Differs: Aeron lets a client reject the image of another one.
         if not any(each.has_image(command.image_id) for each in client.subscriptions.values()):
             message = f"the client has no image {command.image_id}"
             raise RegistrationError(message)
@@ -771,6 +773,19 @@ def in_clients_words(message: str, error: AeronError, channel: str) -> str:
         with suppress(ChannelUriError):
             message = message.replace(str(ChannelUri.parse(channel, ignores_unknown=True)), channel)
     return message if channel in message else f"{message} (channel {channel})"
+
+
+def check_length(command: ClientCommand) -> None:
+    """Refuse a channel that is too long to be one, before it waits.
+
+    Raises:
+        ChannelUriError: It is none.
+    """
+    if not isinstance(command, AddPublication | AddSubscription | AddDestination):
+        return
+    # Bytes are at least as many as characters, and counted faster.
+    if len(command.channel) > MAX_LENGTH:
+        channel_of(command)
 
 
 def channel_of(command: AddPublication | AddSubscription | AddDestination) -> ChannelUri:

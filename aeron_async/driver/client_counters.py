@@ -48,6 +48,8 @@ class ClientCounters:
     def __init__(self, manager: CountersManager) -> None:
         self._manager = manager
         self._counters: dict[int, tuple[int, Counter]] = {}
+        # By client: its ids, in the order in which they were added.
+        self._client_ids: dict[int, dict[int, None]] = {}
         self.listener: CounterListener | None = None
 
     def has(self, registration_id: int) -> bool:
@@ -66,6 +68,7 @@ class ClientCounters:
             type_id, key, label, registration_id=registration_id, owner_id=client_id
         )
         self._counters[registration_id] = client_id, counter
+        self._client_ids.setdefault(client_id, {})[registration_id] = None
         if self.listener is not None:
             self.listener.on_counter_ready(registration_id, counter.id)
         return counter.id
@@ -119,13 +122,17 @@ class ClientCounters:
         found = self._counters.pop(registration_id, None)
         if found is None:
             return
-        counter_id = found[1].id
-        found[1].close()
+        client_id, counter = found
+        ids = self._client_ids[client_id]
+        del ids[registration_id]
+        if not ids:
+            del self._client_ids[client_id]
+        counter_id = counter.id
+        counter.close()
         if self.listener is not None:
             self.listener.on_unavailable_counter(registration_id, counter_id)
 
     def remove_client(self, client_id: int) -> None:
         """Free the counters of a client."""
-        for registration_id, (owner_id, _) in list(self._counters.items()):
-            if owner_id == client_id:
-                self.remove(registration_id)
+        for registration_id in tuple(self._client_ids.get(client_id, ())):
+            self.remove(registration_id)

@@ -103,10 +103,17 @@ class CommandQueue:
     Args:
         wake: Called when there is a command to execute.
         clients: The ids of all connected clients.
+        on_look_up: Called with the task that begins to wait for a name.
     """
 
-    def __init__(self, wake: Callable[[], None], clients: Container[int]) -> None:
+    def __init__(
+        self,
+        wake: Callable[[], None],
+        clients: Container[int],
+        on_look_up: Callable[[asyncio.Task[Any] | None], object],
+    ) -> None:
         self._wake = wake
+        self._on_look_up = on_look_up
         self._clients = clients
         self._commands: deque[Command] = deque()
         self._lookups = TaskOwner()
@@ -142,7 +149,11 @@ class CommandQueue:
         return len(self._commands)
 
     async def carry_out(self) -> None:
-        """Execute the commands in order."""
+        """Execute the commands in order.
+
+        Differs: Aeron's C driver makes a log in another thread, and executes others meanwhile. Here
+        all of them wait for a slow disk, which zeroes a log with `sparse=false`.
+        """
         while self._commands:
             await self._carry_out(self._commands.popleft())
 
@@ -151,10 +162,11 @@ class CommandQueue:
         # In a task of its own, so that closing the driver cancels it once, and without the caller.
         # A cancel scope would cancel it again in every turn, also while it cleans up.
         lookup = self._lookups.start(resolving, "aeron-look-up")
+        caller = asyncio.current_task()
+        self._on_look_up(caller)
         try:
             return await lookup
         except asyncio.CancelledError:
-            caller = asyncio.current_task()
             if self._is_closed and caller is not None and not caller.cancelling():
                 message = "the media driver was closed while a name was looked up"
                 raise ClosedError(message) from self._error
@@ -273,7 +285,11 @@ class Destinations:
 
         async def execute() -> int:
             return self._publications.add_destination(
-                registration_id, uri, address, destination_id=added_id
+                registration_id,
+                uri,
+                address,
+                destination_id=added_id,
+                client_id=client_id,
             )
 
         return await self._queue.submit(
@@ -283,7 +299,12 @@ class Destinations:
         )
 
     async def remove_from_publication(
-        self, client_id: int, registration_id: int, destination: ChannelUri | int
+        self,
+        client_id: int,
+        registration_id: int,
+        destination: ChannelUri | int,
+        *,
+        missing_ok: bool = False,
     ) -> None:
         """Remove a destination from a publication.
 
@@ -291,6 +312,7 @@ class Destinations:
             client_id: The client.
             registration_id: Registration id of the publication.
             destination: Its channel, or the id returned when it was added.
+            missing_ok: Do nothing if it has no such destination.
 
         Raises:
             RegistrationError: There is no such publication or destination.
@@ -300,7 +322,13 @@ class Destinations:
         address = None if isinstance(destination, int) else await self._address(destination)
 
         async def execute() -> None:
-            self._publications.remove_destination(registration_id, destination, address=address)
+            self._publications.remove_destination(
+                registration_id,
+                destination,
+                address=address,
+                client_id=client_id,
+                missing_ok=missing_ok,
+            )
 
         await self._queue.submit(client_id, execute, _undo_nothing)
 
@@ -324,7 +352,11 @@ class Destinations:
 
         async def execute() -> int:
             return await self._subscriptions.add_destination(
-                registration_id, uri, channel, destination_id=added_id
+                registration_id,
+                uri,
+                channel,
+                destination_id=added_id,
+                client_id=client_id,
             )
 
         return await self._queue.submit(
@@ -334,7 +366,12 @@ class Destinations:
         )
 
     async def remove_from_subscription(
-        self, client_id: int, registration_id: int, destination: ChannelUri | int
+        self,
+        client_id: int,
+        registration_id: int,
+        destination: ChannelUri | int,
+        *,
+        missing_ok: bool = False,
     ) -> None:
         """Remove a destination from a subscription.
 
@@ -342,6 +379,7 @@ class Destinations:
             client_id: The client.
             registration_id: Registration id of the subscription.
             destination: Its channel, or the id returned when it was added.
+            missing_ok: Do nothing if no socket of it is such a destination.
 
         Raises:
             RegistrationError: There is no such subscription or destination.
@@ -361,7 +399,11 @@ class Destinations:
 
         async def execute() -> None:
             self._subscriptions.remove_destination(
-                registration_id, destination, canonical_form=form
+                registration_id,
+                destination,
+                canonical_form=form,
+                client_id=client_id,
+                missing_ok=missing_ok,
             )
 
         await self._queue.submit(client_id, execute, _undo_nothing)
@@ -425,7 +467,7 @@ class Conductor(Agent):
         self._clients: dict[int, ClientListener] = {}
         self.adapter: ClientCommandAdapter | None = None
         self.resolver_agent: NameResolverAgent | None = None
-        self._queue = CommandQueue(self.wake, self._clients)
+        self._queue = CommandQueue(self.wake, self._clients, self._on_look_up)
         self._drained: asyncio.Future[None] | None = None
         self.sender: Sender = Sender(
             context, resources.clock, resources.system_counters, self._on_publication_done
@@ -827,6 +869,10 @@ class Conductor(Agent):
         await self._names.wait_closed()
         if self.resolver_agent is not None:
             await self.resolver_agent.wait_closed()
+
+    def _on_look_up(self, task: asyncio.Task[Any] | None) -> None:
+        if self.adapter is not None:
+            self.adapter.on_look_up(task)
 
     def _on_publication_done(self, publication: Any) -> None:
         if isinstance(publication, IpcPublication):

@@ -79,7 +79,10 @@ class PublicationTable:
         self._resources = resources
         self._sender = sender
         self._entries: dict[SubscribablePublication, PublicationEntry] = {}
+        # Publications by the id of their first request, and holds by theirs, in all and by client.
+        self._originals: dict[int, SubscribablePublication] = {}
         self._links: dict[int, PublicationLink] = {}
+        self._client_links: dict[int, dict[int, PublicationLink]] = {}
 
     def __iter__(self) -> Iterator[SubscribablePublication]:
         return iter(tuple(self._entries))
@@ -102,6 +105,7 @@ class PublicationTable:
     ) -> None:
         """Add a new publication, which no client holds yet; `endpoint` is None for IPC."""
         self._entries[publication] = PublicationEntry(endpoint)
+        self._originals[publication.registration_id] = publication
 
     def endpoint(self, publication: NetworkPublication) -> SendChannelEndpoint:
         """Return the endpoint that a network publication sends from."""
@@ -118,8 +122,11 @@ class PublicationTable:
         """Remove a publication that is done; if it failed, notify the clients that hold it."""
         links = self._entries.pop(publication).links
         publication.window_listeners.clear()
+        if self._originals.get(publication.registration_id) is publication:
+            # Once nobody holds a publication, a client may take its id for another one.
+            del self._originals[publication.registration_id]
         for link in links:
-            self._links.pop(link.registration_id, None)
+            self._forget(link.registration_id)
         failure = publication.failure
         if failure is not None:
             message = (
@@ -149,6 +156,7 @@ class PublicationTable:
             listener=listener,
         )
         self._links[link.registration_id] = link
+        self._client_links.setdefault(client_id, {})[registration_id] = link
         self._entries[publication].links.append(link)
         publication.window_listeners.append(listener)
 
@@ -158,10 +166,8 @@ class PublicationTable:
         if link is not None:
             return link.publication
         # Clients of other processes name a shared publication by its first request.
-        for publication, entry in self._entries.items():
-            if entry.links and publication.registration_id == registration_id:
-                return publication
-        return None
+        original = self._originals.get(registration_id)
+        return original if original is not None and self._entries[original].links else None
 
     def get(self, registration_id: int) -> SubscribablePublication:
         """Return the publication that is held under an id.
@@ -171,13 +177,25 @@ class PublicationTable:
         """
         publication = self.find(registration_id)
         if publication is None:
-            message = f"there is no publication {registration_id}: it was closed"
+            message = f"unknown publication: {registration_id}: it was closed"
+            raise RegistrationError(message, code=ErrorCode.UNKNOWN_PUBLICATION)
+        return publication
+
+    def get_held(self, registration_id: int, client_id: int) -> SubscribablePublication:
+        """Return the publication that a client holds, by the id of its hold or of the first one.
+
+        Raises:
+            RegistrationError: UNKNOWN_PUBLICATION; the client does not hold it.
+        """
+        publication = self.get(registration_id)
+        if all(link.client_id != client_id for link in self._entries[publication].links):
+            message = f"unknown publication: {registration_id}: client {client_id} holds none such"
             raise RegistrationError(message, code=ErrorCode.UNKNOWN_PUBLICATION)
         return publication
 
     def release(self, registration_id: int) -> None:
         """Remove one client's hold; after the last one the publication drains."""
-        link = self._links.pop(registration_id, None)
+        link = self._forget(registration_id)
         if link is None:
             return
         publication = link.publication
@@ -197,9 +215,18 @@ class PublicationTable:
 
     def release_client(self, client_id: int) -> None:
         """Remove all holds of a client."""
-        for link in list(self._links.values()):
-            if link.client_id == client_id:
-                self.release(link.registration_id)
+        for registration_id in tuple(self._client_links.get(client_id, ())):
+            self.release(registration_id)
+
+    def _forget(self, registration_id: int) -> PublicationLink | None:
+        """Remove a hold from where it is found by its id and by its client."""
+        link = self._links.pop(registration_id, None)
+        if link is not None:
+            of_client = self._client_links[link.client_id]
+            del of_client[registration_id]
+            if not of_client:
+                del self._client_links[link.client_id]
+        return link
 
     def on_publication_error(
         self, publication: SubscribablePublication, error: PublicationErrorFrame

@@ -279,18 +279,26 @@ class Publications:
         address: Address | None,
         *,
         destination_id: int,
+        client_id: int,
     ) -> int:
         """Add a destination to a publication; return the id of the destination.
 
         Raises:
-            RegistrationError: UNKNOWN_PUBLICATION, or its channel takes no more destinations.
+            RegistrationError: UNKNOWN_PUBLICATION: the client holds none with this id; or its
+                channel takes no more destinations.
         """
-        endpoint = self._table.endpoint(self._network_publication(registration_id))
+        endpoint = self._table.endpoint(self._network_publication(registration_id, client_id))
         self.endpoints.add_destination(endpoint, uri, address, destination_id)
         return destination_id
 
     def remove_destination(
-        self, registration_id: int, destination: ChannelUri | int, *, address: Address | None
+        self,
+        registration_id: int,
+        destination: ChannelUri | int,
+        *,
+        address: Address | None,
+        client_id: int,
+        missing_ok: bool = False,
     ) -> None:
         """Remove a destination from a publication.
 
@@ -298,12 +306,16 @@ class Publications:
             registration_id: Registration id of the publication.
             destination: Its channel, or the id returned when it was added.
             address: The resolved address of the channel; None if an id is given.
+            client_id: The client that asks for it.
+            missing_ok: Do nothing if it has no such destination.
 
         Raises:
-            RegistrationError: UNKNOWN_PUBLICATION, or it has no such destination.
+            RegistrationError: UNKNOWN_PUBLICATION: the client holds none with this id; or it has
+                no such destination.
         """
-        publication = self._network_publication(registration_id)
-        if not self._remove_destination(publication, destination, address):
+        publication = self._network_publication(registration_id, client_id)
+        is_removed = self._remove_destination(publication, destination, address)
+        if not (is_removed or missing_ok):
             message = f"{destination} is not a destination of {publication.channel}"
             raise RegistrationError(message)
 
@@ -376,8 +388,9 @@ class Publications:
             ),
         )
 
-    def _network_publication(self, registration_id: int) -> NetworkPublication:
-        publication = self._table.get(registration_id)
+    def _network_publication(self, registration_id: int, client_id: int) -> NetworkPublication:
+        # Differs: Aeron lets a client change the destinations of what another one has added.
+        publication = self._table.get_held(registration_id, client_id)
         if not isinstance(publication, NetworkPublication):
             message = (
                 f"destinations of {publication.channel} cannot be added or removed: a publication "

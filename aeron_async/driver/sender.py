@@ -15,7 +15,7 @@ from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.schedule import Schedule
 from aeron_async.errors import ErrorCode
-from aeron_async.logs import get_logger
+from aeron_async.logs import get_logger, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -72,6 +72,8 @@ class Sender(Agent):
         )
         self._schedule: Schedule[SubscribablePublication] = Schedule()
         self._on_done = on_done
+        # A client of another process may forge what makes its publications fail.
+        self._failure_log = within(system_counters.log_budget, log)
         self._is_polling = self._is_reading = False
         self.endpoints: Iterable[SendChannelEndpoint] = ()
 
@@ -195,7 +197,7 @@ class Sender(Agent):
             f"publication failed: channel={publication.channel} "
             f"streamId={publication.stream_id} sessionId={publication.session_id}: {error!r}",
         )
-        log.error(
+        self._failure_log.error(
             "publication_failed",
             channel=publication.channel,
             session_id=publication.session_id,

@@ -13,6 +13,7 @@ Source: Aeron `DriverConductor.onAddNetworkSubscription` and its neighbours,
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -283,6 +284,9 @@ class Subscriptions:
         self._resources = resources
         self._receiver = receiver
         self._links: dict[int, SubscriptionLink] = {}
+        self._client_links: dict[int, dict[int, SubscriptionLink]] = {}
+        # How many subscriptions receive at each endpoint.
+        self._link_counts: Counter[ReceiveChannelEndpoint] = Counter()
         self.readers: Subscribers = Subscribers(resources, receiver, sender, self._links)
         self.local: LocalStreams = LocalStreams(resources, self.readers, sender, publications)
         self.images: Images = Images(
@@ -353,7 +357,7 @@ class Subscriptions:
 
     def _begin(self, link: SubscriptionLink, endpoint: ReceiveChannelEndpoint) -> SubscriptionReady:
         """Let a subscription receive at an endpoint, and join the images that are there."""
-        self._links[link.registration_id] = link
+        self._keep(link)
         if not link.is_response:
             self.endpoints.take_interest(endpoint, link.stream_id, link.session_id)
         try:
@@ -373,7 +377,7 @@ class Subscriptions:
             session_id=link.session_id,
             is_response=_is_for_local_responses(link) and link.session_id is None,
         )
-        self._links[link.registration_id] = link
+        self._keep(link)
         try:
             self.local.add(interest)
         except RegistrationError:
@@ -402,9 +406,31 @@ class Subscriptions:
         """Return every subscription; for explanations."""
         return tuple(self._links.values())
 
+    def _keep(self, link: SubscriptionLink) -> None:
+        self._links[link.registration_id] = link
+        self._client_links.setdefault(link.client_id, {})[link.registration_id] = link
+        if link.endpoint is not None:
+            self._link_counts[link.endpoint] += 1
+
+    def _forget(self, registration_id: int) -> SubscriptionLink | None:
+        """Remove a subscription from where it is found by its id, its client and its endpoint."""
+        link = self._links.pop(registration_id, None)
+        if link is None:
+            return None
+        of_client = self._client_links[link.client_id]
+        del of_client[registration_id]
+        if not of_client:
+            del self._client_links[link.client_id]
+        endpoint = link.endpoint
+        if endpoint is not None:
+            self._link_counts[endpoint] -= 1
+            if not self._link_counts[endpoint]:
+                del self._link_counts[endpoint]
+        return link
+
     def remove(self, registration_id: int) -> None:
         """Remove a subscription; images without readers say goodbye to their sources."""
-        link = self._links.pop(registration_id, None)
+        link = self._forget(registration_id)
         if link is None:
             return
         self.local.remove(link)
@@ -423,6 +449,7 @@ class Subscriptions:
         channel: UdpChannel | None,
         *,
         destination_id: int,
+        client_id: int,
     ) -> int:
         """Add a destination to a subscription; return the id of the destination.
 
@@ -431,11 +458,13 @@ class Subscriptions:
             uri: The destination, as the client wrote it.
             channel: The same, resolved; None for IPC.
             destination_id: The id of the destination.
+            client_id: The client that asks for it.
 
         Raises:
-            RegistrationError: UNKNOWN_SUBSCRIPTION, or its channel takes no more destinations.
+            RegistrationError: UNKNOWN_SUBSCRIPTION: the client has none with this id; or its
+                channel takes no more destinations.
         """
-        link = self._link(registration_id)
+        link = self._link(registration_id, client_id)
         endpoint = _manual_endpoint(link)
         local_count = self.local.destination_count(link)
         self.endpoints.check_destination_count(endpoint, uri, also=local_count)
@@ -444,7 +473,7 @@ class Subscriptions:
             if registration_id not in self._links:
                 # Closed while the socket was opened: the endpoint may be closed or used elsewhere.
                 self.endpoints.remove_destination(endpoint, registration_id=destination_id)
-                self._link(registration_id)
+                self._link(registration_id, client_id)
             return destination_id
         params = SubscriptionParams.of(uri, self._resources.context)
         interest = LocalInterest(
@@ -463,7 +492,13 @@ class Subscriptions:
         return destination_id
 
     def remove_destination(
-        self, registration_id: int, destination: ChannelUri | int, *, canonical_form: str | None
+        self,
+        registration_id: int,
+        destination: ChannelUri | int,
+        *,
+        canonical_form: str | None,
+        client_id: int,
+        missing_ok: bool = False,
     ) -> None:
         """Remove a destination from a subscription.
 
@@ -471,14 +506,26 @@ class Subscriptions:
             registration_id: Registration id of the subscription.
             destination: Its channel, or the id returned when it was added.
             canonical_form: Canonical form of the channel; None if an id is given.
+            client_id: The client that asks for it.
+            missing_ok: Do nothing if no socket of it is such a destination. As in Aeron, a stream
+                of this driver must be one.
 
         Raises:
-            RegistrationError: UNKNOWN_SUBSCRIPTION, or it has no such destination.
+            RegistrationError: UNKNOWN_SUBSCRIPTION: the client has none with this id, or it does
+                not read such a stream of this driver; or it has no such destination.
         """
-        link = self._link(registration_id)
-        if not self._remove_destination(link, destination, canonical_form):
+        link = self._link(registration_id, client_id)
+        if self._remove_destination(link, destination, canonical_form):
+            return
+        is_local = not isinstance(destination, int) and (
+            destination.is_spy or destination.media is Media.IPC
+        )
+        if is_local or not missing_ok:
             message = f"{destination} is not a destination of {link.uri}"
-            raise RegistrationError(message)
+            # The code is Aeron's, and official clients know it.
+            code = ErrorCode.UNKNOWN_SUBSCRIPTION if missing_ok else ErrorCode.GENERIC
+            raise RegistrationError(message, code=code)
+        _manual_endpoint(link)
 
     def undo_destination(self, registration_id: int, destination_id: int) -> None:
         """Remove a destination whose caller no longer waits for it."""
@@ -511,20 +558,25 @@ class Subscriptions:
 
     def remove_client(self, client_id: int) -> None:
         """Remove all subscriptions of a client."""
-        for link in list(self._links.values()):
-            if link.client_id == client_id:
-                self.remove(link.registration_id)
+        for registration_id in tuple(self._client_links.get(client_id, ())):
+            self.remove(registration_id)
 
     def close(self) -> None:
         """Free everything at once, consumed or not."""
         self._links.clear()
+        self._client_links.clear()
+        self._link_counts.clear()
         self.images.close()
         self.endpoints.close_all()
 
-    def _link(self, registration_id: int) -> SubscriptionLink:
+    def _link(self, registration_id: int, client_id: int) -> SubscriptionLink:
         link = self._links.get(registration_id)
-        if link is None:
-            message = f"there is no subscription {registration_id}: it was closed"
+        # Differs: Aeron lets a client change the destinations of what another one has added.
+        if link is None or link.client_id != client_id:
+            message = (
+                f"unknown subscription: {registration_id}: it was closed, or client {client_id} "
+                "has none such"
+            )
             raise RegistrationError(message, code=ErrorCode.UNKNOWN_SUBSCRIPTION)
         return link
 
@@ -556,8 +608,7 @@ class Subscriptions:
             raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
 
     def _close_if_unused(self, endpoint: ReceiveChannelEndpoint) -> None:
-        is_used = any(link.endpoint is endpoint for link in self._links.values())
-        if not is_used and not self.images.are_at(endpoint):
+        if endpoint not in self._link_counts and not self.images.are_at(endpoint):
             self.endpoints.close(endpoint)
 
 
@@ -581,7 +632,7 @@ def _manual_endpoint(link: SubscriptionLink) -> ReceiveChannelEndpoint:
     endpoint = link.endpoint
     if endpoint is None or not endpoint.channel.is_manual:
         message = (
-            f"destinations of {link.uri} cannot be added: a subscription has them with "
+            f"destinations of {link.uri} cannot be added or removed: a subscription has them with "
             "control-mode=manual only"
         )
         raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)

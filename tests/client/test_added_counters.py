@@ -11,7 +11,7 @@ import pytest
 
 import aeron_async as aa
 from aeron_async.client.attached_driver import AttachedDriver
-from aeron_async.driver.client_command_adapter import AeronClient
+from aeron_async.driver.aeron_client import AeronClient
 from aeron_async.errors import ErrorCode
 from aeron_async.protocol.control_protocol import CounterReady
 from tests.client.local import fill, until
@@ -257,7 +257,9 @@ async def test_a_client_that_dies_loses_its_counters(
         adapter = driver.conductor.adapter
         assert adapter is not None
         monkeypatch.setattr(AeronClient, "is_silent", lambda *_: True)
-        adapter._on_timer(driver.clock.now_ns())
+        now_ns = driver.clock.now_ns()
+        adapter._on_timer(now_ns)
+        adapter._look_after_clients(now_ns)
         assert count(driver) == 0
 
 

@@ -120,9 +120,9 @@ async def test_what_is_closed_has_no_destinations_any_more(
             await holder.remove_destination(1)
     uri = aa.ChannelUri.parse(port())
     # Closed while the request was under way, it does not exist any more when its turn comes.
-    with pytest.raises(aa.RegistrationError, match="there is no publication 99"):
+    with pytest.raises(aa.RegistrationError, match="unknown publication: 99"):
         await conductor.destinations.add_to_publication(aeron.client_id, 99, uri)
-    with pytest.raises(aa.RegistrationError, match="there is no subscription 99"):
+    with pytest.raises(aa.RegistrationError, match="unknown subscription: 99"):
         await conductor.destinations.add_to_subscription(aeron.client_id, 99, uri)
 
 

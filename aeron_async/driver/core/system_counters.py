@@ -129,6 +129,7 @@ class DriverCounterId(IntEnum):
     LATE_PACKETS_DROPPED = 1_054
     HANDSHAKE_SENDS_WITHHELD = 1_060
     RESOLUTIONS_REFUSED = 1_070
+    COMMANDS_REFUSED = 1_080
 
 
 SYSTEM_COUNTER_LABELS: Final[tuple[str, ...]] = (
@@ -211,6 +212,7 @@ DRIVER_COUNTER_LABELS: Final[dict[DriverCounterId, str]] = {
     DriverCounterId.LATE_PACKETS_DROPPED: "Late datagrams dropped: too far from known frames",
     DriverCounterId.HANDSHAKE_SENDS_WITHHELD: "Datagrams not sent: receiver has not answered",
     DriverCounterId.RESOLUTIONS_REFUSED: "Names of drivers not learned: limit reached",
+    DriverCounterId.COMMANDS_REFUSED: "Commands of clients refused: limit reached",
 }
 
 

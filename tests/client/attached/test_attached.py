@@ -178,15 +178,16 @@ async def test_destinations_come_and_go(aeron: aa.Aeron, channel: str) -> None:
     await publication.remove_destination(destination_id)
     await publication.add_destination(channel)
     await publication.remove_destination(channel)
-    with pytest.raises(aa.RegistrationError):
-        await publication.remove_destination(channel)
+    # No driver says so if there is none.
+    await publication.remove_destination(channel)
     receiver = await aeron.add_subscription("aeron:udp?control-mode=manual", STREAM_ID + 1)
     await receiver.add_destination("aeron:udp?endpoint=127.0.0.1:0")
     await receiver.remove_destination("aeron:udp?endpoint=127.0.0.1:0")
     destination_id = await receiver.add_destination(IPC)
     await receiver.remove_destination(destination_id)
-    with pytest.raises(aa.RegistrationError, match=f"{destination_id} is not a destination of"):
-        await receiver.remove_destination(destination_id)
+    for destination in (destination_id, IPC):
+        with pytest.raises(aa.RegistrationError, match=f"{destination} is not a destination of"):
+            await receiver.remove_destination(destination)
 
 
 async def test_a_rejected_image_is_reported_to_its_publisher(aeron: aa.Aeron, medium: str) -> None:
@@ -525,8 +526,12 @@ async def test_a_cancelled_destination_is_taken_back(
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    with pytest.raises(aa.RegistrationError, match="is not a destination of"):
-        await holder.remove_destination(channel)
+    # The driver has done all that was asked for when it answers the next request.
+    port = 9 if add == "add_publication" else 0
+    await holder.add_destination(f"aeron:udp?endpoint=127.0.0.1:{port}")
+    found = [each for each in aeron.counters if each.label.startswith(("mdc-num-", "rcv-local"))]
+    assert len(found) == 1
+    assert found[0].value == 1
 
 
 @pytest.mark.parametrize("add", ["add_publication", "add_subscription"])

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from inspect import Signature, signature
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
+import pytest
 
 from aeron_async.concurrent.atomic_buffer import AtomicBuffer, Mapping
 from aeron_async.concurrent.broadcast import BroadcastReceiver
@@ -44,10 +45,9 @@ from aeron_async.protocol.control_protocol import (
 from aeron_async.testing.world import simulate, tell_and_close
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
     from pathlib import Path
 
-    import pytest
     from typing_extensions import Buffer
 
     from aeron_async.driver.client_command_adapter import ClientCommandAdapter
@@ -61,6 +61,7 @@ T = TypeVar("T")
 
 IPC: Final = "aeron:ipc?term-length=64k"
 UDP: Final = "aeron:udp?endpoint=127.0.0.1:20121|term-length=64k"
+BY_NAME: Final = UDP.replace("127.0.0.1", "localhost")
 STREAM_ID: Final = 1001
 TURNS: Final = 40
 """More turns of the loop than any command takes that waits for no time to pass."""
@@ -404,6 +405,28 @@ class Directory:
                 client.beat(client.value(client.heartbeat_id) + 250)
             await asyncio.sleep(0.25)
             self.watcher.look()
+
+
+@contextmanager
+def slow_names(directory: Directory) -> Iterator[Callable[[], None]]:
+    """Let no name resolve until what is returned is called."""
+    is_resolved = asyncio.Event()
+    queue = directory.driver.conductor._queue
+    look_up = queue.look_up
+
+    async def look_up_slowly(resolving: Coroutine[Any, Any, Any]) -> Any:
+        async def resolve() -> Any:
+            try:
+                await is_resolved.wait()
+                return await resolving
+            finally:
+                resolving.close()
+
+        return await look_up(resolve())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(queue, "look_up", look_up_slowly)
+        yield is_resolved.set
 
 
 def small_context(path: Path, **changes: Any) -> DriverContext:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from aeron_async.driver.client_command_adapter import REMOVALS_PER_TURN
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.media_driver import MediaDriver
 from aeron_async.errors import ClosedError, ErrorCode
+from aeron_async.logs import LINES_OF_AN_EVENT
 from aeron_async.protocol.control_protocol import (
     AddCounter,
     AddDestination,
@@ -28,11 +29,19 @@ from aeron_async.protocol.control_protocol import (
     UnavailableCounter,
     UnavailableImage,
 )
-from tests.driver.foreign.client import IPC, STREAM_ID, UDP, Directory, in_directory
+from tests.driver.foreign.client import (
+    BY_NAME,
+    IPC,
+    STREAM_ID,
+    UDP,
+    Directory,
+    in_directory,
+    slow_names,
+)
 from tests.logs import captured_logs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable
 
     from tests.driver.foreign.client import ForeignClient
 
@@ -103,6 +112,134 @@ async def test_all_that_a_client_has_added_goes_with_it(directory: Directory, en
 
 
 @in_directory
+async def test_clients_that_end_together_leave_a_few_at_a_time(directory: Directory) -> None:
+    clients = [directory.client() for _ in range(5 * REMOVALS_PER_TURN)]
+    survivor = directory.client()
+    for client in (*clients, survivor):
+        await client.add_counter()
+    for client in clients:
+        client.beat(0)
+    adapter = directory.adapter
+    shown = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(adapter, "_show_life", lambda: shown.append(len(adapter._clients)))
+        now_ns = adapter._timer_ns
+        survivor.beat(1)
+        # Further turns are due at once, until all have gone.
+        turns = 1
+        while adapter.poll(now_ns) == now_ns:
+            turns += 1
+    assert turns == 6
+    assert [*adapter._clients] == [survivor.client_id]
+    # The driver shows that it lives: for the timer, and after each turn with removals.
+    assert shown == [21, 17, 13, 9, 5, 1]
+
+
+@in_directory
+async def test_a_client_that_goes_before_its_turn_is_not_removed_twice(
+    directory: Directory,
+) -> None:
+    clients = [directory.client() for _ in range(3 * REMOVALS_PER_TURN)]
+    for client in clients:
+        await client.add_counter()
+    for client in clients:
+        client.beat(0)
+    for client in clients:
+        client.send(ClientClose)
+    with captured_logs() as lines:
+        await directory.pass_time(2)
+    assert lines == []
+    assert is_empty(directory)
+
+
+@in_directory(counters_buffer_length=1 << 22)
+async def test_what_others_have_added_does_not_slow_the_removal_of_a_client(
+    directory: Directory,
+) -> None:
+    conductor, counters = directory.driver.conductor, directory.driver.conductor.client_counters
+    client, other = directory.client(), directory.client()
+    await fill(client)
+    await fill(other)
+    for number in range(2_000):
+        counters.add(other.client_id, 10**6 + number, 1_001, key=b"", label="")
+    seen: list[int] = []
+    tables = (counters, conductor._table, conductor._subscriptions)
+
+    def noting(act: Callable[[int], None]) -> Callable[[int], None]:
+        def note(registration_id: int) -> None:
+            seen.append(registration_id)
+            act(registration_id)
+
+        return note
+
+    with pytest.MonkeyPatch.context() as patch:
+        for table, name in zip(tables, ("remove", "release", "remove"), strict=True):
+            patch.setattr(table, name, noting(getattr(table, name)))
+        await client.ask(ClientClose)
+    # Only what the client itself had.
+    assert len(seen) == 3
+    await directory.pass_time(2, other)
+    assert counters._client_ids.keys() == {other.client_id}
+    assert conductor._table._client_links.keys() == {other.client_id}
+    assert conductor._subscriptions._client_links.keys() == {other.client_id}
+    other.beat(0)
+    await directory.pass_time(3)
+    assert is_empty(directory)
+    subscriptions, table = conductor._subscriptions, conductor._table
+    kept: list[dict[int, Any]] = [counters._client_ids, counters._counters]
+    kept += [table._client_links, table._originals, subscriptions._client_links]
+    assert kept == [{}] * 5
+    assert not subscriptions._link_counts
+
+
+@in_directory
+async def test_clients_do_not_fill_the_log(directory: Directory) -> None:
+    clients = [directory.client() for _ in range(20)]
+    for client in clients:
+        await client.add_counter()
+
+    def fail(_stream_id: int) -> int:
+        raise ZeroDivisionError
+
+    conductor = directory.driver.conductor
+    with captured_logs() as lines, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(conductor, "next_session_id", fail)
+        for client in clients:
+            client.send(GetNextAvailableSessionId, stream_id=1)
+        await directory.settle()
+        failed = [each["event"] for each in lines]
+        await directory.pass_time(LIVENESS_S + 2)
+    assert failed == ["command_failed"] * LINES_OF_AN_EVENT
+    events = [each["event"] for each in lines]
+    assert events.count("client_timed_out") == LINES_OF_AN_EVENT
+    left_out = [each["events"] for each in lines if each["event"] == "log_lines_left_out"]
+    assert left_out == ["command_failed 15", "client_timed_out 15"]
+    # Every one of them is counted and recorded.
+    assert directory.driver.counters.value(SystemCounterId.CLIENT_TIMEOUTS) == 20
+    assert directory.driver.counters.value(SystemCounterId.ERRORS) == 20
+
+
+@in_directory
+async def test_failures_of_publications_do_not_fill_the_log(directory: Directory) -> None:
+    client = directory.client()
+    for _ in range(20):
+        await client.add_publication(is_exclusive=True)
+
+    def fail(_now_ns: int) -> int:
+        raise ZeroDivisionError
+
+    with captured_logs() as lines, pytest.MonkeyPatch.context() as patch:
+        for publication in directory.driver.conductor.ipc_publications:
+            patch.setattr(publication, "poll", fail)
+            publication.wake_flag.set()
+        await directory.pass_time(2, client)
+    events = [each["event"] for each in lines]
+    assert events.count("publication_failed") == LINES_OF_AN_EVENT
+    assert "publication_failed 15" in [each.get("events") for each in lines]
+    assert directory.driver.counters.value(SystemCounterId.ERRORS) == 20
+
+
+@in_directory
 async def test_a_client_lives_as_long_as_its_heartbeat_changes(directory: Directory) -> None:
     client, silent = directory.client(), directory.client()
     await fill(client)
@@ -165,31 +302,6 @@ async def test_what_was_added_while_its_client_left_is_undone(directory: Directo
     client.send(ClientClose)
     await directory.pass_time(8)
     assert is_empty(directory)
-
-
-BY_NAME: Final = UDP.replace("127.0.0.1", "localhost")
-
-
-@contextmanager
-def slow_names(directory: Directory) -> Iterator[Callable[[], None]]:
-    """Let no name resolve until what is returned is called."""
-    is_resolved = asyncio.Event()
-    queue = directory.driver.conductor._queue
-    look_up = queue.look_up
-
-    async def look_up_slowly(resolving: Coroutine[Any, Any, Any]) -> Any:
-        async def resolve() -> Any:
-            try:
-                await is_resolved.wait()
-                return await resolving
-            finally:
-                resolving.close()
-
-        return await look_up(resolve())
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(queue, "look_up", look_up_slowly)
-        yield is_resolved.set
 
 
 @pytest.mark.parametrize("kind", [AddPublication, AddSubscription])

@@ -354,6 +354,82 @@ async def test_destinations_of_nothing_are_refused(directory: Directory) -> None
 
 
 @in_directory
+async def test_a_destination_that_is_none_is_removed_in_vain_and_without_an_error(
+    directory: Directory,
+) -> None:
+    client = directory.client()
+    where = {"registration_id": (await client.add_publication(MANUAL)).id}
+    await client.ask_for(OperationSucceeded, RemoveDestination, channel=DESTINATION, **where)
+    by_id = {"destination_registration_id": 1, **where}
+    await client.ask_for(OperationSucceeded, RemoveDestinationById, **by_id)
+    ready, _ = await client.add_subscription(MANUAL.split("|", maxsplit=1)[0])
+    where = {"registration_id": ready.correlation_id}
+    await client.ask_for(OperationSucceeded, RemoveReceiveDestination, channel=DESTINATION, **where)
+    # Streams of the driver itself are looked up at once, as in Aeron.
+    for channel in ("aeron:ipc", f"aeron-spy:{UDP}"):
+        code = await client.refused(RemoveReceiveDestination, channel=channel, **where)
+        assert code == ErrorCode.UNKNOWN_SUBSCRIPTION
+
+
+@in_directory
+async def test_what_has_no_destinations_is_no_vain_removal(directory: Directory) -> None:
+    client = directory.client()
+    for channel in (UDP, IPC):
+        where = {"registration_id": (await client.add_publication(channel)).id}
+        code = await client.refused(RemoveDestination, channel=DESTINATION, **where)
+        assert code == ErrorCode.INVALID_CHANNEL
+        by_id = {"destination_registration_id": 1, **where}
+        assert await client.refused(RemoveDestinationById, **by_id) == ErrorCode.INVALID_CHANNEL
+        ready, _ = await client.add_subscription(channel, 2)
+        code = await client.refused(
+            RemoveReceiveDestination, registration_id=ready.correlation_id, channel=DESTINATION
+        )
+        assert code == ErrorCode.INVALID_CHANNEL
+
+
+@in_directory
+async def test_who_shares_a_publication_changes_its_destinations(directory: Directory) -> None:
+    first, second, stranger = (directory.client() for _ in range(3))
+    shared = f"{MANUAL}|control=127.0.0.1:20130"
+    publisher = await first.add_publication(shared)
+    ready = (await second.add_publication(shared)).ready
+    assert ready.registration_id == publisher.id
+    # Official clients name a shared publication by its first request.
+    where = {"registration_id": publisher.id, "channel": DESTINATION}
+    added = await second.ask_for(OperationSucceeded, AddDestination, **where)
+    by_id = {"destination_registration_id": added.correlation_id, "registration_id": publisher.id}
+    await stranger.add_counter()
+    for kind in (AddDestination, RemoveDestination):
+        assert await stranger.refused(kind, **where) == ErrorCode.UNKNOWN_PUBLICATION
+    assert await stranger.refused(RemoveDestinationById, **by_id) == ErrorCode.UNKNOWN_PUBLICATION
+    (count,) = [each.counter_id for each in first.counters if "mdc-num-dest" in each.label]
+    assert first.value(count) == 1
+    # Also once the first request has gone.
+    await first.ask_for(OperationSucceeded, RemovePublication, registration_id=publisher.id)
+    assert await first.refused(RemoveDestination, **where) == ErrorCode.UNKNOWN_PUBLICATION
+    await second.ask_for(OperationSucceeded, RemoveDestinationById, **by_id)
+    assert first.value(count) == 0
+
+
+@in_directory
+async def test_only_who_added_a_subscription_changes_its_destinations(
+    directory: Directory,
+) -> None:
+    client, stranger = directory.client(), directory.client()
+    await stranger.add_counter()
+    ready, _ = await client.add_subscription(MANUAL.split("|", maxsplit=1)[0])
+    where = {"registration_id": ready.correlation_id, "channel": DESTINATION}
+    code = await stranger.refused(AddReceiveDestination, **where)
+    assert code == ErrorCode.UNKNOWN_SUBSCRIPTION
+    await client.ask_for(OperationSucceeded, AddReceiveDestination, **where)
+    code = await stranger.refused(RemoveReceiveDestination, **where)
+    assert code == ErrorCode.UNKNOWN_SUBSCRIPTION
+    locals_ = [each for each in client.counters if "rcv-local" in each.label]
+    assert len(locals_) == 1
+    await client.ask_for(OperationSucceeded, RemoveReceiveDestination, **where)
+
+
+@in_directory
 async def test_destinations_of_a_subscription(directory: Directory) -> None:
     client = directory.client()
     ready, _ = await client.add_subscription(MANUAL.split("|", maxsplit=1)[0])
@@ -559,30 +635,6 @@ async def test_a_client_ends_a_driver_that_allows_it(directory: Directory) -> No
 
 
 @in_directory
-async def test_a_client_has_a_limited_number_of_waiting_commands(directory: Directory) -> None:
-    client = directory.client()
-    limit = adapter_module.WAITING_COMMANDS_MAX
-    await client.add_counter()
-    # The first one waits for a name, and all others for it.
-    directory.adapter._clients[client.client_id].commands.extend(
-        AddSubscription(
-            client_id=client.client_id, correlation_id=10_000 + each, stream_id=1, channel=b"?"
-        )
-        for each in range(limit)
-    )
-    for stream_id in (1, 2):
-        (answer,) = await client.ask(AddPublication, channel=IPC, stream_id=stream_id)
-        assert isinstance(answer, ErrorResponse)
-        assert answer.code == ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE
-        assert answer.message.startswith(b"1024 commands of client")
-        assert b"1024 is the limit: wait for" in answer.message
-    # A limit is recorded once, whatever it keeps off.
-    (error,) = client.errors()
-    assert "1024 is the limit: wait for the answers" in error
-    assert "channel" not in error
-
-
-@in_directory
 async def test_every_counter_may_have_a_watched_word(directory: Directory) -> None:
     assert directory.watcher.word_limit == directory.driver.counters.limit + 2
 
@@ -629,7 +681,7 @@ async def test_a_publication_that_ends_before_its_answer_is_refused_once(
     conductor = directory.driver.conductor
 
     def find_none(registration_id: int) -> None:
-        message = f"there is no publication {registration_id}: it was closed"
+        message = f"unknown publication: {registration_id}: it was closed"
         raise RegistrationError(message, code=ErrorCode.UNKNOWN_PUBLICATION)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -642,19 +694,6 @@ async def test_a_publication_that_ends_before_its_answer_is_refused_once(
 
 NO_CHANNEL = "x"
 """Not a channel: refused for another reason, it must not be parsed for its text."""
-
-
-@in_directory
-async def test_a_command_beyond_the_limit_is_refused_whatever_its_channel(
-    directory: Directory,
-) -> None:
-    client = directory.client()
-    await client.add_counter()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(adapter_module, "WAITING_COMMANDS_MAX", 0)
-        code = await client.refused(AddPublication, channel=NO_CHANNEL, stream_id=STREAM_ID)
-        assert code == ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE
-    await client.add_publication()
 
 
 @pytest.mark.parametrize("kind", [AddPublication, AddSubscription])

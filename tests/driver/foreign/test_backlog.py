@@ -1,0 +1,398 @@
+"""Commands that wait: in the ring, behind others of their client, or for a name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aeron_async.clock import NEVER_NS
+from aeron_async.driver import aeron_client
+from aeron_async.driver.aeron_client import (
+    LONG_BACKLOG,
+    LOOK_UPS_MAX,
+    NAMES_HOLD_NS,
+    NAMES_PERIOD_NS,
+    WAITING_COMMANDS_MAX,
+    AeronClient,
+    CommandBacklog,
+)
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
+from aeron_async.errors import ErrorCode, RegistrationError
+from aeron_async.protocol.channel_uri import MAX_LENGTH
+from aeron_async.protocol.control_protocol import (
+    AddCounter,
+    AddDestination,
+    AddPublication,
+    AddReceiveDestination,
+    AddSubscription,
+    ClientClose,
+    ClientKeepalive,
+    ClientTimeout,
+    CounterReady,
+    ErrorResponse,
+    GetNextAvailableSessionId,
+    NextAvailableSessionId,
+    RemoveDestinationById,
+    RemoveReceiveDestination,
+)
+from tests.driver.fakes import Counts
+from tests.driver.foreign.client import (
+    BY_NAME,
+    IPC,
+    Directory,
+    in_directory,
+    slow_names,
+)
+
+if TYPE_CHECKING:
+    from tests.driver.foreign.client import ForeignClient
+
+MANUAL = "aeron:udp?control-mode=manual|term-length=64k"
+A_COUNTER: dict[str, Any] = {"counter_type_id": 1_001, "key": b"", "label": b""}
+
+
+def refused_count(directory: Directory) -> int:
+    return directory.adapter._resources.system_counters[DriverCounterId.COMMANDS_REFUSED].get()
+
+
+def waiting_count(directory: Directory, client: ForeignClient) -> int:
+    return len(directory.adapter._clients[client.client_id].commands)
+
+
+async def answers(client: ForeignClient, count: int) -> list[tuple[int, int]]:
+    """Return the ids of so many answers, each with its code if it is a refusal, or 0."""
+    found: list[tuple[int, int]] = []
+    for _ in range(count):
+        await client.settle()
+        for each in client.received():
+            if isinstance(each, ErrorResponse):
+                found.append((each.correlation_id, each.code))
+            elif hasattr(each, "correlation_id") and each.correlation_id != client.client_id:
+                found.append((each.correlation_id, 0))
+        if len(found) >= count:
+            break
+    return found
+
+
+def wait_for_names(client: ForeignClient) -> list[int]:
+    """Ask for so much by name that everything after it waits; return the ids."""
+    return [
+        client.send(AddSubscription, channel=BY_NAME, stream_id=each)
+        for each in range(1, LOOK_UPS_MAX + 1)
+    ]
+
+
+# The ring.
+
+
+@pytest.mark.parametrize("count", [1_500, 5_000])
+@in_directory
+async def test_as_many_commands_as_the_ring_takes_are_executed_in_order(
+    directory: Directory, count: int
+) -> None:
+    client = directory.client()
+    asked = [client.send(AddSubscription, channel=IPC, stream_id=each) for each in range(count)]
+    longest = 0
+    for _ in range(20):
+        directory.watcher.look()
+        await client.settle()
+        longest = max(longest, waiting_count(directory, client))
+    # The others wait in the ring.
+    assert LONG_BACKLOG // 2 < longest < LONG_BACKLOG + 10
+    assert await answers(client, count) == [(each, 0) for each in asked]
+    assert directory.driver.counters.value(SystemCounterId.ERRORS) == refused_count(directory) == 0
+    await client.ask(ClientClose)
+
+
+@in_directory
+async def test_names_that_resolve_soon_do_not_make_a_burst_too_long(directory: Directory) -> None:
+    client = directory.client()
+    asked = [client.send(AddDestination, channel=BY_NAME, registration_id=1) for _ in range(1_500)]
+    found = await answers(client, 1_500)
+    assert found == [(each, ErrorCode.UNKNOWN_PUBLICATION) for each in asked]
+    assert refused_count(directory) == 0
+
+
+@in_directory
+async def test_other_clients_are_served_between_the_commands_of_a_burst(
+    directory: Directory,
+) -> None:
+    client, other = directory.client(), directory.client()
+    for each in range(1_500):
+        client.send(AddSubscription, channel=IPC, stream_id=each)
+        if each % 500 == 250:
+            other.send(GetNextAvailableSessionId, stream_id=1)
+    await answers(client, 1_500)
+    other.received()
+    await other.ask_for(NextAvailableSessionId, GetNextAvailableSessionId, stream_id=1)
+
+
+@in_directory
+async def test_timers_go_on_while_the_ring_waits(directory: Directory) -> None:
+    client, silent = directory.client(), directory.client()
+    await client.add_counter()
+    await silent.add_counter()
+    unblocked = directory.driver.counters
+    index = client.ring.producer_position & (client.ring.capacity - 1)
+    # A slow producer is in the middle of a record that nobody looks at.
+    client.ring_buffer.fetch_add_64(client.ring.capacity + 128, 64)
+    client.ring_buffer.store_release_32(index, -64)
+    client.received()
+    heartbeat_ms = client.ring.consumer_heartbeat_ms
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(directory.adapter._backlog, "held_until_ns", lambda _: NEVER_NS)
+        await directory.pass_time(20, client)
+        assert unblocked.value(SystemCounterId.UNBLOCKED_COMMANDS) == 0
+        assert ClientTimeout(client_id=silent.client_id) in client.received()
+        assert client.ring.consumer_heartbeat_ms > heartbeat_ms + 18_000
+    # It has the whole timeout from now on.
+    await directory.pass_time(9, client)
+    assert unblocked.value(SystemCounterId.UNBLOCKED_COMMANDS) == 0
+    await directory.pass_time(5, client)
+    assert unblocked.value(SystemCounterId.UNBLOCKED_COMMANDS) == 1
+
+
+# Names.
+
+
+@in_directory
+async def test_a_slow_name_holds_up_no_other_client(directory: Directory) -> None:
+    slow, quick = directory.client(), directory.client()
+    with slow_names(directory) as resolve:
+        asked = wait_for_names(slow)
+        asked += [slow.send(AddCounter, **A_COUNTER) for _ in range(LONG_BACKLOG - 10)]
+        await slow.settle()
+        await quick.ask_for(NextAvailableSessionId, GetNextAvailableSessionId, stream_id=1)
+        # A longer backlog holds the others up for a second in ten.
+        asked += [slow.send(AddCounter, **A_COUNTER) for _ in range(100)]
+        wanted = quick.send(GetNextAvailableSessionId, stream_id=1)
+        slow.send(ClientKeepalive)
+        await quick.settle()
+        assert quick.received() == []
+        await directory.pass_time(1.25, slow, quick)
+        await quick.settle()
+        (answer,) = quick.received()
+        assert isinstance(answer, NextAvailableSessionId)
+        assert answer.correlation_id == wanted
+        await quick.ask_for(NextAvailableSessionId, GetNextAvailableSessionId, stream_id=1)
+        slow.received()
+        resolve()
+        found = await answers(slow, len(asked))
+    assert sorted(found) == [(each, 0) for each in asked]
+    assert refused_count(directory) == 0
+
+
+@in_directory
+async def test_what_has_nothing_to_do_with_a_slow_name_does_not_wait_for_it(
+    directory: Directory,
+) -> None:
+    client = directory.client()
+    ready, _ = await client.add_subscription(MANUAL.split("|", maxsplit=1)[0])
+    where = {"registration_id": ready.correlation_id}
+    by_name = "aeron:udp?endpoint=localhost:20131"
+    with slow_names(directory) as resolve:
+        added = client.send(AddReceiveDestination, channel=by_name, **where)
+        removed = client.send(RemoveReceiveDestination, channel=by_name, **where)
+        named = client.send(AddSubscription, channel=BY_NAME, stream_id=1)
+        same = client.send(AddSubscription, channel=BY_NAME, stream_id=1)
+        free = [client.send(AddPublication, channel=IPC, stream_id=7) for _ in range(3)]
+        free.append(client.send(AddCounter, **A_COUNTER))
+        assert await answers(client, 4) == [(each, 0) for each in free]
+        # What names the same waits, whether it needs the name or not.
+        adapter_client = directory.adapter._clients[client.client_id]
+        waiting = [command.correlation_id for command, _ in adapter_client.commands]
+        assert waiting == [removed, same]
+        resolve()
+        found = await answers(client, 4)
+    assert sorted(found) == sorted((each, 0) for each in (added, removed, named, same))
+    assert found.index((added, 0)) < found.index((removed, 0))
+    assert found.index((named, 0)) < found.index((same, 0))
+    assert adapter_client.looking_up == {}
+    assert adapter_client.task is None
+    assert directory.adapter._served == {}
+
+
+@in_directory
+async def test_a_client_waits_for_a_limited_number_of_names(directory: Directory) -> None:
+    client = directory.client()
+    with slow_names(directory) as resolve:
+        asked = wait_for_names(client)
+        asked.append(client.send(AddCounter, **A_COUNTER))
+        await client.settle()
+        client.received()
+        assert waiting_count(directory, client) == 1
+        assert len(directory.adapter._served) == LOOK_UPS_MAX
+        resolve()
+        assert sorted(await answers(client, len(asked))) == [(each, 0) for each in asked]
+
+
+@in_directory
+async def test_a_client_that_leaves_takes_its_waiting_commands_along(directory: Directory) -> None:
+    client, other = directory.client(), directory.client()
+    backlog = directory.adapter._backlog
+    with slow_names(directory) as resolve:
+        wait_for_names(client)
+        for _ in range(100):
+            client.send(AddCounter, **A_COUNTER)
+        await client.settle()
+        assert backlog._long
+        client.beat(0)
+        await directory.pass_time(2)
+        assert backlog._long == {}
+        assert backlog._length == 0
+        await other.ask_for(CounterReady, AddCounter, **A_COUNTER)
+        resolve()
+        await directory.pass_time(1, other)
+    assert directory.adapter._served == {}
+    assert directory.driver.conductor._subscriptions.links == ()
+
+
+# Limits.
+
+
+@in_directory
+async def test_a_client_has_a_limited_number_of_waiting_commands(directory: Directory) -> None:
+    client, other = directory.client(), directory.client()
+    publisher = await client.add_publication(MANUAL)
+    where = {"registration_id": publisher.id}
+    beyond = 300
+    with slow_names(directory) as resolve:
+        first = client.send(AddDestination, channel=BY_NAME, **where)
+        asked = [
+            client.send(RemoveDestinationById, destination_registration_id=first, **where)
+            for _ in range(WAITING_COMMANDS_MAX + beyond)
+        ]
+        client.received()
+        await directory.pass_time(2, client)
+        await client.settle()
+        await client.settle()
+        refusals = client.received()
+        assert waiting_count(directory, client) == WAITING_COMMANDS_MAX
+        await other.add_counter()
+        client.received()
+        resolve()
+        found = await answers(client, WAITING_COMMANDS_MAX + 1)
+    assert found == [(each, 0) for each in [first, *asked[:WAITING_COMMANDS_MAX]]]
+    errors = [each for each in refusals if isinstance(each, ErrorResponse)]
+    assert [each.correlation_id for each in errors] == asked[WAITING_COMMANDS_MAX:]
+    for error in errors:
+        assert error.code == ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE
+        assert error.message.startswith(b"1024 commands of client")
+        assert b"1024 is the limit: wait for" in error.message
+    assert refused_count(directory) == beyond
+    # A limit is recorded once, whatever it keeps off.
+    (recorded,) = client.errors()
+    assert "1024 is the limit: wait for the answers" in recorded
+
+
+@in_directory
+async def test_the_commands_of_all_clients_take_a_limited_length(directory: Directory) -> None:
+    clients = [directory.client() for _ in range(3)]
+    label = bytes(100_000)
+    refused = []
+    with pytest.MonkeyPatch.context() as patch, slow_names(directory) as resolve:
+        patch.setattr(aeron_client, "WAITING_LENGTH_MAX", 1_000_000)
+        for client in clients[:2]:
+            wait_for_names(client)
+            await client.settle()
+            for _ in range(8):
+                client.send(AddCounter, **(A_COUNTER | {"label": label}))
+            await client.settle()
+            refused += [each for each in client.received() if isinstance(each, ErrorResponse)]
+        backlog = directory.adapter._backlog
+        assert 850_000 < backlog._length < 1_000_000
+        assert [each.code for each in refused] == [ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE] * 7
+        assert b"and 1000000 is the limit: wait for the answers before more" in refused[0].message
+        assert refused_count(directory) == 7
+        # Who asks for one thing at a time is served, whatever others do.
+        for _ in range(3):
+            await clients[2].ask_for(CounterReady, AddCounter, **(A_COUNTER | {"label": label}))
+        resolve()
+        await directory.pass_time(1, *clients)
+        assert backlog._length == 0
+
+
+@pytest.mark.parametrize("kind", [AddPublication, AddSubscription, AddDestination])
+@in_directory
+async def test_what_is_too_long_for_a_channel_does_not_wait(
+    directory: Directory, kind: Any
+) -> None:
+    client = directory.client()
+    where = {"registration_id" if kind is AddDestination else "stream_id": 1}
+    with slow_names(directory) as resolve:
+        wait_for_names(client)
+        await client.settle()
+        client.received()
+        for channel in (b"?" * (MAX_LENGTH + 1), b"aeron:ipc?alias=" + b"x" * 100_000):
+            assert await client.refused(kind, channel=channel, **where) == ErrorCode.INVALID_CHANNEL
+        assert directory.adapter._backlog._length == 0
+        resolve()
+    # This is no limit of what may wait.
+    assert refused_count(directory) == 0
+
+
+# The backlog by itself.
+
+
+def a_client() -> AeronClient:
+    return AeronClient(1, Counts().new(1), 0)
+
+
+def a_command(number: int) -> AddCounter:
+    return AddCounter(client_id=1, correlation_id=number, counter_type_id=1_001, key=b"", label=b"")
+
+
+class Task:
+    """A command that is being executed; only whether there is one matters."""
+
+
+def test_commands_that_wait_for_names_hold_the_ring_up_for_a_second_in_ten() -> None:
+    shorter: list[int] = []
+    backlog, client = CommandBacklog(lambda: shorter.append(1)), a_client()
+    now_ns = 5
+    for number in range(LONG_BACKLOG):
+        assert backlog.held_until_ns(now_ns) == now_ns
+        backlog.add(client, a_command(number), 0)
+    client.task = Task()  # type: ignore[assignment]
+    assert backlog.held_until_ns(now_ns) == NEVER_NS
+    client.task = None
+    end_ns = now_ns + NAMES_HOLD_NS
+    assert backlog.held_until_ns(now_ns) == end_ns
+    assert backlog.take(client) == a_command(0)
+    assert shorter == [1]
+    assert backlog.held_until_ns(now_ns) == now_ns
+    # A second long backlog has what is left of the second, and a later one another second.
+    backlog.add(client, a_command(0), 0)
+    assert backlog.held_until_ns(end_ns - 1) == backlog.held_until_ns(end_ns + 1) == end_ns
+    later_ns = now_ns + NAMES_PERIOD_NS
+    assert backlog.held_until_ns(later_ns) == later_ns + NAMES_HOLD_NS
+
+
+def test_a_few_commands_are_searched_for_one_that_may_be_executed() -> None:
+    backlog, client = CommandBacklog(lambda: None), a_client()
+    blocked = a_command(0)
+    for _ in range(LONG_BACKLOG):
+        backlog.add(client, blocked, 0)
+    backlog.add(client, a_command(1), 0)
+    waiting: Any = Task()
+    client.looking_up[waiting] = frozenset({0})
+    assert backlog.take(client) is None
+    del client.looking_up[waiting]
+    assert backlog.take(client) is blocked
+    client.looking_up[waiting] = frozenset({0})
+    assert backlog.take(client) == a_command(1)
+
+
+def test_a_client_at_its_limit_is_refused_before_the_length_counts() -> None:
+    backlog, client = CommandBacklog(lambda: None), a_client()
+    for number in range(WAITING_COMMANDS_MAX):
+        backlog.add(client, a_command(number), 0)
+    with pytest.raises(RegistrationError, match="1024 commands of client 1 wait"):
+        backlog.add(client, a_command(0), 0)
+    backlog.clear(client)
+    assert backlog._length == 0
+    backlog.add(client, a_command(0), aeron_client.WAITING_LENGTH_MAX)
+    with pytest.raises(RegistrationError, match="16777216 is the limit"):
+        backlog.add(client, a_command(0), 0)
+    backlog.add(a_client(), a_command(0), 0)
