@@ -4,8 +4,15 @@ Counters, log buffers, commands, the error log and the loss report stand behind 
 nothing else in the driver knows whether other processes can see them.
 
 Invariant: clients find `cnc.dat` only at its full length, and its version is stored last, after the
-counters and the heartbeat of the driver. A driver never takes the directory of another one that is
-alive, and it follows no symbolic link inside it.
+counters and the heartbeat of the driver. Unless `dir_delete_on_start` is set, a driver never takes
+the directory of another one that is alive, nor that of one of this package that is being started.
+It follows no symbolic link inside it.
+
+How two drivers start over one directory: each opens the directory that is there, locks it with
+`flock`, checks that its driver is dead, and deletes through the descriptor, so that it deletes what
+it has checked and nothing else. Each locks what it has made in its place until clients may come in.
+Who meets a lock, or finds another directory at the path than its own, does not start. Official
+drivers take no lock; what they have put at the path since the check stays.
 
 Source: Aeron `MediaDriver.ensureDirectoryIsRecreated`, `MediaDriver.Context.conclude`,
 `CommonContext`, `LogFactory`, `aeron_driver_init`, `aeron_raw_log_map`.
@@ -22,7 +29,7 @@ from abc import ABC, abstractmethod
 from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Self, final
 
 import anyio
 
@@ -208,6 +215,8 @@ class DirectoryStorage(DriverStorage):
         self.commands.consumer_heartbeat_ms = now_ms
         self._undo_start = None
         self._header.store_release_32(VERSION_OFFSET, CNC_VERSION)
+        # From now on the heartbeat says that the directory is in use.
+        self._files.unlock()
 
     def next_id(self) -> int:
         """Return a registration id that this driver has not given before.
@@ -265,30 +274,60 @@ class DirectoryStorage(DriverStorage):
             message = f"{directory} is no directory: remove it, or {ANOTHER_PLACE}"
             raise DriverError(message)
         if directory.exists():
-            if not self._context.dir_delete_on_start:
-                check_is_unused(
-                    directory, now_ms=now_ms, timeout_ms=self._context.driver_timeout_ms
-                )
-            self._check_is_ours()
-            # It removes links and never follows them.
-            shutil.rmtree(directory)
+            self._delete_old(now_ms)
         for parent in reversed([each for each in directory.parents if not each.exists()]):
             parent.mkdir()
             undo.callback(_remove_if_empty, parent)
-        directory.mkdir(mode=DIRECTORY_MODE)
-        files = OwnDirectory(directory)
+        try:
+            directory.mkdir(mode=DIRECTORY_MODE)
+        except FileExistsError:
+            raise self._is_starting() from None
+        files = OwnDirectory.try_open(directory)
+        # Another driver may have found it empty, and have put its own in its place.
+        if files is None or not files.try_lock() or files.names:
+            if files is not None:
+                files.release()
+            raise self._is_starting()
         undo.callback(files.delete)
         for kind in LOG_DIRECTORIES:
             files.new_directory(kind)
         return files
 
-    def _check_is_ours(self) -> None:
+    def _delete_old(self, now_ms: int) -> None:
+        """Delete what a dead driver has left, or whatever is there if the context says so.
+
+        Differs: Aeron's drivers delete what is at the path by then, also a directory that another
+        driver has made there since they looked at it.
+        """
+        old = OwnDirectory.try_open(self.directory)
+        if old is None:
+            return
+        is_forced = self._context.dir_delete_on_start
+        try:
+            is_locked = old.try_lock()
+            if not is_forced:
+                timeout_ms = self._context.driver_timeout_ms
+                # Before the lock is looked at: this says more about a driver that is alive.
+                check_is_unused(self.directory, now_ms=now_ms, timeout_ms=timeout_ms)
+                if not is_locked or not old.is_in_place:
+                    raise self._is_starting()
+            self._check_is_ours(old.names)
+            old.remove_all()
+        finally:
+            old.release()
+
+    def _is_starting(self) -> DriverError:
+        return DriverError(
+            f"another driver starts in {self.directory} at this moment: start again later, or "
+            f"{ANOTHER_PLACE}"
+        )
+
+    def _check_is_ours(self, names: list[str]) -> None:
         """Refuse to delete what no driver has made.
 
         Differs: Aeron deletes whatever is in the directory that it was told to use.
         """
-        names = {each.name for each in self.directory.iterdir()}
-        strangers = sorted(names - DRIVER_FILES)
+        strangers = sorted({*names} - DRIVER_FILES)
         if strangers and CNC_FILE not in names:
             message = (
                 f"{self.directory} holds {strangers[0]!r} and no {CNC_FILE}, so no driver has made "
@@ -336,12 +375,12 @@ class DirectoryStorage(DriverStorage):
 
 @final
 class OwnDirectory:
-    """The directory that this driver has made, held open.
+    """The directory that this driver has made, or one that it deletes first, held open.
 
     Another driver may delete it at any time, and make its own at the same path. Every name here is
     looked up in the directory that is open, so that nothing touches the files of that driver.
 
-    Invariant: after `delete` or `delete_logs` no thread makes or removes a file.
+    Invariant: after `delete`, `delete_logs` or `release` no thread makes or removes a file.
 
     Attributes:
         path: Where it was made.
@@ -354,6 +393,51 @@ class OwnDirectory:
         # Logs are made by worker threads too. No call holds it for longer than a look at a name,
         # but those that end the driver.
         self._lock = threading.Lock()
+
+    @classmethod
+    def try_open(cls, path: Path) -> Self | None:
+        """Open a directory; return None if there is none any more."""
+        try:
+            return cls(path)
+        except FileNotFoundError:
+            return None
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of what is in it."""
+        return os.listdir(self._fd)  # noqa: PTH208 - a path may lead elsewhere by now
+
+    @property
+    def is_in_place(self) -> bool:
+        """Return whether the path still leads to it."""
+        try:
+            return os.path.samestat(self.path.lstat(), os.fstat(self._fd))
+        except FileNotFoundError:
+            return False
+
+    def try_lock(self) -> bool:
+        """Keep other drivers of this package from deleting it; return False if one keeps us.
+
+        The lock ends with the driver, or with `unlock`. Where the file system has no locks, as
+        some networks, two drivers may still meet.
+        """
+        import fcntl  # noqa: PLC0415 - missing on some systems
+
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
+
+    def unlock(self) -> None:
+        """Let other drivers delete it, once this one no longer lives."""
+        import fcntl  # noqa: PLC0415 - as above
+
+        # Not only by closing it: a child process that was forked has the descriptor too.
+        with suppress(OSError):
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def new_file(self, name: str) -> int:
         """Make an empty file, and return its descriptor.
@@ -389,12 +473,29 @@ class OwnDirectory:
         with self._lock:
             if self._is_closed:
                 return
-            self._empty()
-            # Only now: a directory that another driver makes may get the same inode after it.
+            for name in self.names:
+                with suppress(OSError):
+                    self._remove_any(name, ignore_errors=True)
             with suppress(OSError):
-                if os.path.samestat(self.path.lstat(), os.fstat(self._fd)):
-                    self.path.rmdir()
+                self._remove_itself()
             self._close()
+
+    def remove_all(self) -> None:
+        """Delete the directory with all that is in it, but hold it open.
+
+        Raises:
+            OSError: Something cannot be deleted.
+        """
+        for name in self.names:
+            with suppress(FileNotFoundError):
+                self._remove_any(name)
+        self._remove_itself()
+
+    def release(self) -> None:
+        """Close the directory and leave what is in it; a second call does nothing."""
+        with self._lock:
+            if not self._is_closed:
+                self._close()
 
     def delete_logs(self) -> None:
         """Delete all logs, and close the directory; a second call does nothing."""
@@ -416,17 +517,25 @@ class OwnDirectory:
         finally:
             os.close(fd)
 
-    def _empty(self) -> None:
-        for name in os.listdir(self._fd):  # noqa: PTH208 - as above
-            try:
-                os.unlink(name, dir_fd=self._fd)
-            except IsADirectoryError:
-                # It removes links and never follows them.
-                shutil.rmtree(name, ignore_errors=True, dir_fd=self._fd)
-            except OSError:
-                continue
+    def _remove_any(self, name: str, *, ignore_errors: bool = False) -> None:
+        """Remove a file, or a directory with what is in it; links are never followed."""
+        try:
+            os.unlink(name, dir_fd=self._fd)
+        except IsADirectoryError:
+            shutil.rmtree(name, ignore_errors, dir_fd=self._fd)
+
+    def _remove_itself(self) -> None:
+        """Remove the directory, which is empty, unless the path leads to another one.
+
+        While it is open, no other directory gets the same inode. If another driver puts its own
+        in place after the look, that one is removed only while it is empty, and then that driver
+        does not start.
+        """
+        if self.is_in_place:
+            self.path.rmdir()
 
     def _close(self) -> None:
+        self.unlock()
         self._is_closed = True
         os.close(self._fd)
 
