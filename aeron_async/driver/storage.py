@@ -27,7 +27,7 @@ import shutil
 import threading
 from abc import ABC, abstractmethod
 from contextlib import ExitStack, suppress
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, final
 
@@ -78,6 +78,10 @@ OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOE
 NEW_FILE: Final = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 THREADS_MAX: Final = 4
 """Most threads that create logs: more would only share the same memory bandwidth."""
+LOOKS_MAX: Final = 256
+"""Most files that one new log looks at for their memory: SETUPs come in floods."""
+BLOCK_LENGTH: Final = 512
+"""The unit of `st_blocks`, whatever the file system's own blocks are."""
 ID_STEP_MAX: Final = 2**32
 """More ids than clients take between two of the driver's: the counter was forged."""
 ANOTHER_PLACE: Final = "choose another place by aeron_directory=..., --directory or AERON_DIR"
@@ -186,6 +190,7 @@ class DirectoryStorage(DriverStorage):
         with ExitStack() as undo:
             try:
                 self._files = self._prepare(now_ms, undo)
+                self._room = Room(self._files, is_checked=context.perform_storage_checks)
                 self._cnc = self._new_file(CNC_FILE, self.layout.file_length, undo)
                 report_length = align(context.loss_report_buffer_length, context.file_page_size)
                 report = self._new_file(LOSS_REPORT_FILE, report_length, undo)
@@ -241,10 +246,14 @@ class DirectoryStorage(DriverStorage):
         is_image = spec.log_type is LogType.IMAGE
         kind = IMAGES_DIRECTORY if is_image else PUBLICATIONS_DIRECTORY
         name = f"{kind}/{spec.correlation_id}.logbuffer"
-        self._check_room(length)
+        promise = self._room.promise(name, length)
         with ExitStack() as undo:
+            undo.callback(self._room.give_back, promise)
             mapping = self._new_file(name, length, undo, is_sparse=spec.sparse)
-            owned = LogFile(mapping, self._files, name)
+            if not spec.sparse:
+                # It has taken all of it.
+                self._room.give_back(promise)
+            owned = LogFile(mapping, self._files, self._room, promise)
             log = LogBuffers.create(spec, mapping, owned=owned, file=str(self.directory / name))
             undo.pop_all()
         return log
@@ -356,19 +365,6 @@ class DirectoryStorage(DriverStorage):
         undo.callback(_unmap, mapping)
         return mapping
 
-    def _check_room(self, length: int) -> None:
-        """Refuse a log for which the file system has no room, as Aeron does.
-
-        Raises:
-            OSError: ENOSPC.
-        """
-        if not self._context.perform_storage_checks:
-            return
-        free = self._files.free_length()
-        if free < length:
-            message = f"insufficient usable storage for new log of length={length} usable={free}"
-            raise OSError(errno.ENOSPC, message, str(self.directory))
-
     def _atomic(self, section: Section) -> AtomicBuffer:
         return AtomicBuffer(self._cnc, section.offset, section.length)
 
@@ -468,6 +464,16 @@ class OwnDirectory:
             room = os.statvfs(self._fd)
         return room.f_bavail * room.f_frsize
 
+    def allocated_length(self, name: str) -> int:
+        """Return how much room a file has taken, in bytes; 0 if it was removed."""
+        with self._lock:
+            self._check_open()
+            try:
+                status = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+            except FileNotFoundError:
+                return 0
+        return status.st_blocks * BLOCK_LENGTH
+
     def delete(self) -> None:
         """Delete the directory with all that is in it, and close it; a second call does nothing."""
         with self._lock:
@@ -545,13 +551,110 @@ class OwnDirectory:
 
 
 @final
+class Promise:
+    """Room on the file system that one log may still take."""
+
+    __slots__ = ("length", "name")
+
+    def __init__(self, name: str, length: int) -> None:
+        self.name: Final = name
+        self.length: Final = length
+
+
+@final
+class Room:
+    """What the file system has left for new logs, less what those of this driver have yet to take.
+
+    A sparse log takes its memory page by page, when a page is first written. Where none is left,
+    the system ends the process that writes (SIGBUS), so that no log is made which could not be
+    filled beside all others. What other processes take later cannot be known.
+
+    Args:
+        files: The directory of the logs.
+        is_checked: Whether anything is refused.
+
+    Differs: Aeron compares each log with what is free, of which the sparse logs before it have
+    taken nothing yet; so together they may exceed it.
+    """
+
+    def __init__(self, files: OwnDirectory, *, is_checked: bool) -> None:
+        self._files = files
+        self._is_checked = is_checked
+        # What each log had yet to take when its file was looked at last: it is no more now. Those
+        # that were looked at most recently are the last ones.
+        self._owed: dict[Promise, int] = {}
+        self._owed_length = 0
+        # Logs are made by worker threads too.
+        self._lock = threading.Lock()
+
+    def promise(self, name: str, length: int) -> Promise:
+        """Promise room to a log.
+
+        Args:
+            name: Its file in the directory, which need not exist yet.
+            length: Its length in bytes.
+
+        Raises:
+            OSError: ENOSPC.
+        """
+        promise = Promise(name, length)
+        if self._is_checked:
+            with self._lock:
+                self._check(length)
+                self._owed[promise] = length
+                self._owed_length += length
+        return promise
+
+    def give_back(self, promise: Promise) -> None:
+        """Promise room to a log no more: it has taken all of it, or is closed."""
+        with self._lock:
+            self._owed_length -= self._owed.pop(promise, 0)
+
+    def _check(self, length: int) -> None:
+        free = self._files.free_length()
+        if free >= length + self._owed_length:
+            return
+        if free >= length:
+            self._look(free - length)
+            # Once more, and afterwards: what was written in between counts twice, and not never.
+            free = self._files.free_length()
+        owed = self._owed_length
+        if free < length + owed:
+            message = f"insufficient usable storage for new log of length={length} usable={free}"
+            if owed:
+                message += (
+                    f", of which sparse logs may still take {owed}; make room, or set "
+                    "perform_storage_checks to false and risk that a full file system ends the "
+                    "driver"
+                )
+            raise OSError(errno.ENOSPC, message, str(self._files.path))
+
+    def _look(self, most: int) -> None:
+        """Look what logs have taken by now, until they have yet to take no more than `most` bytes.
+
+        If there are more than `LOOKS_MAX` logs, the next log continues with those that were looked
+        at least recently.
+        """
+        for promise in list(islice(self._owed, LOOKS_MAX)):
+            if self._owed_length <= most:
+                return
+            before = self._owed.pop(promise)
+            taken = self._files.allocated_length(promise.name)
+            owed = max(0, min(before, promise.length - taken))
+            self._owed_length += owed - before
+            if owed:
+                self._owed[promise] = owed
+
+
+@final
 class LogFile:
     """The file of one log; closing it removes the file, and unmaps it after its last view."""
 
-    def __init__(self, mapping: Mapping, files: OwnDirectory, name: str) -> None:
+    def __init__(self, mapping: Mapping, files: OwnDirectory, room: Room, promise: Promise) -> None:
         self._mapping = mapping
         self._files = files
-        self._name = name
+        self._room = room
+        self._promise = promise
 
     def close(self) -> None:
         """Remove the file, and unmap it unless a view is left.
@@ -559,7 +662,8 @@ class LogFile:
         Raises:
             BufferError: A view is left; the memory goes with it.
         """
-        self._files.remove(self._name)
+        self._files.remove(self._promise.name)
+        self._room.give_back(self._promise)
         self._mapping.close()
 
 
