@@ -26,6 +26,7 @@ import os
 import shutil
 import threading
 from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from itertools import count, islice
 from pathlib import Path
@@ -58,10 +59,12 @@ from aeron_async.counters import METADATA_LENGTH, VALUE_LENGTH
 from aeron_async.errors import DriverError, ProtocolError
 from aeron_async.logbuffer.log_buffers import LogBuffers, file_length
 from aeron_async.logbuffer.metadata import LogType
+from aeron_async.logs import get_logger
 from aeron_async.protocol.units import align
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from concurrent.futures import Future
 
     from typing_extensions import Buffer
 
@@ -78,6 +81,8 @@ OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOE
 NEW_FILE: Final = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 THREADS_MAX: Final = 4
 """Most threads that create logs: more would only share the same memory bandwidth."""
+UNMAPPED_AT_ONCE_MAX: Final = 1 << 20
+"""Longest log, in bytes, that is unmapped where it is closed: each MiB takes the system 0.2 ms."""
 LOOKS_MAX: Final = 256
 """Most files that one new log looks at for their memory: SETUPs come in floods."""
 BLOCK_LENGTH: Final = 512
@@ -85,6 +90,8 @@ BLOCK_LENGTH: Final = 512
 ID_STEP_MAX: Final = 2**32
 """More ids than clients take between two of the driver's: the counter was forged."""
 ANOTHER_PLACE: Final = "choose another place by aeron_directory=..., --directory or AERON_DIR"
+
+log: Final = get_logger(__name__)
 
 
 class DriverStorage(ABC):
@@ -126,6 +133,9 @@ class DriverStorage(ABC):
     @abstractmethod
     def close(self) -> None:
         """Say that the driver has closed, and free what nobody uses any more."""
+
+    async def wait_closed(self) -> None:  # noqa: B027 - most have nothing to wait for
+        """Wait until the memory of closed logs is free; called after `close`."""
 
 
 @final
@@ -187,10 +197,12 @@ class DirectoryStorage(DriverStorage):
             pid=os.getpid(),
             file_page_size=context.file_page_size,
         )
+        self._unmapper = Unmapper()
         with ExitStack() as undo:
             try:
                 self._files = self._prepare(now_ms, undo)
-                self._room = Room(self._files, is_checked=context.perform_storage_checks)
+                is_checked = context.perform_storage_checks
+                self._room = Room(self._files, self._unmapper, is_checked=is_checked)
                 self._cnc = self._new_file(CNC_FILE, self.layout.file_length, undo)
                 report_length = align(context.loss_report_buffer_length, context.file_page_size)
                 report = self._new_file(LOSS_REPORT_FILE, report_length, undo)
@@ -253,10 +265,24 @@ class DirectoryStorage(DriverStorage):
             if not spec.sparse:
                 # It has taken all of it.
                 self._room.give_back(promise)
-            owned = LogFile(mapping, self._files, self._room, promise)
-            log = LogBuffers.create(spec, mapping, owned=owned, file=str(self.directory / name))
+            owned = LogFile(self, mapping, promise)
+            made = LogBuffers.create(spec, mapping, owned=owned, file=str(self.directory / name))
             undo.pop_all()
-        return log
+        return made
+
+    def free_log(self, mapping: Mapping, promise: Promise) -> None:
+        """Remove the file of a log, and unmap it unless a view is left; any thread may call it.
+
+        The file is gone at once. A thread unmaps a long log, for which the event loop would stand
+        still.
+        """
+        if os.getpid() == self.layout.pid:
+            self._files.remove(promise.name)
+            self._room.give_back(promise)
+            self._unmapper.unmap(mapping)
+        else:
+            # In a child process that was forked the file is the parent's, and there is no thread.
+            _unmap(mapping)
 
     def close(self) -> None:
         """Say that the driver has closed; delete the directory if the context says so.
@@ -273,6 +299,14 @@ class DirectoryStorage(DriverStorage):
             self._files.delete()
         else:
             self._files.delete_logs()
+        self._unmapper.close()
+
+    async def wait_closed(self) -> None:
+        """Wait until the memory of closed logs is free; called after `close`."""
+        if self._unmapper.is_busy:
+            # No limiter of others: they may wait for a slow disk.
+            limiter = anyio.CapacityLimiter(1)
+            await anyio.to_thread.run_sync(self._unmapper.wait, limiter=limiter)
 
     # The files.
 
@@ -571,14 +605,16 @@ class Room:
 
     Args:
         files: The directory of the logs.
+        unmapper: Frees what closed logs have taken.
         is_checked: Whether anything is refused.
 
     Differs: Aeron compares each log with what is free, of which the sparse logs before it have
     taken nothing yet; so together they may exceed it.
     """
 
-    def __init__(self, files: OwnDirectory, *, is_checked: bool) -> None:
+    def __init__(self, files: OwnDirectory, unmapper: Unmapper, *, is_checked: bool) -> None:
         self._files = files
+        self._unmapper = unmapper
         self._is_checked = is_checked
         # What each log had yet to take when its file was looked at last: it is no more now. Those
         # that were looked at most recently are the last ones.
@@ -611,13 +647,11 @@ class Room:
             self._owed_length -= self._owed.pop(promise, 0)
 
     def _check(self, length: int) -> None:
-        free = self._files.free_length()
-        if free >= length + self._owed_length:
-            return
-        if free >= length:
-            self._look(free - length)
-            # Once more, and afterwards: what was written in between counts twice, and not never.
-            free = self._files.free_length()
+        free = self._free_length(length)
+        if free < length + self._owed_length and self._unmapper.is_busy:
+            # What was closed before is not free yet, but in a moment.
+            self._unmapper.wait()
+            free = self._free_length(length)
         owed = self._owed_length
         if free < length + owed:
             message = f"insufficient usable storage for new log of length={length} usable={free}"
@@ -628,6 +662,15 @@ class Room:
                     "driver"
                 )
             raise OSError(errno.ENOSPC, message, str(self._files.path))
+
+    def _free_length(self, length: int) -> int:
+        """Return what is free; if that may not do for a log, after a look at what others took."""
+        free = self._files.free_length()
+        if length <= free < length + self._owed_length:
+            self._look(free - length)
+            # Once more, and afterwards: what was written in between counts twice, and not never.
+            free = self._files.free_length()
+        return free
 
     def _look(self, most: int) -> None:
         """Look what logs have taken by now, until they have yet to take no more than `most` bytes.
@@ -650,21 +693,55 @@ class Room:
 class LogFile:
     """The file of one log; closing it removes the file, and unmaps it after its last view."""
 
-    def __init__(self, mapping: Mapping, files: OwnDirectory, room: Room, promise: Promise) -> None:
+    def __init__(self, storage: DirectoryStorage, mapping: Mapping, promise: Promise) -> None:
+        self._storage = storage
         self._mapping = mapping
-        self._files = files
-        self._room = room
         self._promise = promise
 
     def close(self) -> None:
-        """Remove the file, and unmap it unless a view is left.
+        """Remove the file, and unmap it unless a view is left: the memory goes with it."""
+        self._storage.free_log(self._mapping, self._promise)
 
-        Raises:
-            BufferError: A view is left; the memory goes with it.
-        """
-        self._files.remove(self._promise.name)
-        self._room.give_back(self._promise)
-        self._mapping.close()
+
+@final
+class Unmapper:
+    """Unmaps closed logs in a thread, so that no event loop waits for the system.
+
+    Any thread may call it. What waits is no more than the logs that there were.
+    """
+
+    def __init__(self) -> None:
+        # It has no thread before the first long log.
+        self._executor = ThreadPoolExecutor(1, "aeron-unmap")
+        self._waiting: set[Future[None]] = set()
+
+    @property
+    def is_busy(self) -> bool:
+        """Return whether some log is not unmapped yet."""
+        return bool(self._waiting)
+
+    def unmap(self, mapping: Mapping) -> None:
+        """Unmap a log soon, or now if it is short, or if the driver or the system has no thread."""
+        if mapping.length > UNMAPPED_AT_ONCE_MAX:
+            with suppress(RuntimeError):
+                future = self._executor.submit(_unmap, mapping)
+                self._waiting.add(future)
+                future.add_done_callback(self._on_unmapped)
+                return
+        _unmap(mapping)
+
+    def wait(self) -> None:
+        """Wait until every log that was given is unmapped."""
+        wait(tuple(self._waiting))
+
+    def close(self) -> None:
+        """Let the thread end with what waits now; what comes later is unmapped at once."""
+        self._executor.shutdown(wait=False)
+
+    def _on_unmapped(self, future: Future[None]) -> None:
+        self._waiting.discard(future)
+        if error := future.exception():
+            log.error("unmapping_failed", exc_info=error)
 
 
 def _unmap(mapping: Mapping) -> None:
