@@ -861,7 +861,7 @@ class Conductor(Agent):
         self._log_budget.close()
 
     async def wait_closed(self) -> None:
-        """Wait until all tasks have ended; to be called after `close`."""
+        """Wait until all tasks have ended, and memory is free; to be called after `close`."""
         await self._queue.wait_closed()
         if self.adapter is not None:
             await self.adapter.wait_closed()
@@ -869,6 +869,7 @@ class Conductor(Agent):
         await self._names.wait_closed()
         if self.resolver_agent is not None:
             await self.resolver_agent.wait_closed()
+        await self._resources.storage.wait_closed()
 
     def _on_look_up(self, task: asyncio.Task[Any] | None) -> None:
         if self.adapter is not None:

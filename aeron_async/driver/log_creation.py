@@ -176,6 +176,6 @@ def create_log_now(storage: DriverStorage, spec: LogSpec) -> LogBuffers:
         length = file_length(term_length=spec.term_length, page_size=spec.page_size)
         message = (
             f"no memory for a log of {length} bytes ({error}): lower term-length, now "
-            f"{spec.term_length}, or raise the memory limit of the process"
+            f"{spec.term_length}, or make room for the process or its Aeron directory"
         )
         raise RegistrationError(message, code=ErrorCode.STORAGE_SPACE) from error
