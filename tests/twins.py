@@ -26,6 +26,7 @@ IN_PYTHON: Final = {
         *("fetch_add_64", "load_acquire_32", "load_acquire_64", "store_release_32"),
         "store_release_64",
     ),
+    "logbuffer.log_buffers": ("zero",),
     "logbuffer.message": ("Batch", "Message", "open_batch", "read_whole"),
     "logbuffer.placing": ("place_batches", "skip_whole"),
     "logbuffer.scanner": (

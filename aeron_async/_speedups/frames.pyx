@@ -726,6 +726,17 @@ def place_batches(object data, segments, int64_t index, int64_t start, object te
         PyBuffer_Release(&source)
 
 
+def zero(object term, int64_t start, int64_t end):
+    """Fill a range of a term with zeros; twin of `logbuffer.log_buffers.zero`."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(term, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+    start = max(start, 0)
+    end = min(end, view.len)
+    if start < end:
+        memset(<char *>view.buf + start, 0, end - start)
+    PyBuffer_Release(&view)
+
+
 def skip_whole(object words, int64_t offset, int64_t limit):
     """Return the offset up to which frames are complete; twin of `logbuffer.placing.skip_whole`."""
     cdef Py_buffer view

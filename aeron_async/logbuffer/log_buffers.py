@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 
 import attrs
 
+from aeron_async._speedups import WHY_PURE
 from aeron_async.errors import ConfigurationError
 from aeron_async.logbuffer.metadata import (
     END_OF_STREAM_UNKNOWN,
@@ -466,3 +467,7 @@ def clean_to(log: LogBuffers, *, clean_position: int, position: int) -> int:
     zero(log.terms[index], offset + 8, offset + length)
     log.term_longs[index][offset >> 3] = 0
     return clean_position + length
+
+
+if not TYPE_CHECKING and WHY_PURE is None:
+    from aeron_async._speedups.frames import zero

@@ -374,3 +374,22 @@ def test_words_are_loaded_stored_added_to_and_swapped(twin: Any, code: str, size
     with pytest.raises(TypeError):
         store(words.toreadonly(), 0, 1)
     assert twin.IS_ATOMIC is (twin is not pure_twins())
+
+
+# Cleaning.
+
+
+@pytest.mark.parametrize(
+    ("start", "end"), [(0, 0), (0, 256), (8, 9), (64, 128), (255, 256), (128, 64)]
+)
+def test_a_range_is_filled_with_zeros_and_nothing_else(twin: Any, start: int, end: int) -> None:
+    term = memoryview(bytearray(b"x" * 256))
+    twin.zero(term, start, end)
+    length = max(0, end - start)
+    assert bytes(term) == b"x" * start + bytes(length) + b"x" * (256 - start - length)
+
+
+def test_a_range_longer_than_a_step_is_filled(twin: Any) -> None:
+    term = memoryview(bytearray(b"x" * 200_000))
+    twin.zero(term, 1, 199_999)
+    assert bytes(term) == b"x" + bytes(199_998) + b"x"
