@@ -118,7 +118,7 @@ def test_a_host_that_never_answers_is_sent_three_bytes_for_a_byte_at_most(channe
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("source_count", [1, 20, 60])
+@pytest.mark.parametrize("source_count", [1, 60])
 def test_honest_clients_connect_during_a_flood(source_count: int) -> None:
     """Row B4: 1,000 requests a second that nobody answers, from few sources and from many."""
 
