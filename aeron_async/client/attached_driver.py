@@ -28,6 +28,7 @@ from aeron_async.client.attached_streams import (
     AttachedPublication,
     AttachedSubscription,
     CounterCell,
+    is_of_driver,
 )
 from aeron_async.client.attachment import (
     NOT_HEARD,
@@ -765,8 +766,8 @@ class AttachedDriver:
         for publication in list(self.publications.values()):
             if publication.ready.original_registration_id != event.registration_id:
                 continue
-            if event.code == ErrorCode.GENERIC and event.receiver_id == NO_ID:
-                # No receiver says so, but the driver: it has ended the publication.
+            if is_of_driver(event):
+                # It has ended the publication.
                 self._end_publication(publication, self._attached)
                 error = PublicationError(text_of(event.message))
                 publication.listener.on_publication_failed(error)

@@ -32,7 +32,7 @@ from aeron_async.driver.commands import (
     PublicationReady,
     SubscriptionReady,
 )
-from aeron_async.errors import DriverError, ProtocolError
+from aeron_async.errors import DriverError, ErrorCode, ProtocolError
 from aeron_async.logbuffer.log_buffers import LogBuffers, producer_position
 from aeron_async.logbuffer.metadata import END_OF_STREAM_OFFSET, IS_CONNECTED_OFFSET
 from aeron_async.logbuffer.scanner import scan_for_send
@@ -418,6 +418,15 @@ def source_of(answer: PublicationErrorResponse) -> str | None:
     if answer.address_type == AddressType.IPV4:
         return f"{ipaddress.IPv4Address(packed[:IPV4_LENGTH])}:{answer.source_port}"
     return f"[{ipaddress.IPv6Address(packed)}]:{answer.source_port}"
+
+
+def is_of_driver(answer: PublicationErrorResponse) -> bool:
+    """Return whether the driver says it, and no receiver: what those say came from an address."""
+    return (
+        answer.code == ErrorCode.GENERIC
+        and answer.receiver_id == NO_ID
+        and answer.address_type == AddressType.NONE
+    )
 
 
 def position_counter(

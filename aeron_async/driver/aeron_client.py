@@ -11,13 +11,19 @@ Source: Aeron `AeronClient`, `aeron_client_t`.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from aeron_async.clock import NEVER_NS, NS_PER_SECOND
 from aeron_async.errors import ClosedError, ErrorCode, RegistrationError
-from aeron_async.protocol.control_protocol import AddPublication, AddSubscription
+from aeron_async.protocol.control_protocol import (
+    AddPublication,
+    AddSubscription,
+    RemovePublication,
+    RemoveSubscription,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -43,6 +49,8 @@ NAMES_HOLD_NS: Final = NS_PER_SECOND
 """For so long in each period, commands that wait for names may hold up the ring."""
 NAMES_PERIOD_NS: Final = 10 * NS_PER_SECOND
 """The period: no client loses its connection because of a second in ten."""
+ANSWERED: Final = re.compile(rb"response-correlation-id=(\d{1,19})")
+"""The subscription that a publication answers, in the channel of that publication."""
 CLOSED_HEARTBEAT: Final = 0
 """What a client stores when it closes."""
 
@@ -57,6 +65,7 @@ class AeronClient:
         task: Executes them, one after another; None if there are none, or if all wait for names.
         names: What the command names that the task executes.
         looking_up: What the commands name that wait for a name to resolve, by their tasks.
+        is_leaving: Whether the client has closed, and goes when its commands are executed.
         is_closed: Whether the client has gone.
         bell_id: Registration id of the counter that is its bell; None without one.
     """
@@ -68,7 +77,7 @@ class AeronClient:
         self.task: asyncio.Task[None] | None = None
         self.names: frozenset[Hashable] = frozenset()
         self.looking_up: Final[dict[asyncio.Task[Any], frozenset[Hashable]]] = {}
-        self.is_closed = False
+        self.is_leaving = self.is_closed = False
         self.bell_id: int | None = None
         self.publications: Final[dict[int, PublicationWatch]] = {}
         self.subscriptions: Final[dict[int, SubscriptionWatch]] = {}
@@ -174,15 +183,19 @@ class CommandBacklog:
             return None
         commands = client.commands
         held = {name for names in client.looking_up.values() for name in names}
+        has_removal = False
         # A client may write what makes this search long: a few commands are looked at.
         for index, (command, length) in enumerate(islice(commands, LONG_BACKLOG)):
             names = names_of(command)
-            if held.isdisjoint(names):
+            # A removal does not say which stream it ends: it may be the one that is added again.
+            is_barred = has_removal and isinstance(command, AddPublication | AddSubscription)
+            if held.isdisjoint(names) and not is_barred:
                 del commands[index]
                 client.names = names
                 self._note_removed(client, length)
                 return command
             held |= names
+            has_removal |= isinstance(command, RemovePublication | RemoveSubscription)
         return None
 
     def clear(self, client: AeronClient) -> None:
@@ -212,8 +225,10 @@ class CommandBacklog:
 
 
 def names_of(command: ClientCommand) -> frozenset[Hashable]:
-    """Return what a command names: the id of what it adds or changes, and the stream."""
+    """Return what a command names: the ids of what it adds, changes or answers, and the stream."""
     names: set[Hashable] = {command.correlation_id, getattr(command, "registration_id", None)}
     if isinstance(command, AddPublication | AddSubscription):
         names.add((command.channel, command.stream_id))
+        if found := ANSWERED.search(command.channel):
+            names.add(int(found[1]))
     return frozenset(names - {None})

@@ -313,6 +313,9 @@ class ClientCommandAdapter:
             for watch in client.watches:
                 watch.look()
             return False
+        if client.heartbeat.get() == CLOSED_HEARTBEAT and client.task is not None:
+            self._leave(client)
+            return True
         if client.heartbeat.get() != CLOSED_HEARTBEAT:
             self._client_timeouts.increment()
             self._log.warning(
@@ -406,7 +409,7 @@ class ClientCommandAdapter:
             case ClientClose():
                 client = self._clients.get(command.client_id)
                 if client is not None:
-                    self._remove(client)
+                    self._leave(client)
             case TerminateDriver():
                 if self._context.termination_validator == "allow":
                     self._on_terminate()
@@ -445,6 +448,8 @@ class ClientCommandAdapter:
         client.looking_up[task] = client.names
         client.task = None
         self._serve(client)
+        if client.task is None:
+            self._end_leaving(client)
         self._wake_if_held_up()
 
     def _add_client(self, client_id: int, now_ns: int) -> AeronClient:
@@ -471,6 +476,16 @@ class ClientCommandAdapter:
         self._proxy.on_counter_ready(client_id, heartbeat.id)
         return client
 
+    def _leave(self, client: AeronClient) -> None:
+        """Remove a client that has closed, once the commands that it wrote before are executed.
+
+        They may have an effect beyond it: a stream is revoked, or a static counter is added. Those
+        behind a name that is looked up are left out.
+        """
+        client.is_leaving = True
+        if client.task is None:
+            self._remove(client)
+
     def _remove(self, client: AeronClient) -> None:
         """Remove a client and all that it has added."""
         client.is_closed = True
@@ -495,10 +510,19 @@ class ClientCommandAdapter:
             del self._served[task]
             if client.looking_up.pop(task, None) is None:
                 client.task = None
+                self._end_leaving(client)
             elif not self._is_stopped:
                 # Others may have waited for this one.
                 self._serve(client)
             self._wake_if_held_up()
+
+    def _end_leaving(self, client: AeronClient) -> None:
+        """Remove a client that has closed, as all is executed that does not wait for a name."""
+        if client.is_leaving and not client.is_closed and not self._is_stopped:
+            try:
+                self._remove(client)
+            except Exception as error:  # noqa: BLE001 - it is logged; other clients share this driver
+                self._end_failed(client, error)
 
     def _wake_if_held_up(self) -> None:
         """Let the conductor find out anew for how long the ring has to wait."""

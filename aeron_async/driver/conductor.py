@@ -1,23 +1,12 @@
 """The conductor: the agent that executes client commands, one at a time.
 
-Invariant: `CommandQueue` starts a command only when the one before it has ended, so nothing else
-changes while a socket is being opened. If the caller of a command no longer waits for its result,
-the command is undone at once.
-
-`Destinations` puts the commands about destinations into the queue; `Conductor` runs the queue.
-
-Source: Aeron `DriverConductor`, `ClientCommandAdapter`, `DriverConductor.onAddSendDestination`,
-`onAddRcvDestination` and their neighbours.
+Source: Aeron `DriverConductor`, `ClientCommandAdapter`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-
-import anyio
-import attrs
 
 from aeron_async.clock import NEVER_NS
 from aeron_async.counters import Counter
@@ -34,8 +23,6 @@ from aeron_async.driver.media.channel_resolver import (
     numeric_publication,
     numeric_subscription,
     resolve_publication,
-    resolve_receive_destination,
-    resolve_send_destination,
     resolve_subscription,
 )
 from aeron_async.driver.name_resolution import NameWatch
@@ -45,12 +32,10 @@ from aeron_async.driver.receiver import Receiver
 from aeron_async.driver.responses import Responses
 from aeron_async.driver.sender import Sender
 from aeron_async.driver.subscriptions import Subscriptions
-from aeron_async.errors import AeronError, ClosedError, ErrorCode, RegistrationError
 from aeron_async.protocol.channel_uri import Media
-from aeron_async.tasks import TaskOwner
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Container, Coroutine
+    from collections.abc import Callable
 
     from aeron_async.driver.client_command_adapter import ClientCommandAdapter
     from aeron_async.driver.commands import (
@@ -71,367 +56,12 @@ if TYPE_CHECKING:
     from aeron_async.logs import LogBudget
     from aeron_async.protocol.channel_uri import ChannelUri
 
-__all__ = [
-    "CommandQueue",
-    "Conductor",
-    "Destinations",
-]
+from aeron_async.driver.command_queue import CommandQueue, undo_nothing
+from aeron_async.driver.destinations import Destinations
+
+__all__ = ["Conductor"]
 
 T = TypeVar("T")
-
-
-# The queue of commands.
-
-
-@attrs.frozen(eq=False)
-class Command:
-    """One command: its client, its work, its result, and how to undo it if no caller waits."""
-
-    client_id: int
-    execute: Callable[[], Awaitable[Any]]
-    undo: Callable[[Any], None]
-    result: asyncio.Future[Any]
-
-
-LOOK_UP_END_S: Final = 1.0
-"""How long a cancelled look-up may clean up before closing goes on without it."""
-
-
-class CommandQueue:
-    """The commands that clients of one driver wait for.
-
-    Args:
-        wake: Called when there is a command to execute.
-        clients: The ids of all connected clients.
-        on_look_up: Called with the task that begins to wait for a name.
-    """
-
-    def __init__(
-        self,
-        wake: Callable[[], None],
-        clients: Container[int],
-        on_look_up: Callable[[asyncio.Task[Any] | None], object],
-    ) -> None:
-        self._wake = wake
-        self._on_look_up = on_look_up
-        self._clients = clients
-        self._commands: deque[Command] = deque()
-        self._lookups = TaskOwner()
-        self._is_closed = False
-        self._error: Exception | None = None
-
-    def check_open(self) -> None:
-        """Refuse a command if the driver is closed.
-
-        Raises:
-            ClosedError: The driver is closed.
-        """
-        if self._is_closed:
-            message = "the media driver is closed"
-            raise ClosedError(message) from self._error
-
-    def stop(self, error: Exception | None) -> None:
-        """Accept no more commands; `error` is the reason, if there is one."""
-        self._is_closed = True
-        self._error = error
-
-    def close(self) -> None:
-        """Cancel the name look-ups, and fail every command that was not executed."""
-        self._lookups.cancel()
-        while self._commands:
-            command = self._commands.popleft()
-            if not command.result.done():
-                closed = ClosedError("the media driver was closed")
-                closed.__cause__ = self._error
-                command.result.set_exception(closed)
-
-    def __len__(self) -> int:
-        return len(self._commands)
-
-    async def carry_out(self) -> None:
-        """Execute the commands in order.
-
-        Differs: Aeron's C driver makes a log in another thread, and executes others meanwhile. Here
-        all of them wait for a slow disk, which zeroes a log with `sparse=false`.
-        """
-        while self._commands:
-            await self._carry_out(self._commands.popleft())
-
-    async def look_up(self, resolving: Coroutine[Any, Any, T]) -> T:
-        """Resolve names, which may take long; closing the driver ends it."""
-        # In a task of its own, so that closing the driver cancels it once, and without the caller.
-        # A cancel scope would cancel it again in every turn, also while it cleans up.
-        lookup = self._lookups.start(resolving, "aeron-look-up")
-        caller = asyncio.current_task()
-        self._on_look_up(caller)
-        try:
-            return await lookup
-        except asyncio.CancelledError:
-            if self._is_closed and caller is not None and not caller.cancelling():
-                message = "the media driver was closed while a name was looked up"
-                raise ClosedError(message) from self._error
-            raise
-
-    async def wait_closed(self) -> None:
-        """Wait until all look-ups have ended, for a second at most; called after `close`."""
-        with anyio.move_on_after(LOOK_UP_END_S):
-            await self._lookups.wait()
-
-    async def submit(
-        self, client_id: int, execute: Callable[[], Awaitable[T]], undo: Callable[[T], None]
-    ) -> T:
-        """Queue a command, wait for its execution, and return its result.
-
-        Args:
-            client_id: The client; once it has gone, nothing is done for it.
-            execute: Executes the command.
-            undo: Undoes it, if the caller no longer waits for the result.
-
-        Raises:
-            ClosedError: The driver or the client was closed, before or during the call.
-        """
-        self.check_open()
-        result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._commands.append(Command(client_id, execute, undo, result))
-        self._wake()
-        try:
-            return await result
-        except asyncio.CancelledError:
-            # Executed, but the caller was cancelled before it could take the result.
-            if result.done() and not result.cancelled() and result.exception() is None:
-                undo(result.result())
-            raise
-
-    async def _carry_out(self, command: Command) -> None:
-        if command.result.done():
-            return
-        try:
-            self._check_client(command.client_id)
-            value = await command.execute()
-        except Exception as error:  # noqa: BLE001 - its caller gets it; other clients share this driver
-            if isinstance(error, AeronError):
-                # A refusal says itself what to do: ten frames of the driver would hide that.
-                error.with_traceback(None)
-            if not command.result.done():
-                command.result.set_exception(error)
-            return
-        except asyncio.CancelledError:
-            # The driver ends: no caller may wait for an answer without end.
-            if not command.result.done():
-                command.result.set_exception(
-                    ClosedError("the media driver was closed before the command was executed")
-                )
-            raise
-        if command.client_id not in self._clients:
-            # The client was closed while the command ran: undo what it has asked for.
-            command.undo(value)
-            if not command.result.done():
-                command.result.set_exception(
-                    ClosedError("the client was closed before the command was executed")
-                )
-        elif command.result.done():
-            command.undo(value)
-        else:
-            command.result.set_result(value)
-
-    def _check_client(self, client_id: int) -> None:
-        if client_id not in self._clients:
-            message = "the client was closed while the request was under way"
-            raise ClosedError(message)
-
-
-# Commands about destinations.
-
-
-class Destinations:
-    """The commands of clients about destinations.
-
-    Args:
-        resources: What the driver's parts share.
-        queue: Executes the commands.
-        publications: The publications that send to destinations.
-        subscriptions: The subscriptions that receive at destinations.
-    """
-
-    def __init__(
-        self,
-        resources: DriverResources,
-        queue: CommandQueue,
-        publications: Publications,
-        subscriptions: Subscriptions,
-    ) -> None:
-        self._resources = resources
-        self._queue = queue
-        self._publications = publications
-        self._subscriptions = subscriptions
-
-    async def add_to_publication(
-        self,
-        client_id: int,
-        registration_id: int,
-        uri: ChannelUri,
-        *,
-        destination_id: int | None = None,
-    ) -> int:
-        """Add a destination to a publication; return its id, which is `destination_id` if given.
-
-        Raises:
-            RegistrationError: The destination cannot be added.
-            ClosedError: The driver or the client is closed.
-        """
-        self._queue.check_open()
-        address = await self._address(uri)
-        added_id = self._resources.next_id() if destination_id is None else destination_id
-
-        async def execute() -> int:
-            return self._publications.add_destination(
-                registration_id,
-                uri,
-                address,
-                destination_id=added_id,
-                client_id=client_id,
-            )
-
-        return await self._queue.submit(
-            client_id,
-            execute,
-            lambda _: self._publications.undo_destination(registration_id, added_id),
-        )
-
-    async def remove_from_publication(
-        self,
-        client_id: int,
-        registration_id: int,
-        destination: ChannelUri | int,
-        *,
-        missing_ok: bool = False,
-    ) -> None:
-        """Remove a destination from a publication.
-
-        Args:
-            client_id: The client.
-            registration_id: Registration id of the publication.
-            destination: Its channel, or the id returned when it was added.
-            missing_ok: Do nothing if it has no such destination.
-
-        Raises:
-            RegistrationError: There is no such publication or destination.
-            ClosedError: The driver or the client is closed.
-        """
-        self._queue.check_open()
-        address = None if isinstance(destination, int) else await self._address(destination)
-
-        async def execute() -> None:
-            self._publications.remove_destination(
-                registration_id,
-                destination,
-                address=address,
-                client_id=client_id,
-                missing_ok=missing_ok,
-            )
-
-        await self._queue.submit(client_id, execute, _undo_nothing)
-
-    async def add_to_subscription(
-        self,
-        client_id: int,
-        registration_id: int,
-        uri: ChannelUri,
-        *,
-        destination_id: int | None = None,
-    ) -> int:
-        """Add a destination to a subscription; return its id, which is `destination_id` if given.
-
-        Raises:
-            RegistrationError: The destination cannot be added.
-            ClosedError: The driver or the client is closed.
-        """
-        self._queue.check_open()
-        channel = await self._channel(uri)
-        added_id = self._resources.next_id() if destination_id is None else destination_id
-
-        async def execute() -> int:
-            return await self._subscriptions.add_destination(
-                registration_id,
-                uri,
-                channel,
-                destination_id=added_id,
-                client_id=client_id,
-            )
-
-        return await self._queue.submit(
-            client_id,
-            execute,
-            lambda _: self._subscriptions.undo_destination(registration_id, added_id),
-        )
-
-    async def remove_from_subscription(
-        self,
-        client_id: int,
-        registration_id: int,
-        destination: ChannelUri | int,
-        *,
-        missing_ok: bool = False,
-    ) -> None:
-        """Remove a destination from a subscription.
-
-        Args:
-            client_id: The client.
-            registration_id: Registration id of the subscription.
-            destination: Its channel, or the id returned when it was added.
-            missing_ok: Do nothing if no socket of it is such a destination.
-
-        Raises:
-            RegistrationError: There is no such subscription or destination.
-            ClosedError: The driver or the client is closed.
-        """
-        self._queue.check_open()
-        form = None
-        if not isinstance(destination, int):
-            try:
-                channel = await self._channel(destination)
-            except RegistrationError as error:
-                # It can still be found by its text; a name may have gone since it was added.
-                if error.code is not ErrorCode.UNKNOWN_HOST:
-                    raise
-                channel = None
-            form = None if channel is None or channel.uri.is_spy else channel.canonical_form
-
-        async def execute() -> None:
-            self._subscriptions.remove_destination(
-                registration_id,
-                destination,
-                canonical_form=form,
-                client_id=client_id,
-                missing_ok=missing_ok,
-            )
-
-        await self._queue.submit(client_id, execute, _undo_nothing)
-
-    async def _channel(self, uri: ChannelUri) -> UdpChannel | None:
-        """Return the resolved channel of a destination; None for IPC."""
-        if uri.media is Media.IPC:
-            return None
-        return await self._queue.look_up(resolve_receive_destination(self._resources.network, uri))
-
-    async def _address(self, uri: ChannelUri) -> Address | None:
-        """Return the address of a receiver; None if its name does not resolve yet."""
-        try:
-            channel = await self._queue.look_up(
-                resolve_send_destination(self._resources.network, uri)
-            )
-        except RegistrationError as error:
-            if error.code is not ErrorCode.UNKNOWN_HOST:
-                raise
-            return None
-        return channel.remote_data
-
-
-# The agent.
-
-
-def _undo_nothing(result: None) -> None:
-    """Keep a removal although its caller no longer waits: there is nothing to undo."""
 
 
 class Conductor(Agent):
@@ -690,7 +320,7 @@ class Conductor(Agent):
             if not self._ipc_publications.reject(image_id, reason):
                 self._subscriptions.images.reject(image_id, reason)
 
-        await self._queue.submit(client_id, execute, _undo_nothing)
+        await self._queue.submit(client_id, execute, undo_nothing)
 
     def remove_publication(self, registration_id: int) -> None:
         """Release a client's publication; offered data is still sent."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from aeron_async.counters import VALUE_LENGTH
 from aeron_async.driver.core.ipc_publication import IpcPublication
+from aeron_async.driver.core.network_publication import NetworkPublication
 from aeron_async.driver.core.shared_logs import CheckedPosition
 from aeron_async.errors import ConfigurationError, ErrorCode, RegistrationError
 from aeron_async.logbuffer.scanner import scan_for_send
@@ -138,12 +139,15 @@ class PublicationWatch:
                 # Readers in this process are woken once for all that is committed.
                 self._position += committed_length(publication, self._position)
             publication.wake_flag.set()
-        self.watch()
+        self.watch(is_woken=True)
 
-    def watch(self) -> None:
+    def watch(self, *, is_woken: bool = False) -> None:
         """Wait for the frame after those that the driver has seen.
 
         It wakes nobody, and so may be called from within the publication.
+
+        Args:
+            is_woken: Whether the driver looks at the publication soon after this call.
         """
         publication = self._watched()
         if publication is None:
@@ -160,10 +164,10 @@ class PublicationWatch:
         length = self._frame_length(publication)
         if not self._is_committed(publication, length):
             self._arm(publication, length)
-        elif isinstance(publication, IpcPublication):
-            # It fires at once.
+        elif isinstance(publication, IpcPublication) or not (is_woken or is_held_back(publication)):
+            # It fires at once: the frame was committed after the sender had looked.
             self._arm(publication, 0)
-        # Otherwise the sender has the frame, and says when it was sent.
+        # Otherwise the sender says when the frame was sent.
 
     # Events of the publication.
 
@@ -222,6 +226,14 @@ class PublicationWatch:
         if publication is None or publication.log.is_closed:
             return None
         return publication if oldest_watch(publication) is self else None
+
+
+def is_held_back(publication: SubscribablePublication) -> bool:
+    """Return whether the sender of a publication waits for its receivers."""
+    return (
+        isinstance(publication, NetworkPublication)
+        and publication.sender_position >= publication.sender_limit
+    )
 
 
 def oldest_watch(publication: SubscribablePublication) -> PublicationWatch | None:

@@ -83,6 +83,8 @@ THREADS_MAX: Final = 4
 """Most threads that create logs: more would only share the same memory bandwidth."""
 UNMAPPED_AT_ONCE_MAX: Final = 1 << 20
 """Longest log, in bytes, that is unmapped where it is closed: each MiB takes the system 0.2 ms."""
+UNMAPPING_WAIT_S: Final = 0.05
+"""How long a new log waits for the memory of closed ones before it is refused."""
 LOOKS_MAX: Final = 256
 """Most files that one new log looks at for their memory: SETUPs come in floods."""
 BLOCK_LENGTH: Final = 512
@@ -731,8 +733,11 @@ class Unmapper:
         _unmap(mapping)
 
     def wait(self) -> None:
-        """Wait until every log that was given is unmapped."""
-        wait(tuple(self._waiting))
+        """Wait until every log that was given is unmapped, or for 50 ms.
+
+        The event loop may stand still for that time, if the file system is nearly full.
+        """
+        wait(tuple(self._waiting), UNMAPPING_WAIT_S)
 
     def close(self) -> None:
         """Let the thread end with what waits now; what comes later is unmapped at once."""

@@ -26,6 +26,8 @@ __all__ = [
     "find_interface",
     "find_named_interface",
     "numeric_publication",
+    "numeric_receive_destination",
+    "numeric_send_destination",
     "numeric_subscription",
     "resolve_address",
     "resolve_publication",
@@ -126,6 +128,25 @@ def numeric_subscription(uri: ChannelUri, *, unique_suffix: str) -> UdpChannel |
     endpoint, control = found
     return UdpChannel.for_subscription(
         uri, endpoint=endpoint, control=control, interface=None, unique_suffix=unique_suffix
+    )
+
+
+def numeric_send_destination(uri: ChannelUri) -> UdpChannel | None:
+    """Return the channel of a publication's destination; see `numeric_publication`."""
+    found = _numeric_addresses(uri)
+    if found is None or (endpoint := found[0]) is None:
+        return None
+    return UdpChannel.for_send_destination(uri, endpoint=endpoint, interface=None)
+
+
+def numeric_receive_destination(uri: ChannelUri) -> UdpChannel | None:
+    """Return the channel of a subscription's destination; see `numeric_publication`."""
+    found = _numeric_addresses(uri)
+    if found is None:
+        return None
+    endpoint, control = found
+    return UdpChannel.for_receive_destination(
+        uri, endpoint=endpoint, control=control, interface=None
     )
 
 

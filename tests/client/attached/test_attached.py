@@ -23,9 +23,11 @@ from aeron_async.idle_strategy import (
     idle_strategy_of,
 )
 from aeron_async.protocol.control_protocol import (
+    AddressType,
     ClientTimeout,
     ErrorResponse,
     OperationSucceeded,
+    PublicationErrorResponse,
 )
 from aeron_async.watcher import Watcher
 from tests.client.attached.attaching import (
@@ -804,3 +806,31 @@ async def test_a_reader_asks_nothing_of_a_driver_that_was_left(aeron: aa.Aeron) 
     await aeron.aclose()
     attachment.check_served()
     assert len(failures) == 1
+
+
+@pytest.mark.parametrize("receiver_id", [-1, 7])
+async def test_what_a_stranger_says_does_not_close_a_publication(
+    driver: aa.MediaDriver, aeron: aa.Aeron, channel: str, receiver_id: int
+) -> None:
+    publication = await aeron.add_publication(channel, STREAM_ID)
+    say(
+        driver,
+        PublicationErrorResponse(
+            registration_id=publication._ready.original_registration_id,
+            destination_registration_id=-1,
+            session_id=publication.session_id,
+            stream_id=STREAM_ID,
+            receiver_id=receiver_id,
+            group_tag=-1,
+            address_type=AddressType.IPV4,
+            source_port=20_121,
+            source_address=bytes(16),
+            code=ErrorCode.GENERIC,
+            message=b"so says a stranger",
+        ),
+    )
+    await until(lambda: publication.last_error is not None)
+    assert (
+        publication.last_error == "a receiver refused the stream with code 11: so says a stranger"
+    )
+    assert not publication.is_closed

@@ -25,6 +25,7 @@ from aeron_async.protocol.control_protocol import (
     AddDestination,
     AddPublication,
     AddReceiveDestination,
+    AddStaticCounter,
     AddSubscription,
     ClientClose,
     ClientKeepalive,
@@ -34,12 +35,15 @@ from aeron_async.protocol.control_protocol import (
     GetNextAvailableSessionId,
     NextAvailableSessionId,
     RemoveDestinationById,
+    RemovePublication,
+    RemovePublicationFlags,
     RemoveReceiveDestination,
 )
 from tests.driver.fakes import Counts
 from tests.driver.foreign.client import (
     BY_NAME,
     IPC,
+    STREAM_ID,
     Directory,
     in_directory,
     slow_names,
@@ -58,6 +62,10 @@ def refused_count(directory: Directory) -> int:
 
 def waiting_count(directory: Directory, client: ForeignClient) -> int:
     return len(directory.adapter._clients[client.client_id].commands)
+
+
+def waiting_length(directory: Directory) -> int:
+    return directory.adapter._backlog._length
 
 
 async def answers(client: ForeignClient, count: int) -> list[tuple[int, int]]:
@@ -396,3 +404,106 @@ def test_a_client_at_its_limit_is_refused_before_the_length_counts() -> None:
     with pytest.raises(RegistrationError, match="16777216 is the limit"):
         backlog.add(client, a_command(0), 0)
     backlog.add(a_client(), a_command(0), 0)
+
+
+# The end of a client.
+
+
+@in_directory
+async def test_what_a_client_asked_for_before_it_closed_is_done(directory: Directory) -> None:
+    client, other = directory.client(), directory.client()
+    await other.add_counter()
+    await other.add_subscription(IPC)
+    publisher = await client.add_publication(IPC, is_exclusive=True)
+    await directory.pass_time(1, client, other)
+    other.received()
+    client.send(
+        RemovePublication, registration_id=publisher.id, flags=RemovePublicationFlags.REVOKE
+    )
+    client.send(AddStaticCounter, **A_COUNTER, registration_id=77)
+    client.send(ClientClose)
+    await directory.settle()
+    assert publisher.log.metadata.is_publication_revoked
+    assert client.client_id not in directory.adapter._clients
+    found = other.counters.find(type_id=1_001, registration_id=77)
+    assert found is not None
+    assert waiting_length(directory) == 0
+
+
+@in_directory
+async def test_a_client_that_closes_waits_for_no_name(directory: Directory) -> None:
+    client, other = directory.client(), directory.client()
+    await client.add_counter()
+    with slow_names(directory):
+        wait_for_names(client)
+        client.send(AddCounter, **A_COUNTER)
+        client.send(ClientClose)
+        await directory.settle()
+        assert client.client_id not in directory.adapter._clients
+        await other.add_counter()
+    assert waiting_length(directory) == 0
+
+
+# The order.
+
+
+@pytest.mark.parametrize("is_slow", [False, True])
+@in_directory
+async def test_a_publication_is_not_added_before_the_one_of_its_stream_is_removed(
+    directory: Directory, *, is_slow: bool
+) -> None:
+    client = directory.client()
+    channel = f"{MANUAL}|control=127.0.0.1:20139"
+    publisher = await client.add_publication(channel)
+    client.received()
+    with slow_names(directory) as resolve:
+        if not is_slow:
+            resolve()
+        ids = [
+            client.send(AddDestination, channel=BY_NAME, registration_id=publisher.id),
+            client.send(RemovePublication, registration_id=publisher.id, flags=0),
+            client.send(AddPublication, channel=channel, stream_id=STREAM_ID),
+        ]
+        await client.settle()
+        resolve()
+        assert await answers(client, 3) == [(each, 0) for each in ids]
+
+
+@in_directory
+async def test_a_publication_of_answers_is_added_after_the_subscription_that_it_answers(
+    directory: Directory,
+) -> None:
+    client = directory.client()
+    await client.add_counter()
+    client.received()
+    with slow_names(directory) as resolve:
+        asked = client.send(
+            AddSubscription,
+            channel=f"{BY_NAME}|control-mode=response|control=localhost:20140",
+            stream_id=3,
+        )
+        answered = client.send(
+            AddPublication, channel=f"{IPC}?response-correlation-id={asked}", stream_id=4
+        )
+        await client.settle()
+        assert waiting_count(directory, client) == 1
+        resolve()
+        found = await answers(client, 2)
+        assert [each for each, _ in found] == [asked, answered]
+
+
+@in_directory
+async def test_destinations_with_numeric_addresses_wait_for_no_name(directory: Directory) -> None:
+    client = directory.client()
+    publisher = await client.add_publication(f"{MANUAL}|control=127.0.0.1:20139")
+    client.received()
+    with slow_names(directory):
+        ids = [
+            client.send(
+                AddDestination,
+                channel=f"aeron:udp?endpoint=127.0.0.1:{20_121 + number}",
+                registration_id=publisher.id,
+            )
+            for number in range(2 * LOOK_UPS_MAX)
+        ]
+        assert await answers(client, len(ids)) == [(each, 0) for each in ids]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import aeron_async as aa
+from aeron_async.driver.core.shared_logs import CheckedStreamSender
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.foreign_streams import PublicationWatch, reading_step
 from aeron_async.errors import ErrorCode
@@ -374,3 +375,32 @@ def test_a_reader_is_looked_at_again_within_its_window(
     log.metadata.publication_window_length = publication_window
     log.metadata.receiver_window_length = receiver_window
     assert reading_step(log) == step
+
+
+@pytest.mark.parametrize("way", ["send_data_fast", "send_data"])
+@in_directory
+async def test_a_frame_that_is_committed_after_the_scan_is_sent_at_once(
+    directory: Directory, way: str
+) -> None:
+    """The sender has looked at the log for the last time, and the driver has not yet."""
+    client, other = directory.client(), directory.client()
+    await other.add_subscription(UDP)
+    publisher = await client.add_publication(UDP)
+    await directory.pass_time(1, client, other)
+    (reader,) = await other.images()
+    send = getattr(CheckedStreamSender, way)
+    late = [b"late"]
+
+    def commit_after(sender: CheckedStreamSender, now_ns: int) -> Any:
+        before = sender.position
+        found = send(sender, now_ns)
+        if late and sender.position > before:
+            assert publisher.offer(late.pop()) > 0
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CheckedStreamSender, "send_data_fast", lambda *_: False)
+        patch.setattr(CheckedStreamSender, way, commit_after)
+        assert publisher.offer(b"first") > 0
+        # No time passes, so nothing but the watched word can say it.
+        assert await reader.take(2) == [b"first", b"late"]
