@@ -52,6 +52,12 @@ NO_EFFECT: Final = frozenset(f"{PREFIX}{name}" for name in _NAMES.split())
 """Official names of settings that have no effect here."""
 
 log: Final = get_logger(__name__)
+REMEDIES: Final = {
+    "AERON_DIR": (
+        "an embedded driver keeps no files: give Aeron.connect(directory=...) to use the driver of "
+        "another process there"
+    ),
+}
 _named: set[str] = set()
 
 
@@ -73,9 +79,8 @@ def warn_of_unused(variables: Iterable[str], known: Collection[str], *, prefix: 
             return
         if name in NO_EFFECT:
             _named.add(name)
-            log.warning(
-                "setting_without_effect", variable=name, remedy="nothing here reads it: unset it"
-            )
+            remedy = REMEDIES.get(name, "nothing here reads it: unset it")
+            log.warning("setting_without_effect", variable=name, remedy=remedy)
         elif likely := get_close_matches(name, known, n=1, cutoff=LIKENESS):
             _named.add(name)
             log.warning(

@@ -27,6 +27,7 @@ from aeron_async.cli.driver_settings import configure
 from aeron_async.cli.output import complain, discard_output
 from aeron_async.cli.runner import ExitCode, loop_factory
 from aeron_async.driver.media_driver import MediaDriver
+from aeron_async.driver.storage import lives
 from aeron_async.errors import AeronError, DriverError
 from aeron_async.tasks import TaskOwner
 
@@ -265,7 +266,7 @@ def pidfile(path: str | None) -> Iterator[None]:
     pid = os.getpid()
     other = _pid_in(place)
     # In a container, a process that was killed may have had the id of this one.
-    if other is not None and other != pid and _lives(other):
+    if other is not None and other != pid and lives(other):
         message = f"{path} names process {other}, which is alive: end it, or choose another file"
         raise DriverError(message)
     new = place.with_name(f"{place.name}.{pid}")
@@ -285,16 +286,6 @@ def _pid_in(place: Path) -> int | None:
     except (FileNotFoundError, UnicodeDecodeError):
         return None
     return int(text) if text.isascii() and text.isdigit() and len(text) <= PID_DIGITS_MAX else None
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True
 
 
 @final

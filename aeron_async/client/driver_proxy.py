@@ -256,7 +256,7 @@ class DriverProxy:
     def _too_late(self) -> DriverTimeoutError:
         message = (
             f"the media driver at {self._path} did not answer within {self._timeout_ms} ms: see "
-            "`aeron-async driver ping`, or raise driver_timeout_ms"
+            f"`aeron-async driver ping --directory {self._path}`, or raise driver_timeout_ms"
         )
         return DriverTimeoutError(message)
 
@@ -273,8 +273,8 @@ class DriverProxy:
     def _ring_full(self) -> str:
         return (
             f"the ring of commands in {self._path} is full, with {self._ring.capacity} bytes, so "
-            "its driver stands still or has too much to do: see `aeron-async driver ping`, or "
-            "raise conductor_buffer_length of the driver"
+            "its driver stands still or has too much to do: see `aeron-async driver ping "
+            f"--directory {self._path}`, or raise conductor_buffer_length of the driver"
         )
 
     # What the driver says.

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.logbuffer.log_buffers import LogSpec
 
-__all__ = ["DirectoryStorage", "DriverStorage", "MemoryStorage"]
+__all__ = ["DirectoryStorage", "DriverStorage", "MemoryStorage", "lives"]
 
 LOG_DIRECTORIES: Final = (PUBLICATIONS_DIRECTORY, IMAGES_DIRECTORY)
 DRIVER_FILES: Final = frozenset({CNC_FILE, LOSS_REPORT_FILE, *LOG_DIRECTORIES})
@@ -760,6 +760,17 @@ def _remove_if_empty(directory: Path) -> None:
         directory.rmdir()
 
 
+def lives(pid: int) -> bool:
+    """Return whether there is a process with an id, as far as this one can see."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
 def check_is_unused(directory: Path, *, now_ms: int, timeout_ms: int) -> None:
     """Refuse the directory of a driver that is alive, or that is being started.
 
@@ -781,10 +792,19 @@ def check_is_unused(directory: Path, *, now_ms: int, timeout_ms: int) -> None:
     if isinstance(found, AeronDirectory):
         with found:
             if found.is_active(now_ms, timeout_ms):
+                pid, age_ms = found.layout.pid, now_ms - found.heartbeat_ms
                 message = (
-                    f"a driver uses {directory} (process {found.layout.pid}, heartbeat "
-                    f"{now_ms - found.heartbeat_ms} ms ago): {advice}"
+                    f"a driver uses {directory} (process {pid}, heartbeat {age_ms} ms ago): "
+                    f"{advice}, which is for a driver that has ended: one that runs goes on in "
+                    "files that no new client finds"
                 )
+                if not lives(pid):
+                    message = (
+                        f"the driver of {directory} has not ended in order (process {pid}, which "
+                        f"this machine or container does not have, heartbeat {age_ms} ms ago): "
+                        f"start again in {timeout_ms - age_ms} ms, set dir_delete_on_start if it "
+                        f"runs nowhere else, or {ANOTHER_PLACE}"
+                    )
                 raise DriverError(message)
             if found.heartbeat_ms:
                 return

@@ -330,6 +330,20 @@ def test_the_directory_of_a_live_driver_is_refused(path: Path) -> None:
     assert heartbeat(path) == NOW_MS
 
 
+def test_the_directory_of_a_killed_driver_says_when_it_may_be_taken(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage_at(path).publish(NOW_MS)
+
+    def kill(_pid: int, _signal: int) -> None:
+        raise ProcessLookupError
+
+    monkeypatch.setattr(os, "kill", kill)
+    with pytest.raises(DriverError, match=f"process {os.getpid()}, .*start again in 7500 ms"):
+        storage_at(path, NOW_MS + 2_500)
+    assert heartbeat(path) == NOW_MS
+
+
 @pytest.mark.parametrize("age_ms", [10_001, 10**9])
 def test_what_a_dead_driver_left_is_replaced(path: Path, age_ms: int) -> None:
     before = storage_at(path)
