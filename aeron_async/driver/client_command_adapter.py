@@ -313,18 +313,17 @@ class ClientCommandAdapter:
             for watch in client.watches:
                 watch.look()
             return False
-        if client.heartbeat.get() == CLOSED_HEARTBEAT and client.task is not None:
+        if client.heartbeat.get() == CLOSED_HEARTBEAT:
             self._leave(client)
             return True
-        if client.heartbeat.get() != CLOSED_HEARTBEAT:
-            self._client_timeouts.increment()
-            self._log.warning(
-                "client_timed_out",
-                client_id=client.client_id,
-                timeout_ns=timeout_ns,
-                remedy="the client was stopped, or its loop held up for that long",
-            )
-            self._proxy.on_client_timeout(client.client_id)
+        self._client_timeouts.increment()
+        self._log.warning(
+            "client_timed_out",
+            client_id=client.client_id,
+            timeout_ns=timeout_ns,
+            remedy="the client was stopped, or its loop held up for that long",
+        )
+        self._proxy.on_client_timeout(client.client_id)
         self._remove(client)
         return True
 

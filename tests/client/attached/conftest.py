@@ -8,6 +8,7 @@ import attrs
 import pytest
 
 import aeron_async as aa
+from tests.client.local import IPC
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -34,4 +35,4 @@ async def aeron(driver: aa.MediaDriver) -> AsyncIterator[aa.Aeron]:
 
 @pytest.fixture(params=["ipc", "udp"])
 def medium(request: pytest.FixtureRequest, channel: str) -> str:
-    return "aeron:ipc" if request.param == "ipc" else channel
+    return IPC if request.param == "ipc" else channel

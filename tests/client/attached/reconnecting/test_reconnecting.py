@@ -9,11 +9,11 @@ import attrs
 import pytest
 
 import aeron_async as aa
-from aeron_async.client import attached_driver, attachment, reconnecting
+from aeron_async.client import attachment, reconnecting
 from aeron_async.client.attached_driver import AttachedDriver
 from aeron_async.driver import storage
 from aeron_async.protocol.control_protocol import ClientTimeout, ErrorResponse
-from tests.client.attached.reconnects import (
+from tests.client.attached.reconnecting.reconnects import (
     TYPE_ID,
     Events,
     attached,
@@ -22,42 +22,16 @@ from tests.client.attached.reconnects import (
     lost,
     read,
     restarted,
-    with_directory,
 )
 from tests.client.local import IPC, STREAM_ID, until
 from tests.logs import captured_logs
 from tests.twins import needs_compiled
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
 
 pytestmark = needs_compiled
-
-
-@pytest.fixture
-def context(context: aa.DriverContext, tmp_path: Path) -> aa.DriverContext:
-    return with_directory(context, tmp_path)
-
-
-@pytest.fixture(autouse=True)
-def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attached_driver, "KEEPALIVE_INTERVAL_S", 0.01)
-    monkeypatch.setattr(reconnecting, "LONGEST_NAP_S", 0.02)
-
-
-@pytest.fixture
-def events() -> Events:
-    return Events()
-
-
-@pytest.fixture
-async def aeron(
-    driver: aa.MediaDriver, context: aa.DriverContext, events: Events
-) -> AsyncIterator[aa.Aeron]:
-    async with connect(context, events) as aeron:
-        yield aeron
 
 
 @pytest.mark.parametrize("is_exclusive", [False, True])

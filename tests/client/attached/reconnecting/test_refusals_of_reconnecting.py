@@ -3,59 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import aeron_async as aa
 from aeron_async.aeron_directory import AeronDirectory
-from aeron_async.client import attached_driver, attached_streams, reconnecting
+from aeron_async.client import attached_driver, attached_streams
 from aeron_async.client.attached_driver import AttachedDriver
 from aeron_async.client.attachment import AttachedDestinations
 from aeron_async.errors import ErrorCode
 from aeron_async.logbuffer.log_buffers import LogBuffers, LogSpec
-from tests.client.attached.reconnects import (
+from tests.client.attached.reconnecting.reconnects import (
     TYPE_ID,
     Events,
     attached,
-    connect,
     prepared,
-    with_directory,
 )
 from tests.client.local import IPC, STREAM_ID, fill, until
 from tests.logs import captured_logs
 from tests.twins import needs_compiled
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-
 pytestmark = needs_compiled
-
-
-@pytest.fixture
-def context(context: aa.DriverContext, tmp_path: Path) -> aa.DriverContext:
-    return with_directory(context, tmp_path)
-
-
-@pytest.fixture(autouse=True)
-def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attached_driver, "KEEPALIVE_INTERVAL_S", 0.01)
-    monkeypatch.setattr(reconnecting, "LONGEST_NAP_S", 0.02)
-
-
-@pytest.fixture
-def events() -> Events:
-    return Events()
-
-
-@pytest.fixture
-async def aeron(
-    driver: aa.MediaDriver, context: aa.DriverContext, events: Events
-) -> AsyncIterator[aa.Aeron]:
-    async with connect(context, events) as aeron:
-        yield aeron
 
 
 async def test_what_the_next_driver_refuses_is_closed_and_reported(
