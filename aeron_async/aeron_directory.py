@@ -256,6 +256,29 @@ class AeronDirectory:
             os.close(fd)
 
     @classmethod
+    def try_open_active(
+        cls, directory: str | os.PathLike[str], *, now_ms: int, timeout_ms: int
+    ) -> Self | str:
+        """Open a directory to change it if its driver is active; if not, return why not, as a line.
+
+        Args:
+            directory: As for `try_open`.
+            now_ms: Epoch milliseconds.
+            timeout_ms: As for `is_active`.
+
+        Raises:
+            AeronError: As for `try_open`.
+        """
+        found = cls.try_open(directory, is_writable=True)
+        if isinstance(found, CncMissing | CncNotReady):
+            return found.reason
+        why = found.why_not_active(now_ms, timeout_ms)
+        if why is None:
+            return found
+        found.close()
+        return why
+
+    @classmethod
     def _map(cls, path: Path, fd: int, *, is_writable: bool) -> Self | CncNotReady:
         status = os.fstat(fd)
         length = status.st_size

@@ -14,7 +14,7 @@ from aeron_async.text import printable
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-__all__ = ["PREFIX", "warn_of_unused"]
+__all__ = ["NAME_LENGTH_MAX", "NO_EFFECT", "PREFIX", "warn_of_unused"]
 
 PREFIX: Final = "AERON_"
 LIKENESS: Final = 0.85

@@ -204,7 +204,8 @@ class PublicationSeen:
         do_spies_connect: Whether `ssc=true` is set.
         nearly: Subscriptions of this driver that almost match this stream, the likeliest first.
         refusal: Why the same driver refuses the stream, if it does.
-        is_elsewhere: Whether the driver is another process, of which little is known here.
+        elsewhere: Aeron directory of a driver that is another process, of which little is known
+            here; empty if the driver is in this process.
         is_driver_lost: Whether that driver has gone, and the client looks for the next one.
     """
 
@@ -237,7 +238,7 @@ class PublicationSeen:
     do_spies_connect: bool = False
     nearly: tuple[StreamSeen, ...] = ()
     refusal: RefusalSeen | None = None
-    is_elsewhere: bool = False
+    elsewhere: str = ""
     is_driver_lost: bool = False
 
 
@@ -263,7 +264,8 @@ class SubscriptionSeen:
         resting_count: Streams that continued without this subscriber.
         nearly: Publications of this driver that almost match, the likeliest first.
         last_error: For a response subscription, why nothing answers.
-        is_elsewhere: Whether the driver is another process, of which little is known here.
+        elsewhere: Aeron directory of a driver that is another process, of which little is known
+            here; empty if the driver is in this process.
         is_driver_lost: Whether that driver has gone, and the client looks for the next one.
     """
 
@@ -283,7 +285,7 @@ class SubscriptionSeen:
     resting_count: int = 0
     nearly: tuple[StreamSeen, ...] = ()
     last_error: str | None = None
-    is_elsewhere: bool = False
+    elsewhere: str = ""
     is_driver_lost: bool = False
 
 

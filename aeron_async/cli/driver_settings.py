@@ -4,7 +4,7 @@ As with `aeronmd`, every property is an environment variable by another name: `-
 the environment, properties files override these, and later ones override earlier ones.
 
 Invariant: a variable that no setting reads is ignored without a word, because a program that starts
-`aeronmd` may set whatever `aeronmd` takes.
+`aeronmd` may set whatever `aeronmd` takes. A `-D` option is typed by hand: a misspelt one is refused.
 
 Differs: `aeronmd` warns of a value that it cannot read, and takes the default; here it is an error.
 It also loads properties from `http://` addresses.
@@ -15,6 +15,7 @@ Source: Aeron `aeronmd.c`, `aeron_properties_util.c`, `aeron_driver_context_prin
 from __future__ import annotations
 
 import os
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -25,6 +26,7 @@ from aeron_async.driver.core.context import DriverContext
 from aeron_async.errors import ConfigurationError
 from aeron_async.settings import Flag, Integer
 from aeron_async.text import printable
+from aeron_async.unused_variables import NAME_LENGTH_MAX, NO_EFFECT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,6 +41,8 @@ PRINT_VARIABLE: Final = "AERON_PRINT_CONFIGURATION"
 FILE_SCHEME: Final = "file://"
 IDLE_FIELD: Final = "idle_strategy"
 DEFAULT: Final = "default"
+LIKENESS: Final = 0.88
+"""Least similarity, from 0 to 1, of a misspelt name: one letter in eight may differ."""
 
 
 @final
@@ -60,7 +64,7 @@ class Variables:
         """Take the `name=value` of a `-D` option.
 
         Raises:
-            ConfigurationError: It has no name, or no `=`.
+            ConfigurationError: It has no name, or no `=`, or its name is a misspelt one.
         """
         try:
             found = list(properties_of([text]))
@@ -70,6 +74,7 @@ class Variables:
             message = f"-D {text!r} is not name=value"
             raise ConfigurationError(message)
         _, name, value = found[0]
+        check_spelling(name)
         self._set(name, value, f"-D{name}")
 
     def load(self, file: str) -> None:
@@ -107,6 +112,23 @@ def variable_of(name: str) -> str:
         if setting.name == name and setting.env_name:
             return setting.env_name
     return name.upper().replace(".", "_")
+
+
+def check_spelling(name: str) -> None:
+    """Refuse a property that no driver has and whose name almost is that of a setting.
+
+    Raises:
+        ConfigurationError: Its name is misspelt.
+    """
+    variable = variable_of(name)
+    known = {PRINT_VARIABLE: PRINT_VARIABLE, DIRECTORY_VARIABLE: DIRECTORY_PROPERTY}
+    for setting in DriverContext.settings().values():
+        known |= dict.fromkeys((setting.env_name, *setting.old_variables), setting.name)
+    if variable in known or variable in NO_EFFECT or len(name) > NAME_LENGTH_MAX:
+        return
+    for likely in get_close_matches(variable, known, n=1, cutoff=LIKENESS):
+        message = f"-D {name!r} is no setting: did you mean {known[likely]}?"
+        raise ConfigurationError(message)
 
 
 def properties_of(lines: Iterable[str]) -> Iterator[tuple[int, str, str]]:

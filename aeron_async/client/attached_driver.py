@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Final
 from aeron_async.aeron_directory import (
     HEARTBEAT_ENDED,
     AeronDirectory,
-    CncMissing,
 )
 from aeron_async.client.attached_streams import (
     AttachedCounter,
@@ -36,16 +35,15 @@ from aeron_async.client.attachment import (
     Attachment,
     context_here,
     refuse_strategy,
+    wait_for_driver,
 )
 from aeron_async.client.reconnecting import Comeback
-from aeron_async.clock import NS_PER_MS, SystemClock
-from aeron_async.concurrent.cnc_file import CncNotReady
+from aeron_async.clock import SystemClock
 from aeron_async.driver.media_driver import system_network
 from aeron_async.errors import (
     AeronError,
     ClosedError,
     DriverError,
-    DriverTimeoutError,
     ErrorCode,
     ProtocolError,
     PublicationError,
@@ -106,7 +104,6 @@ if TYPE_CHECKING:
 __all__ = ["AttachedDriver"]
 
 KEEPALIVE_INTERVAL_S: Final = 0.5
-ATTACH_INTERVAL_S: Final = 0.016
 ROOM: Final = "raise the limit of open files, or that of memory"
 UNOPENED_MAX: Final = 1_024
 """Most images of a subscription that wait for a descriptor or memory; more are left out."""
@@ -200,36 +197,18 @@ class AttachedDriver:
             ProtocolError: The files are of another version, or damaged.
             ConfigurationError: The compiled code is missing, or the system is not Linux.
         """
-        timeout_ms = self.context.driver_timeout_ms
-        deadline_ns = self._clock.now_ns() + timeout_ms * NS_PER_MS
-        while True:
-            found = self._look()
-            if isinstance(found, AeronDirectory):
-                self._attach(found)
-                try:
-                    await self.add_bell()
-                except BaseException:
-                    self._detach()
-                    raise
-                return
-            if self._clock.now_ns() >= deadline_ns:
-                message = (
-                    f"no media driver within {timeout_ms} ms, which is driver_timeout_ms: {found}"
-                )
-                raise DriverTimeoutError(message)
-            # A driver that starts wakes no client.
-            await asyncio.sleep(ATTACH_INTERVAL_S)
+        self._attach(await wait_for_driver(self._look, self.context, now_ns=self._clock.now_ns))
+        try:
+            await self.add_bell()
+        except BaseException:
+            self._detach()
+            raise
 
     def _look(self) -> AeronDirectory | str:
         """Return the directory if it has an active driver; if not, say why not."""
-        found = AeronDirectory.try_open(self.path, is_writable=True)
-        if isinstance(found, CncMissing | CncNotReady):
-            return found.reason
-        why = found.why_not_active(self._clock.epoch_ms(), self.context.driver_timeout_ms)
-        if why is None:
-            return found
-        found.close()
-        return why
+        return AeronDirectory.try_open_active(
+            self.path, now_ms=self._clock.epoch_ms(), timeout_ms=self.context.driver_timeout_ms
+        )
 
     def _attach(self, directory: AeronDirectory) -> None:
         try:
@@ -406,6 +385,7 @@ class AttachedDriver:
             is_exclusive=is_exclusive,
             listener=listener,
             order=next(self._order),
+            directory=str(self.path),
         )
         request_id = uri.response_correlation_id
         publication.answers = None if request_id is None else self.subscriptions.get(request_id)
@@ -490,7 +470,7 @@ class AttachedDriver:
         del client_id
         await self._found()
         subscription = AttachedSubscription(
-            uri, stream_id, listener=listener, order=next(self._order)
+            uri, stream_id, listener=listener, order=next(self._order), directory=str(self.path)
         )
         ready = await self.open_subscription(subscription)
         assert ready is not None, "nothing closes a subscription before it is returned"

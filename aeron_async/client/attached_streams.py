@@ -277,6 +277,7 @@ class AttachedPublication:
         is_exclusive: Whether no other request shares it.
         listener: Called when an offer may find room.
         order: Which of the things that the client has added it is.
+        directory: Aeron directory of the driver.
 
     Attributes:
         answers: The subscription of this client whose id the channel names, for its responses.
@@ -295,12 +296,14 @@ class AttachedPublication:
         is_exclusive: bool,
         listener: PublicationUser,
         order: int,
+        directory: str,
     ) -> None:
         self.uri: Final = uri
         self.stream_id: Final = stream_id
         self.is_exclusive: Final = is_exclusive
         self.listener: Final = listener
         self.order: Final = order
+        self._directory: Final = directory
         self.answers: AttachedSubscription | None = None
         self.destinations: Final[dict[int, Destination]] = {}
         self.is_attached = False
@@ -392,7 +395,7 @@ class AttachedPublication:
                 producer_position(ready.log) if is_ipc else ready.sender_position.get()
             )
         return PublicationSeen(
-            is_elsewhere=True,
+            elsewhere=self._directory,
             is_driver_lost=not self.is_attached,
             is_ipc=is_ipc,
             sender_position=sender_position,
@@ -629,6 +632,7 @@ class AttachedSubscription:
         stream_id: The stream.
         listener: Called when its images change.
         order: Which of the things that the client has added it is.
+        directory: Aeron directory of the driver.
 
     Attributes:
         asked_id: Id of the request that the driver has not answered yet; None without one.
@@ -642,7 +646,13 @@ class AttachedSubscription:
     """
 
     def __init__(
-        self, uri: ChannelUri, stream_id: int, *, listener: SubscriptionUser, order: int
+        self,
+        uri: ChannelUri,
+        stream_id: int,
+        *,
+        listener: SubscriptionUser,
+        order: int,
+        directory: str,
     ) -> None:
         self._waiter_count = 0
         self._spinner: Spinner | None = None
@@ -652,6 +662,7 @@ class AttachedSubscription:
         self.stream_id: Final = stream_id
         self.listener: Final = listener
         self.order: Final = order
+        self._directory: Final = directory
         self.destinations: Final[dict[int, Destination]] = {}
         self.images: Final[dict[int, AttachedImage]] = {}
         self.unopened: Final[dict[int, ImageBuffersReady]] = {}
@@ -732,7 +743,7 @@ class AttachedSubscription:
     def seen(self) -> SubscriptionSeen:
         """Return what this client knows; the rest is in the other process."""
         return SubscriptionSeen(
-            is_elsewhere=True,
+            elsewhere=self._directory,
             is_driver_lost=not self.is_attached,
             images=tuple(
                 ImageSeen(

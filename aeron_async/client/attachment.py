@@ -5,6 +5,7 @@ Source: Aeron `Aeron.Context.conclude`, `ClientConductor`.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import threading
@@ -21,7 +22,7 @@ from aeron_async.client.attached_streams import (
     MappedLogs,
 )
 from aeron_async.client.driver_proxy import DriverProxy
-from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
+from aeron_async.clock import NEVER_NS, NS_PER_MS, NS_PER_SECOND
 from aeron_async.doorbell import BELL_KEY, BELL_TYPE_ID, CLIENT_BELL_NS, ClientBells
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.errors import DriverError, DriverTimeoutError, ErrorCode, RegistrationError
@@ -50,8 +51,16 @@ if TYPE_CHECKING:
     from aeron_async.protocol.control_protocol import ClientCommand, ImageBuffersReady
     from aeron_async.watcher import Spinner, Watcher
 
-__all__ = ["NOT_HEARD", "AttachedDestinations", "Attachment", "Owner", "refuse_strategy"]
+__all__ = [
+    "NOT_HEARD",
+    "AttachedDestinations",
+    "Attachment",
+    "Owner",
+    "refuse_strategy",
+    "wait_for_driver",
+]
 
+ATTACH_INTERVAL_S: Final = 0.016
 LAPSED_INTERVAL_S: Final = 0.05
 SILENCE_MS: Final = 2_000
 """A driver that has not beaten for two of its seconds may have been replaced by another one."""
@@ -65,6 +74,37 @@ NOT_HEARD: Final = f"the media driver has not heard this client in time: {REMEDY
 Owner: TypeAlias = "AttachedPublication | AttachedSubscription"
 
 log: Final = get_logger(__name__)
+
+
+async def wait_for_driver(
+    look: Callable[[], AeronDirectory | str], context: DriverContext, *, now_ns: Callable[[], int]
+) -> AeronDirectory:
+    """Return the directory of a driver as soon as there is one.
+
+    A wait that lasts longer than `waiting_hint_ns` is logged once, with what it waits for.
+
+    Args:
+        look: Returns the directory if it has an active driver; if not, why not.
+        context: Says how long to wait.
+        now_ns: Reads the clock, in nanoseconds.
+
+    Raises:
+        DriverTimeoutError: There was none within `driver_timeout_ms`.
+    """
+    timeout_ms, began_ns = context.driver_timeout_ms, now_ns()
+    hint_ns = context.waiting_hint_ns or NEVER_NS
+    while isinstance(found := look(), str):
+        waited_ns = now_ns() - began_ns
+        if waited_ns >= timeout_ms * NS_PER_MS:
+            message = f"no media driver within {timeout_ms} ms, which is driver_timeout_ms: {found}"
+            raise DriverTimeoutError(message)
+        if waited_ns >= hint_ns:
+            hint_ns = NEVER_NS
+            seconds = round(waited_ns / NS_PER_SECOND, 3)
+            log.warning("wait_lasted_long", operation="connect", seconds=seconds, why=found)
+        # A driver that starts wakes no client.
+        await asyncio.sleep(ATTACH_INTERVAL_S)
+    return found
 
 
 class Attachment:

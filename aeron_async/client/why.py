@@ -6,6 +6,7 @@ here choose the first reason that applies and put it into words.
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.clock import NS_PER_SECOND
@@ -14,6 +15,7 @@ from aeron_async.text import SHORT, printable
 from aeron_async.waits import (
     ClaimSeen,
     PublicationSeen,
+    Seen,
     StreamSeen,
     SubscriptionSeen,
     WaitReason,
@@ -57,10 +59,10 @@ def explain_publication(stream: str, seen: PublicationSeen, *, is_closed: bool =
     elif seen.is_driver_lost:
         subject, reason = "no media driver", WaitReason.DRIVER_LOST
         sight, remedy = LOST_SIGHT, LOST_REMEDY
-    elif not seen.is_connected and seen.is_elsewhere:
+    elif not seen.is_connected and seen.elsewhere:
         subject, reason = "no subscriber connected", WaitReason.DRIVER_ELSEWHERE
         sight = "its driver is another process, which has no subscriber of this stream"
-        remedy = ELSEWHERE_REMEDY
+        remedy = _elsewhere_remedy(seen)
     elif not seen.is_connected:
         subject = "no subscriber connected"
         reason, sight, remedy = _unconnected(seen)
@@ -83,10 +85,14 @@ def explain_publication(stream: str, seen: PublicationSeen, *, is_closed: bool =
 
 LOST_SIGHT: Final = "its driver has gone, and the client looks for the next one"
 LOST_REMEDY: Final = "start a driver in the same directory"
-ELSEWHERE_REMEDY: Final = (
-    "`aeron-async streams --directory DIR` shows what that driver knows of its streams, and "
-    "`aeron-async errors` what it has refused"
-)
+
+
+def _elsewhere_remedy(seen: Seen) -> str:
+    directory = quote(printable(seen.elsewhere, CHANNEL_LENGTH_MAX))
+    return (
+        f"with `--directory {directory}`, `aeron-async streams` shows what that driver knows of "
+        "its streams, and `aeron-async errors` what it has refused"
+    )
 
 
 def _unconnected(seen: PublicationSeen) -> tuple[WaitReason, str, str]:
@@ -222,8 +228,8 @@ def _sent(seen: PublicationSeen) -> str:
 
 def _back_pressured(seen: PublicationSeen) -> tuple[str, str]:
     where = f"position {seen.position}, limit {seen.position_limit}"
-    if seen.is_elsewhere:
-        return f"{where}; its driver is another process", ELSEWHERE_REMEDY
+    if seen.elsewhere:
+        return f"{where}; its driver is another process", _elsewhere_remedy(seen)
     if seen.is_ipc:
         return (
             (
@@ -400,8 +406,8 @@ def explain_subscription(stream: str, seen: SubscriptionSeen, *, is_closed: bool
     elif seen.is_driver_lost:
         subject, reason = "no media driver", WaitReason.DRIVER_LOST
         sight, remedy = LOST_SIGHT, LOST_REMEDY
-    elif seen.is_elsewhere:
-        subject, reason, remedy = "no image", WaitReason.DRIVER_ELSEWHERE, ELSEWHERE_REMEDY
+    elif seen.elsewhere:
+        subject, reason, remedy = "no image", WaitReason.DRIVER_ELSEWHERE, _elsewhere_remedy(seen)
         sight = "its driver is another process, which has no publication for this subscription"
     else:
         subject = "no publication"

@@ -163,6 +163,8 @@ async def test_a_directory_in_use_is_refused_and_a_stale_one_is_used_again(
         (["-Daeron.mtu.length=100"], 1, "must be a multiple of 32"),
         (["-Daeron.name.resolver.supplier=gossip"], 1, "must be one of default"),
         (["-Daeron.mtu.length"], 1, "is not name=value"),
+        (["-Daeron.mtu.lenght=1408"], 1, "is no setting: did you mean aeron.mtu.length?"),
+        (["-Daeron.dri=elsewhere"], 1, "is no setting: did you mean aeron.dir?"),
         (["nowhere.properties"], 1, "error: nowhere.properties: No such file or directory"),
         (["--bogus"], 2, "(see aeron-async driver --help)"),
         (["--loop", "trio"], 2, "invalid choice"),

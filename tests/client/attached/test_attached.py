@@ -14,6 +14,7 @@ import aeron_async as aa
 from aeron_async import unused_variables
 from aeron_async.aeron_directory import AeronDirectory
 from aeron_async.client import attached_driver, attached_streams, driver_proxy
+from aeron_async.clock import NS_PER_MS
 from aeron_async.driver import media_driver
 from aeron_async.errors import ErrorCode
 from aeron_async.idle_strategy import (
@@ -220,6 +221,15 @@ async def test_without_a_driver_connecting_ends_in_time(tmp_path: Path) -> None:
     ):
         async with aa.Aeron.connect(directory=tmp_path / "nobody", context=context):
             pytest.fail("there is no driver")
+
+
+async def test_a_client_that_waits_for_a_driver_says_so_once(tmp_path: Path) -> None:
+    context = aa.DriverContext(driver_timeout_ms=200, waiting_hint_ns=20 * NS_PER_MS)
+    with captured_logs() as lines, pytest.raises(aa.DriverTimeoutError):
+        await aa.Aeron.connect(directory=tmp_path / "nobody", context=context)
+    (line,) = [each for each in lines if each["event"] == "wait_lasted_long"]
+    assert line["operation"] == "connect"
+    assert f"{tmp_path}/nobody/cnc.dat" in line["why"]
 
 
 async def test_a_driver_and_a_directory_are_not_given_together(
@@ -686,11 +696,14 @@ async def test_a_client_that_is_not_closed_leaves_its_driver(
 # What a wait says.
 
 
-async def test_what_waits_says_that_its_driver_is_elsewhere(aeron: aa.Aeron, medium: str) -> None:
+async def test_what_waits_says_that_its_driver_is_elsewhere(
+    aeron: aa.Aeron, driver: aa.MediaDriver, medium: str
+) -> None:
     publication = await aeron.add_publication(medium, STREAM_ID)
     why = aa.why(publication)
     assert why.reason is aa.WaitReason.DRIVER_ELSEWHERE
     assert "another process" in str(why)
+    assert f"--directory {driver.context.aeron_directory}" in str(why)
     assert "aeron-async streams" in str(why)
     other = await aeron.add_subscription(medium, STREAM_ID + 1)
     assert aa.why(other).reason is aa.WaitReason.DRIVER_ELSEWHERE
