@@ -4,7 +4,8 @@ As with `aeronmd`, every property is an environment variable by another name: `-
 the environment, properties files override these, and later ones override earlier ones.
 
 Invariant: a variable that no setting reads is ignored without a word, because a program that starts
-`aeronmd` may set whatever `aeronmd` takes. A `-D` option is typed by hand: a misspelt one is refused.
+`aeronmd` may set whatever `aeronmd` takes. A `-D` option is typed by hand, and a misspelt one is
+refused.
 
 Differs: `aeronmd` warns of a value that it cannot read, and takes the default; here it is an error.
 It also loads properties from `http://` addresses.

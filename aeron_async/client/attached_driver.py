@@ -22,16 +22,17 @@ from aeron_async.aeron_directory import (
     HEARTBEAT_ENDED,
     AeronDirectory,
 )
+from aeron_async.client.attached_destinations import AttachedDestinations
 from aeron_async.client.attached_streams import (
     AttachedCounter,
     AttachedPublication,
     AttachedSubscription,
+    AwayIds,
     CounterCell,
     is_of_driver,
 )
 from aeron_async.client.attachment import (
     NOT_HEARD,
-    AttachedDestinations,
     Attachment,
     context_here,
     refuse_strategy,
@@ -83,7 +84,7 @@ from aeron_async.watcher import Watcher
 if TYPE_CHECKING:
     import os
 
-    from aeron_async.client.attachment import Owner
+    from aeron_async.client.attached_destinations import Owner
     from aeron_async.client.driver_proxy import DriverProxy
     from aeron_async.client.reconnecting import ReconnectListener
     from aeron_async.clock import Clock
@@ -158,9 +159,10 @@ class AttachedDriver:
         self._timer: asyncio.TimerHandle | None = None
         self._watching = TaskOwner()
         self._left = asyncio.Event()
-        self._comeback = Comeback(self) if reconnect else None
+        away_ids = AwayIds()
+        self._comeback = Comeback(self, away_ids) if reconnect else None
         self._lost_at: tuple[tuple[int, int], int] | None = None
-        self.destinations: Final = AttachedDestinations(self._owner, self._proxy_for)
+        self.destinations: Final = AttachedDestinations(self._owner, self._proxy_for, away_ids)
 
     # What `MediaDriver` has.
 
@@ -401,6 +403,7 @@ class AttachedDriver:
         if publication.answers is not None:
             uri = uri.replace(response_correlation_id=publication.answers.registration_id)
         kind = AddExclusivePublication if publication.is_exclusive else AddPublication
+        is_held = publication.listener.has_error_handler
         answer = await proxy.ask(
             kind(
                 client_id=proxy.client_id,
@@ -410,14 +413,15 @@ class AttachedDriver:
             ),
             PublicationBuffersReady,
             RemovePublication,
+            is_held=is_held,
         )
         try:
             self._open_log(publication, answer, attached)
         except BaseException:
             proxy.undo(RemovePublication, answer.correlation_id)
+            if is_held:
+                proxy.release()
             raise
-        if publication.listener.has_error_handler:
-            proxy.hold()
 
     def _open_log(
         self,
@@ -650,13 +654,16 @@ class AttachedDriver:
         del client_id
         images = (each.images.get(image_id) for each in self.subscriptions.values())
         image = next((each for each in images if each is not None), None)
+        if image is None:
+            message = f"there is no image {image_id}: it has ended"
+            raise RegistrationError(message)
         proxy = self._proxy()
         await proxy.ask(
             RejectImage(
                 client_id=proxy.client_id,
                 correlation_id=proxy.next_id(),
                 image_id=image_id,
-                position=0 if image is None else image.position.get(),
+                position=image.position.get(),
                 reason=reason.encode(),
             ),
             OperationSucceeded,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -68,6 +69,7 @@ __all__ = [
     "AttachedImage",
     "AttachedPublication",
     "AttachedSubscription",
+    "AwayIds",
     "CounterCell",
     "Destination",
     "MappedLogs",
@@ -754,6 +756,22 @@ class AttachedSubscription:
                 for each in self.images.values()
             ),
         )
+
+
+class AwayIds:
+    """Ids that no driver gives, and the client only once, for what it takes to the next driver.
+
+    Attributes:
+        are_needed: Whether the client ever lost a driver: the next one gives the same ids again.
+    """
+
+    def __init__(self) -> None:
+        self.are_needed = False
+        self._ids = count(-2, -1)
+
+    def next(self) -> int:
+        """Return an id."""
+        return next(self._ids)
 
 
 @attrs.define

@@ -9,16 +9,15 @@ import asyncio
 import errno
 import os
 import threading
+from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 from weakref import ref
 
 from aeron_async.aeron_directory import DIRECTORY_VARIABLE
 from aeron_async.client.attached_streams import (
     AttachedImage,
-    AttachedPublication,
     CounterCell,
-    Destination,
     MappedLogs,
 )
 from aeron_async.client.driver_proxy import DriverProxy
@@ -27,19 +26,11 @@ from aeron_async.doorbell import BELL_KEY, BELL_TYPE_ID, CLIENT_BELL_NS, ClientB
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.errors import DriverError, DriverTimeoutError, ErrorCode, RegistrationError
 from aeron_async.logs import get_logger
-from aeron_async.protocol.channel_uri import Media
 from aeron_async.protocol.control_protocol import (
-    NO_ID,
     AddCounter,
-    AddDestination,
-    AddReceiveDestination,
     ControlMessage,
     CounterReady,
-    OperationSucceeded,
     RemoveCounter,
-    RemoveDestination,
-    RemoveDestinationById,
-    RemoveReceiveDestination,
 )
 
 if TYPE_CHECKING:
@@ -47,15 +38,12 @@ if TYPE_CHECKING:
 
     from aeron_async.aeron_directory import AeronDirectory
     from aeron_async.client.attached_streams import AttachedSubscription
-    from aeron_async.protocol.channel_uri import ChannelUri
-    from aeron_async.protocol.control_protocol import ClientCommand, ImageBuffersReady
+    from aeron_async.protocol.control_protocol import ImageBuffersReady
     from aeron_async.watcher import Spinner, Watcher
 
 __all__ = [
     "NOT_HEARD",
-    "AttachedDestinations",
     "Attachment",
-    "Owner",
     "refuse_strategy",
     "wait_for_driver",
 ]
@@ -70,8 +58,6 @@ REMEDY: Final = (
     "block its event loop for less long, or raise client_liveness_timeout_ns of the driver"
 )
 NOT_HEARD: Final = f"the media driver has not heard this client in time: {REMEDY}"
-
-Owner: TypeAlias = "AttachedPublication | AttachedSubscription"
 
 log: Final = get_logger(__name__)
 
@@ -344,14 +330,15 @@ class Attachment:
         return None
 
     def close(self) -> None:
-        """Stop looking, and unmap the directory."""
+        """Stop looking, and unmap the directory, also if a part cannot be closed."""
         self._is_closed.set()
-        if self._heartbeat is not None:
-            self._heartbeat.close()
-        self.watcher.close()
-        self.bells.close()
-        self.values.release()
-        self.directory.close()
+        with ExitStack() as stack:
+            stack.callback(self.directory.close)
+            stack.callback(self.values.release)
+            stack.callback(self.bells.close)
+            stack.callback(self.watcher.close)
+            if self._heartbeat is not None:
+                stack.callback(self._heartbeat.close)
 
 
 def watch_liveness(attachment: ref[Attachment], is_closed: threading.Event, wait_s: float) -> None:
@@ -369,169 +356,6 @@ def watch_liveness(attachment: ref[Attachment], is_closed: threading.Event, wait
         del found
 
 
-class AttachedDestinations:
-    """Commands about destinations, to a driver in another process; see `Destinations`.
-
-    Args:
-        owner: Returns the publication or the subscription with an id; None if there is none.
-        proxy_for: Returns what takes commands about it; raises if the driver does not have it.
-    """
-
-    def __init__(
-        self,
-        owner: Callable[[int], Owner | None],
-        proxy_for: Callable[[Owner | None], DriverProxy],
-    ) -> None:
-        self._owner = owner
-        self._proxy_for = proxy_for
-
-    async def add_to_publication(
-        self, client_id: int, registration_id: int, uri: ChannelUri
-    ) -> int:
-        """Add a destination to a publication; return the id of the destination."""
-        del client_id
-        return await self._add(AddDestination, registration_id, uri)
-
-    async def remove_from_publication(
-        self, client_id: int, registration_id: int, destination: ChannelUri | int
-    ) -> None:
-        """Remove a destination from a publication, by its channel or its id."""
-        del client_id
-        if not isinstance(destination, int):
-            await self._remove(RemoveDestination, registration_id, destination)
-            return
-        owner = self._owner(registration_id)
-        known = None if owner is None else owner.destinations.get(destination)
-        if owner is not None and known is not None and known.driver_id is None:
-            del owner.destinations[destination]
-            return
-        proxy = self._proxy_for(owner)
-        await proxy.ask(
-            RemoveDestinationById(
-                client_id=proxy.client_id,
-                correlation_id=proxy.next_id(),
-                registration_id=id_for_driver(registration_id, owner),
-                destination_registration_id=(
-                    destination if known is None or known.driver_id is None else known.driver_id
-                ),
-            ),
-            OperationSucceeded,
-        )
-        if owner is not None:
-            owner.destinations.pop(destination, None)
-
-    async def add_to_subscription(
-        self, client_id: int, registration_id: int, uri: ChannelUri
-    ) -> int:
-        """Add a destination to a subscription; return the id of the destination."""
-        del client_id
-        return await self._add(AddReceiveDestination, registration_id, uri)
-
-    async def remove_from_subscription(
-        self, client_id: int, registration_id: int, destination: ChannelUri | int
-    ) -> None:
-        """Remove a destination from a subscription, by its channel or its id.
-
-        The driver has a command for the channel only.
-
-        Raises:
-            RegistrationError: It has no such destination.
-        """
-        del client_id
-        owner = self._owner(registration_id)
-        uri = "the subscription" if owner is None else owner.uri
-        message = f"{destination} is not a destination of {uri}"
-        if not isinstance(destination, int):
-            try:
-                await self._remove(RemoveReceiveDestination, registration_id, destination)
-            except RegistrationError as error:
-                is_local = destination.is_spy or destination.media is Media.IPC
-                if is_local and owner is not None and error.code is ErrorCode.UNKNOWN_SUBSCRIPTION:
-                    # Drivers say so of a stream of their own that the subscription does not read.
-                    raise RegistrationError(message) from error
-                raise
-            return
-        known = None if owner is None else owner.destinations.get(destination)
-        if owner is None or known is None:
-            raise RegistrationError(message)
-        if known.driver_id is not None:
-            await self._ask(RemoveReceiveDestination, registration_id, known.uri)
-        owner.destinations.pop(destination, None)
-
-    async def add_again(self, owner: Owner, key: int) -> None:
-        """Add a destination to the driver that the client has come back to.
-
-        Args:
-            owner: The publication or the subscription.
-            key: The id of the destination, as its user knows it.
-        """
-        destination = owner.destinations[key]
-        is_sent_to = isinstance(owner, AttachedPublication)
-        kind = AddDestination if is_sent_to else AddReceiveDestination
-        registration_id = owner.ready.registration_id if owner.ready is not None else NO_ID
-        driver_id = await self._ask(kind, registration_id, destination.uri)
-        if owner.destinations.get(key) is destination:
-            destination.driver_id = driver_id
-            return
-        # Its user has removed it in the meantime.
-        undo = RemoveDestination if is_sent_to else RemoveReceiveDestination
-        await self._ask(undo, registration_id, destination.uri)
-
-    async def _add(self, kind: type[AddDestination], registration_id: int, uri: ChannelUri) -> int:
-        added_id = await self._ask(kind, registration_id, uri)
-        owner = self._owner(registration_id)
-        if owner is not None:
-            owner.destinations[added_id] = Destination(uri, added_id)
-        return added_id
-
-    async def _remove(
-        self, kind: type[AddDestination], registration_id: int, uri: ChannelUri
-    ) -> None:
-        owner = self._owner(registration_id)
-        found = {} if owner is None else owner.destinations
-        key = next((key for key, each in found.items() if each.uri == uri), None)
-        if key is None or found[key].driver_id is not None:
-            await self._ask(kind, registration_id, uri)
-        if key is not None:
-            found.pop(key, None)
-
-    async def _ask(self, kind: type[AddDestination], registration_id: int, uri: ChannelUri) -> int:
-        owner = self._owner(registration_id)
-        proxy = self._proxy_for(owner)
-        command = kind(
-            client_id=proxy.client_id,
-            correlation_id=proxy.next_id(),
-            registration_id=id_for_driver(registration_id, owner),
-            channel=str(uri).encode(),
-        )
-        await proxy.ask(command, OperationSucceeded, taking_back(command, proxy.next_id()))
-        return command.correlation_id
-
-
-def taking_back(added: AddDestination, correlation_id: int) -> ClientCommand | None:
-    """Return the command that takes back a destination for which nobody waits any more.
-
-    Args:
-        added: The command that has added it, or one that has removed it, which nothing takes back.
-        correlation_id: That of the command to return.
-    """
-    if type(added) is AddDestination:
-        return RemoveDestinationById(
-            client_id=added.client_id,
-            correlation_id=correlation_id,
-            registration_id=added.registration_id,
-            destination_registration_id=added.correlation_id,
-        )
-    if isinstance(added, AddReceiveDestination):
-        return RemoveReceiveDestination(
-            client_id=added.client_id,
-            correlation_id=correlation_id,
-            registration_id=added.registration_id,
-            channel=added.channel,
-        )
-    return None
-
-
 def refuse_strategy(supplier: object, name: str, key: str) -> None:
     """Refuse a strategy, which is an object of this process.
 
@@ -541,13 +365,6 @@ def refuse_strategy(supplier: object, name: str, key: str) -> None:
     if supplier is not None:
         message = f"{name} needs a driver of the same process: name a strategy by {key}= instead"
         raise RegistrationError(message, code=ErrorCode.NOT_SUPPORTED)
-
-
-def id_for_driver(registration_id: int, owner: Owner | None) -> int:
-    """Return the id by which a driver knows a publication that several requests share."""
-    if isinstance(owner, AttachedPublication):
-        return owner.ready.original_registration_id
-    return registration_id
 
 
 def context_here() -> DriverContext:

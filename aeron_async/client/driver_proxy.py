@@ -189,6 +189,9 @@ class DriverProxy:
         command: ClientCommand,
         kind: type[T],
         undo: type[Removal] | ClientCommand | None = None,
+        *,
+        on_written: Callable[[], object] | None = None,
+        is_held: bool = False,
     ) -> T:
         """Write a command, and return its answer.
 
@@ -197,6 +200,9 @@ class DriverProxy:
             kind: The type of its answer.
             undo: Removes what the command has added, if this raises after it was written: a
                 command, or the kind of one that names what it removes by its registration id.
+            on_written: Called once the driver will execute the command, whoever waits for it.
+            is_held: Whether to hear the driver beyond the answer, until `release`: a `hold` after
+                it might hear that the client has ended, while its caller uses the answer.
 
         Raises:
             RegistrationError: The driver refuses, or the ring stays full.
@@ -211,11 +217,9 @@ class DriverProxy:
         try:
             self.hold()
             async with asyncio.timeout(self._timeout_ms / 1_000):
-                while self._is_behind and not waiting.done():  # noqa: ASYNC110 - rare, a few turns
-                    await asyncio.sleep(0)
-                if not waiting.done():
-                    await self._write(command)
-                    is_written = True
+                is_written = await self._write_after_news(command, waiting)
+                if is_written and on_written is not None:
+                    on_written()
                 try:
                     answer = await waiting
                 except RegistrationError:
@@ -223,13 +227,17 @@ class DriverProxy:
                     raise
             # The driver may have ended since it answered.
             self.check_open()
-            return checked(answer, kind, command)
+            found = checked(answer, kind, command)
         except BaseException as error:
             if undo is not None and is_written and not is_refused:
                 self.take_back(undo, command.correlation_id)
             if isinstance(error, TimeoutError) and not isinstance(error, AeronError):
                 raise self._too_late() from None
             raise
+        else:
+            if is_held:
+                self._hold_count += 1
+            return found
         finally:
             self._waiting.pop(command.correlation_id, None)
             self.release()
@@ -259,6 +267,17 @@ class DriverProxy:
             f"`aeron-async driver ping --directory {self._path}`, or raise driver_timeout_ms"
         )
         return DriverTimeoutError(message)
+
+    async def _write_after_news(
+        self, command: ClientCommand, waiting: asyncio.Future[ControlMessage]
+    ) -> bool:
+        """Write a command, unless what the driver has said by now ends it; return whether."""
+        while self._is_behind and not waiting.done():  # noqa: ASYNC110 - rare, a few turns
+            await asyncio.sleep(0)
+        if waiting.done():
+            return False
+        await self._write(command)
+        return True
 
     async def _write(self, command: ClientCommand) -> None:
         body = command.encode()

@@ -13,7 +13,6 @@ Differs: official clients end with their driver; a program opens a new one, and 
 from __future__ import annotations
 
 import asyncio
-from itertools import count
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TypeAlias, final
 
 import attrs
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aeron_async.client.attached_driver import AttachedDriver
-    from aeron_async.client.attached_streams import AttachedCounter, AttachedImage
+    from aeron_async.client.attached_streams import AttachedCounter, AttachedImage, AwayIds
     from aeron_async.client.attachment import Attachment
     from aeron_async.driver.commands import PublicationReady, SubscriptionReady
 
@@ -97,6 +96,7 @@ class Comeback:
 
     Args:
         driver: The client's side of the driver.
+        away_ids: Has the ids of what no driver has.
 
     Attributes:
         is_away: Whether the client has no driver, or has not added everything again.
@@ -104,9 +104,9 @@ class Comeback:
         reason: Why the last driver was lost.
     """
 
-    def __init__(self, driver: AttachedDriver) -> None:
+    def __init__(self, driver: AttachedDriver, away_ids: AwayIds) -> None:
         self._driver = driver
-        self._away_ids = count(-2, -1)
+        self._away_ids = away_ids
         self._tasks = TaskOwner()
         self._nap_s = SHORTEST_NAP_S
         self._lost_ns = 0
@@ -137,6 +137,7 @@ class Comeback:
 
     def begin(self, attached: Attachment, reason: str) -> None:
         """Leave a driver that was lost, and look for the next one."""
+        self._away_ids.are_needed = True
         self.found.clear()
         self.reason = reason
         attached.proxy.lose(self.error())
@@ -193,7 +194,7 @@ class Comeback:
         publications, before = self._driver.publications, publication.ready
         put_destinations_away(publication)
         publication.close()
-        publication.ready = stand_in(before, next(self._away_ids), self._raise_lost)
+        publication.ready = stand_in(before, self._away_ids.next(), self._raise_lost)
         publications[publication.ready.registration_id] = publications.pop(before.registration_id)
         self.listener.on_publication_moved(before.registration_id, publication.ready, self.error)
         attached.logs.release(before.log)
@@ -221,7 +222,7 @@ class Comeback:
         subscription.is_attached = False
         put_destinations_away(subscription)
         subscription.close_status()
-        away_id, before_id = next(self._away_ids), subscription.registration_id
+        away_id, before_id = self._away_ids.next(), subscription.registration_id
         subscriptions[away_id] = subscriptions.pop(before_id)
         subscription.registration_id = away_id
         subscription.ready = attrs.evolve(
@@ -236,7 +237,7 @@ class Comeback:
         local.set(before.counter.get())
         before.counter.invalidate()
         counter.is_attached = False
-        counter.added = attrs.evolve(before, correlation_id=next(self._away_ids), counter=local)
+        counter.added = attrs.evolve(before, correlation_id=self._away_ids.next(), counter=local)
         counters = self._driver.own_counters
         counters[counter.added.correlation_id] = counters.pop(before.correlation_id)
         self.listener.on_counter_moved(before.correlation_id, counter.added)

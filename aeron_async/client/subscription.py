@@ -41,7 +41,7 @@ from aeron_async.client.image import Image, ImageEvent, ImageEventKind, ImageEve
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
 from aeron_async.client.waiters import Notify, Wait, watched_wait
 from aeron_async.client.why import explain_subscription, stream_named
-from aeron_async.errors import BusyError, WrongLoopError
+from aeron_async.errors import BusyError, RegistrationError, WrongLoopError
 from aeron_async.logbuffer.message import Batch
 from aeron_async.protocol.arguments import check_function
 from aeron_async.protocol.channel_uri import ControlMode
@@ -354,6 +354,10 @@ class SubscriptionBase(Reading, ABC):
     async def _reject_image(self, image: Image, reason: str) -> None:
         """Reject an image; see `Image.reject`."""
         self._check_open()
+        if image.is_closed:
+            # Another driver may have given its id to another image.
+            message = f"image {image.image_id} of session {image.session_id} has ended"
+            raise RegistrationError(message)
         await self._conductor.reject_image(image.image_id, check_reason(reason))
 
     @property

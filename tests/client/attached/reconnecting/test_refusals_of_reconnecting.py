@@ -10,10 +10,12 @@ import pytest
 import aeron_async as aa
 from aeron_async.aeron_directory import AeronDirectory
 from aeron_async.client import attached_driver, attached_streams
+from aeron_async.client.attached_destinations import AttachedDestinations
 from aeron_async.client.attached_driver import AttachedDriver
-from aeron_async.client.attachment import AttachedDestinations
 from aeron_async.errors import ErrorCode
 from aeron_async.logbuffer.log_buffers import LogBuffers, LogSpec
+from aeron_async.protocol.control_protocol import ClientTimeout
+from tests.client.attached.attaching import say
 from tests.client.attached.reconnecting.reconnects import (
     TYPE_ID,
     Events,
@@ -409,3 +411,32 @@ async def test_a_driver_that_does_not_answer_is_left(
     assert event.reason == "it did not answer"
     assert len(asked) == 2
     assert not publication.is_closed
+
+
+@pytest.mark.parametrize("is_again", [False, True])
+async def test_a_client_that_is_given_up_while_it_adds_a_publication_comes_back(
+    driver: aa.MediaDriver,
+    aeron: aa.Aeron,
+    events: Events,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_again: bool,
+) -> None:
+    open_log = AttachedDriver._open_log
+
+    def open_and_give_up(self: AttachedDriver, *arguments: Any) -> None:
+        open_log(self, *arguments)
+        monkeypatch.setattr(AttachedDriver, "_open_log", open_log)
+        say(driver, ClientTimeout(client_id=aeron.client_id))
+
+    if not is_again:
+        monkeypatch.setattr(AttachedDriver, "_open_log", open_and_give_up)
+    publication = await aeron.add_publication(IPC, STREAM_ID, on_error=print)
+    if is_again:
+        monkeypatch.setattr(AttachedDriver, "_open_log", open_and_give_up)
+        attached(aeron).lose("as a test wants")
+    assert (await events.next()).not_added == ()
+    assert len(driver.conductor._table._links) == 1
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    await publication.offer(b"goes on", timeout=5)
+    assert (await anext(subscription)).data == b"goes on"
