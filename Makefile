@@ -9,6 +9,8 @@ STAMP := $(VENV)/.installed-dev
 FUZZ_STAMP := $(VENV)/.installed-fuzz
 BENCH_STAMP := $(VENV)/.installed-bench
 DOCS_STAMP := $(VENV)/.installed-docs
+# Spark comes as sources, of which pip makes a wheel only to unpack it.
+UNCOMPRESSED := $(VENV)/uncompressed-wheels.cfg
 BENCH ?=
 RUNS ?= 100000
 PYTHONS ?= python3.13 python3.14
@@ -53,7 +55,8 @@ $(CLI_STAMP): pyproject.toml $(wildcard aeron_async/_speedups/*.pyx aeron_async/
 # By name, and not by path: the package is there, and need not be compiled once more.
 $(STAMP): $(CLI_STAMP)
 	@echo "Adding Spark, a Java for it, and the tools of the tests to $(VENV): half a gigabyte."
-	$(PIP) 'aeron-async[dev]'
+	@printf '[bdist_wheel]\ncompression = stored\n' > $(UNCOMPRESSED)
+	DIST_EXTRA_CONFIG=$(abspath $(UNCOMPRESSED)) $(PIP) --no-compile 'aeron-async[dev]'
 	@touch $@
 
 $(FUZZ_STAMP): $(STAMP)
@@ -65,7 +68,7 @@ $(BENCH_STAMP): $(STAMP)
 	@touch $@
 
 $(DOCS_STAMP): $(CLI_STAMP)
-	$(PIP) 'aeron-async[docs]'
+	$(PIP) --no-compile 'aeron-async[docs]'
 	@touch $@
 
 demo: $(CLI_STAMP)
