@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 from aeron_async.archive.api import SourceLocation
 from aeron_async.archive.context import ArchiveContext
 from aeron_async.client.aeron import Aeron
-from aeron_async.client.arguments import check_stream_id, parse_channel
+from aeron_async.client.arguments import check_stream_id
 from aeron_async.errors import ChannelUriError, ConfigurationError
 from aeron_async.protocol.arguments import check_number, shown
-from aeron_async.protocol.channel_uri import ControlMode
+from aeron_async.protocol.channel_uri import ControlMode, parse_channel
 from aeron_async.protocol.units import INT64_MAX, INT64_MIN
 
 if TYPE_CHECKING:

@@ -26,11 +26,12 @@ from typing import TYPE_CHECKING, Final, Literal, Self, final, get_args
 import attrs
 
 from aeron_async.archive.arguments import check_archive_and_aeron
-from aeron_async.client.arguments import check_stream_id, check_whole, parse_channel
+from aeron_async.client.arguments import check_stream_id, check_whole
 from aeron_async.client.waiters import watched_wait
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import AeronError, ClosedError, ConfigurationError, RecordingGapError
 from aeron_async.logs import get_logger
+from aeron_async.protocol.channel_uri import parse_channel
 from aeron_async.tasks import TaskOwner
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from aeron_async.client.arguments import parse_channel
 from aeron_async.errors import ArchiveError, ArchiveErrorCode
+from aeron_async.protocol.channel_uri import parse_channel
 from aeron_async.protocol.parameters import PARAMETERS
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from aeron_async.protocol.arguments import (
     check_timeout,
     shown,
 )
-from aeron_async.protocol.channel_uri import ChannelUri, Media
+from aeron_async.protocol.channel_uri import ChannelUri, Media, parse_channel
 from aeron_async.protocol.error import ERROR_MAX_TEXT_LENGTH
 from aeron_async.protocol.units import INT32_MAX, INT32_MIN
 
@@ -39,7 +39,6 @@ __all__ = [
     "check_timeout",
     "check_whole",
     "destination_uri",
-    "parse_channel",
     "publication_uri",
     "subscription_uri",
 ]
@@ -49,23 +48,6 @@ F = TypeVar("F")
 
 OnDisconnected = Literal["wait", "raise"]
 """Whether an offer waits or raises while no subscriber is connected."""
-
-
-def parse_channel(channel: object) -> ChannelUri:
-    """Return a channel as a `ChannelUri`; text is parsed.
-
-    Raises:
-        ChannelUriError: The text is no valid channel.
-        ConfigurationError: The channel is neither text nor a `ChannelUri`.
-    """
-    if isinstance(channel, ChannelUri):
-        return channel
-    if not isinstance(channel, str):
-        message = (
-            f"channel {shown(channel)} must be text such as 'aeron:udp?endpoint=127.0.0.1:20121'"
-        )
-        raise ConfigurationError(message)
-    return ChannelUri.parse(channel)
 
 
 def publication_uri(

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, final, overload
 
-from aeron_async.client.arguments import parse_channel
 from aeron_async.errors import ChannelUriError, ConfigurationError
 from aeron_async.protocol.channel_uri import (
     ChannelUri,
@@ -24,6 +23,7 @@ from aeron_async.protocol.channel_uri import (
     FlowControlOptions,
     FlowControlStrategy,
     Media,
+    parse_channel,
 )
 from aeron_async.protocol.parameters import Role, find_parameter, parameter_for_key
 from aeron_async.protocol.units import parse_duration_ns

@@ -24,6 +24,7 @@ import attrs
 
 from aeron_async.errors import ChannelUriError, ConfigurationError
 from aeron_async.protocol.address import multicast_control_address
+from aeron_async.protocol.arguments import shown
 from aeron_async.protocol.channel_uri_values import (
     PROTOTYPE_CORRELATION_ID,
     RESERVED_TIMESTAMP_OFFSET,
@@ -64,6 +65,7 @@ __all__ = [
     "check_receive_destination",
     "check_send_destination",
     "check_subscription",
+    "parse_channel",
 ]
 
 MAX_LENGTH: Final = 4095
@@ -674,3 +676,20 @@ def _is_group_possible(uri: ChannelUri) -> bool:
 
 def _refuse(message: str) -> NoReturn:
     raise ChannelUriError(message)
+
+
+def parse_channel(channel: object) -> ChannelUri:
+    """Return a channel as a `ChannelUri`; text is parsed.
+
+    Raises:
+        ChannelUriError: The text is no valid channel.
+        ConfigurationError: The channel is neither text nor a `ChannelUri`.
+    """
+    if isinstance(channel, ChannelUri):
+        return channel
+    if not isinstance(channel, str):
+        message = (
+            f"channel {shown(channel)} must be text such as 'aeron:udp?endpoint=127.0.0.1:20121'"
+        )
+        raise ConfigurationError(message)
+    return ChannelUri.parse(channel)

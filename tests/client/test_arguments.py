@@ -9,7 +9,8 @@ import pytest
 
 import aeron_async as aa
 from aeron_async.archive import RemoteArchive
-from aeron_async.client.arguments import check_stream_id, check_timeout, parse_channel
+from aeron_async.client.arguments import check_stream_id, check_timeout
+from aeron_async.protocol.channel_uri import parse_channel
 from tests.drivers import STARTING, embedded_only
 
 if TYPE_CHECKING:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import socket
+import subprocess
+import sys
 from copy import copy
 from typing import TYPE_CHECKING, Final, final
 
@@ -106,3 +108,14 @@ def test_a_worker_spares_what_has_been_imported_once() -> None:
     settle()
     assert gc.get_freeze_count() <= spared
     assert len(more) == 1_000
+
+
+def test_a_worker_imports_no_driver_and_no_event_loop() -> None:
+    program = (
+        "import sys, aeron_async.spark.batch_reader; "
+        "print([each for each in ('asyncio', 'aeron_async.driver') if each in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True, text=True
+    )
+    assert done.stdout == "[]\n"
