@@ -13,7 +13,7 @@ import os
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint32_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport calloc, free, realloc
 
 from aeron_async._speedups.paths cimport WakeFlag
 
@@ -102,8 +102,8 @@ cdef class BellFlag(WakeFlag):
         IndexError: The word does not lie within the memory.
     """
 
-    cdef Py_buffer view
-    cdef bint is_open
+    # By a pointer: the collector would visit what a field refers to, and clear it while it is held.
+    cdef Py_buffer *view
     cdef int64_t forks
     cdef uint32_t *mode
     cdef uint32_t seen
@@ -112,14 +112,22 @@ cdef class BellFlag(WakeFlag):
     cdef object refresh
 
     def __init__(self, values, Py_ssize_t mode_at, refresh):
+        cdef Py_buffer *view
         WakeFlag.__init__(self)
-        if self.is_open:
+        if self.view is not NULL:
             raise ValueError("a flag is made once: make another")
-        PyObject_GetBuffer(values, &self.view, PyBUF_SIMPLE | PyBUF_WRITABLE)
-        self.is_open = True
+        view = <Py_buffer *>calloc(1, sizeof(Py_buffer))
+        if view is NULL:
+            raise MemoryError
+        try:
+            PyObject_GetBuffer(values, view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        except BaseException:
+            free(view)
+            raise
+        self.view = view
         self.forks = forks
         self.refresh = refresh
-        self.mode = word_of(&self.view, mode_at)
+        self.mode = word_of(view, mode_at)
         # No count of the driver's: its lowest bit is that of polling.
         self.seen = POLLING
 
@@ -130,7 +138,7 @@ cdef class BellFlag(WakeFlag):
         """Ring every bell whose owner is asleep; to be called after something was stored."""
         cdef uint32_t mode
         cdef Py_ssize_t index
-        if not self.is_open or self.forks != forks:
+        if self.view is NULL or self.forks != forks:
             return
         fence()
         mode = get(self.mode)
@@ -145,7 +153,7 @@ cdef class BellFlag(WakeFlag):
         """Find out whose bells there are."""
         cdef uint32_t **bells
         places = self.refresh()
-        if places is None or not self.is_open:
+        if places is None or self.view is NULL:
             return 0
         self.bell_count = 0
         bells = <uint32_t **>realloc(self.bells, max(1, len(places)) * sizeof(uint32_t *))
@@ -153,19 +161,21 @@ cdef class BellFlag(WakeFlag):
             raise MemoryError
         self.bells = bells
         for place in places:
-            self.bells[self.bell_count] = word_of(&self.view, place)
+            self.bells[self.bell_count] = word_of(self.view, place)
             self.bell_count += 1
         self.seen = mode
         return 0
 
     cpdef close(self):
         """Ring no more, and let go of the memory; a second call does nothing."""
-        if self.is_open:
-            self.is_open = False
+        cdef Py_buffer *view = self.view
+        if view is not NULL:
+            self.view = NULL
             self.bell_count = 0
             free(self.bells)
             self.bells = NULL
-            PyBuffer_Release(&self.view)
+            PyBuffer_Release(view)
+            free(view)
 
 
 @cython.no_gc

@@ -322,6 +322,40 @@ def test_a_child_rings_nobody(sleeper: Sleeper) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+A_FLAG_IN_A_CYCLE: Final = """
+import gc
+from aeron_async.watcher import BellFlag
+
+class Publication:
+    def places(self):
+        return None
+
+def make():
+    # The view is in the cycle too, and the collector would clear it first.
+    values = memoryview(bytearray(4096))
+    publication = Publication()
+    publication.values = values
+    publication.flag = BellFlag(values, 0, publication.places)
+
+make()
+gc.collect()
+"""
+
+
+def test_the_collector_does_not_clear_the_memory_of_a_flag() -> None:
+    command = [sys.executable, "-c", A_FLAG_IN_A_CYCLE]
+    ended = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=untraced_environment(),
+        capture_output=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    # The code of a process that crashes is the signal.
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
 # Two processes.
 
 
