@@ -799,11 +799,12 @@ def check_is_unused(directory: Path, *, now_ms: int, timeout_ms: int) -> None:
                     "files that no new client finds"
                 )
                 if not lives(pid):
+                    # Containers that share the directory do not see each other's processes.
                     message = (
-                        f"the driver of {directory} has not ended in order (process {pid}, which "
-                        f"this machine or container does not have, heartbeat {age_ms} ms ago): "
-                        f"start again in {timeout_ms - age_ms} ms, set dir_delete_on_start if it "
-                        f"runs nowhere else, or {ANOTHER_PLACE}"
+                        f"the driver of {directory} has not ended in order, or it runs in another "
+                        f"container: there is no process {pid} here, and its heartbeat is {age_ms} "
+                        f"ms old; if it was killed, start again in {timeout_ms - age_ms} ms, or "
+                        f"set dir_delete_on_start; if it runs elsewhere, use it, or {ANOTHER_PLACE}"
                     )
                 raise DriverError(message)
             if found.heartbeat_ms:
