@@ -439,17 +439,27 @@ class ClientCommandAdapter:
             client.task = task
             self._served[task] = client
 
-    def on_look_up(self, task: asyncio.Task[Any] | None) -> None:
-        """Let other commands of the client go on while this task waits for a name."""
+    def on_look_up(self, task: asyncio.Task[Any] | None) -> bool:
+        """Let other commands of the client go on while this task waits for a name.
+
+        Returns:
+            Whether the task executes a command of a client of another process.
+
+        Raises:
+            ClosedError: The client has closed, and waits for no name.
+        """
         client = None if task is None else self._served.get(task)
-        if task is None or client is None or client.task is not task:
-            return
-        client.looking_up[task] = client.names
-        client.task = None
-        self._serve(client)
-        if client.task is None:
-            self._end_leaving(client)
-        self._wake_if_held_up()
+        if task is None or client is None:
+            return False
+        if client.task is task:
+            client.looking_up[task] = client.names
+            client.task = None
+            self._serve(client)
+            if client.task is None:
+                self._end_leaving(client)
+            self._wake_if_held_up()
+        client.check_open()
+        return True
 
     def _add_client(self, client_id: int, now_ns: int) -> AeronClient:
         """Add a client that has not been heard of, and tell it where its heartbeat is.
@@ -490,6 +500,8 @@ class ClientCommandAdapter:
         client.is_closed = True
         del self._clients[client.client_id]
         self._backlog.clear(client)
+        # Their ids are free, and what they would have added is not made for nobody.
+        self._conductor.give_up_look_ups(client.looking_up)
         client.end_watches()
         if self._bells is not None:
             self._bells.remove(client.client_id)

@@ -20,7 +20,7 @@ from aeron_async.errors import AeronError, ClosedError
 from aeron_async.tasks import TaskOwner
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Container, Coroutine
+    from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable
 
 
 __all__ = ["CommandQueue", "undo_nothing"]
@@ -44,6 +44,14 @@ class Command:
 
 LOOK_UP_END_S: Final = 1.0
 """How long a cancelled look-up may clean up before closing goes on without it."""
+FOREIGN_LOOK_UPS_MAX: Final = 16
+"""Look-ups at once for clients of other processes; the others wait for one of them to end.
+
+One whose client has gone counts until it ends: the thread of the system's resolver cannot be
+stopped, and asyncio has 32 threads at most for all names.
+"""
+FOREIGN_LOOK_UP_S: Final = 60.0
+"""After this time a look-up counts no more; the system's resolver has usually ended by then."""
 
 
 class CommandQueue:
@@ -52,20 +60,27 @@ class CommandQueue:
     Args:
         wake: Called when there is a command to execute.
         clients: The ids of all connected clients.
-        on_look_up: Called with the task that begins to wait for a name.
+        on_look_up: Called with the task that begins to wait for a name; returns whether a client of
+            another process has asked. If it raises, nothing is looked up.
     """
 
     def __init__(
         self,
         wake: Callable[[], None],
         clients: Container[int],
-        on_look_up: Callable[[asyncio.Task[Any] | None], object],
+        on_look_up: Callable[[asyncio.Task[Any] | None], bool],
     ) -> None:
         self._wake = wake
         self._on_look_up = on_look_up
         self._clients = clients
         self._commands: deque[Command] = deque()
-        self._lookups = TaskOwner()
+        # One whose caller has gone fails for nobody.
+        self._lookups = TaskOwner(on_failed=lambda _: None)
+        self._foreign_places = asyncio.Semaphore(FOREIGN_LOOK_UPS_MAX)
+        # Those that count, and when they do no more.
+        self._foreign_lookups: dict[asyncio.Task[Any], asyncio.TimerHandle] = {}
+        # The tasks of clients of other processes that wait for a name now.
+        self._foreign_callers: set[asyncio.Task[Any]] = set()
         self._is_closed = False
         self._error: Exception | None = None
 
@@ -108,11 +123,59 @@ class CommandQueue:
 
     async def look_up(self, resolving: Coroutine[Any, Any, T]) -> T:
         """Resolve names, which may take long; closing the driver ends it."""
+        caller = asyncio.current_task()
+        try:
+            is_foreign = self._on_look_up(caller)
+        except BaseException:
+            resolving.close()
+            raise
+        if is_foreign and caller is not None:
+            return await self._look_up_for_another(resolving, caller)
         # In a task of its own, so that closing the driver cancels it once, and without the caller.
         # A cancel scope would cancel it again in every turn, also while it cleans up.
-        lookup = self._lookups.start(resolving, "aeron-look-up")
-        caller = asyncio.current_task()
-        self._on_look_up(caller)
+        return await self._result(self._lookups.start(resolving, "aeron-look-up"), caller)
+
+    def give_up(self, callers: Iterable[asyncio.Task[Any]]) -> None:
+        """Cancel those of these tasks, of a client of another process, that wait for a name."""
+        for caller in tuple(callers):
+            if caller in self._foreign_callers:
+                caller.cancel()
+
+    async def _look_up_for_another(
+        self, resolving: Coroutine[Any, Any, T], caller: asyncio.Task[Any]
+    ) -> T:
+        """Resolve names for a client of another process, of whose look-ups a few run at once."""
+        self._foreign_callers.add(caller)
+        try:
+            try:
+                await self._foreign_places.acquire()
+            except BaseException:
+                resolving.close()
+                raise
+            lookup = self._lookups.start(resolving, "aeron-look-up")
+            self._foreign_lookups[lookup] = asyncio.get_running_loop().call_later(
+                FOREIGN_LOOK_UP_S, self._free_place, lookup
+            )
+            lookup.add_done_callback(self._free_place)
+            # Without it, the end of the caller would end it, and its thread would count no more.
+            await asyncio.wait((lookup,))
+            return await self._result(lookup, caller)
+        finally:
+            self._foreign_callers.remove(caller)
+
+    def _free_place(self, lookup: asyncio.Task[Any]) -> None:
+        """Let the next look-up begin, as this one has ended or takes too long."""
+        timer = self._foreign_lookups.pop(lookup, None)
+        if timer is not None:
+            timer.cancel()
+            self._foreign_places.release()
+
+    async def _result(self, lookup: asyncio.Task[T], caller: asyncio.Task[Any] | None) -> T:
+        """Return what was looked up.
+
+        Raises:
+            ClosedError: The driver was closed in the meantime.
+        """
         try:
             return await lookup
         except asyncio.CancelledError:

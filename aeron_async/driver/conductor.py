@@ -35,7 +35,7 @@ from aeron_async.driver.subscriptions import Subscriptions
 from aeron_async.protocol.channel_uri import Media
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from aeron_async.driver.client_command_adapter import ClientCommandAdapter
     from aeron_async.driver.commands import (
@@ -250,6 +250,10 @@ class Conductor(Agent):
         """
         self._queue.check_open()
         return await self._queue.look_up(self._resources.network.resolve(host, port))
+
+    def give_up_look_ups(self, callers: Iterable[asyncio.Task[Any]]) -> None:
+        """Cancel those of these tasks that wait for a name, as their client has gone."""
+        self._queue.give_up(callers)
 
     async def _resolve_publication(self, uri: ChannelUri) -> UdpChannel | None:
         """Return a channel with resolved addresses; None for IPC, which has none."""
@@ -501,9 +505,8 @@ class Conductor(Agent):
             await self.resolver_agent.wait_closed()
         await self._resources.storage.wait_closed()
 
-    def _on_look_up(self, task: asyncio.Task[Any] | None) -> None:
-        if self.adapter is not None:
-            self.adapter.on_look_up(task)
+    def _on_look_up(self, task: asyncio.Task[Any] | None) -> bool:
+        return self.adapter is not None and self.adapter.on_look_up(task)
 
     def _on_publication_done(self, publication: Any) -> None:
         if isinstance(publication, IpcPublication):

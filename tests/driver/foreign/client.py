@@ -415,14 +415,23 @@ def slow_names(directory: Directory) -> Iterator[Callable[[], None]]:
     look_up = queue.look_up
 
     async def look_up_slowly(resolving: Coroutine[Any, Any, Any]) -> Any:
+        has_begun = False
+
         async def resolve() -> Any:
+            nonlocal has_begun
+            has_begun = True
             try:
                 await is_resolved.wait()
                 return await resolving
             finally:
                 resolving.close()
 
-        return await look_up(resolve())
+        try:
+            return await look_up(resolve())
+        finally:
+            # It may go on without its client, or never begin.
+            if not has_begun:
+                resolving.close()
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(queue, "look_up", look_up_slowly)

@@ -17,6 +17,11 @@ from aeron_async.driver.aeron_client import (
     AeronClient,
     CommandBacklog,
 )
+from aeron_async.driver.command_queue import (
+    FOREIGN_LOOK_UP_S,
+    FOREIGN_LOOK_UPS_MAX,
+    CommandQueue,
+)
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.errors import ErrorCode, RegistrationError
 from aeron_async.protocol.channel_uri import MAX_LENGTH
@@ -254,6 +259,78 @@ async def test_a_client_that_leaves_takes_its_waiting_commands_along(directory: 
         await directory.pass_time(1, other)
     assert directory.adapter._served == {}
     assert directory.driver.conductor._subscriptions.links == ()
+
+
+@in_directory
+async def test_clients_that_have_gone_leave_few_look_ups_behind(directory: Directory) -> None:
+    other = directory.client()
+    await other.add_counter()
+    adapter, queue = directory.adapter, directory.driver.conductor._queue
+    with slow_names(directory) as resolve:
+        for _ in range(FOREIGN_LOOK_UPS_MAX // LOOK_UPS_MAX + 1):
+            client = directory.client()
+            wait_for_names(client)
+            await client.settle()
+            client.send(ClientClose)
+            await client.settle()
+        assert adapter._served == {}
+        assert adapter._ids_being_added == set()
+        # The thread of a look-up cannot be stopped: these are not replaced by others.
+        assert len(queue._lookups) == FOREIGN_LOOK_UPS_MAX
+        other.received()
+        asked = other.send(AddPublication, channel=BY_NAME, stream_id=1)
+        await other.settle()
+        assert len(queue._lookups) == FOREIGN_LOOK_UPS_MAX
+        # The driver's own do not wait.
+        assert await CommandQueue.look_up(queue, immediately()) == 7
+        resolve()
+        assert await answers(other, 1) == [(asked, 0)]
+    assert len(queue._lookups) == 0
+    assert not queue._foreign_places.locked()
+
+
+@in_directory
+async def test_look_ups_that_never_end_hold_up_others_for_a_minute(directory: Directory) -> None:
+    other = directory.client()
+    await other.add_counter()
+    conductor = directory.driver.conductor
+    with slow_names(directory):
+        for _ in range(FOREIGN_LOOK_UPS_MAX // LOOK_UPS_MAX):
+            client = directory.client()
+            wait_for_names(client)
+            await client.settle()
+            client.send(ClientClose)
+            await client.settle()
+    other.received()
+    asked = other.send(AddPublication, channel=BY_NAME, stream_id=1)
+    await directory.pass_time(FOREIGN_LOOK_UP_S - 1, other)
+    assert not conductor.has(asked)
+    await directory.pass_time(2, other)
+    assert conductor.has(asked)
+    # Its own look-up has ended, and the others count no more.
+    assert conductor._queue._foreign_lookups == {}
+
+
+@in_directory
+async def test_a_client_that_goes_does_not_wait_for_its_turn(directory: Directory) -> None:
+    queue = directory.driver.conductor._queue
+    clients = [directory.client() for _ in range(FOREIGN_LOOK_UPS_MAX // LOOK_UPS_MAX + 1)]
+    with slow_names(directory) as resolve:
+        for client in clients:
+            wait_for_names(client)
+        await clients[0].settle()
+        assert len(directory.adapter._served) == FOREIGN_LOOK_UPS_MAX + LOOK_UPS_MAX
+        clients[-1].send(ClientClose)
+        await directory.settle()
+        assert len(directory.adapter._served) == FOREIGN_LOOK_UPS_MAX
+        resolve()
+        await directory.settle()
+    assert len(queue._lookups) == len(queue._foreign_callers) == 0
+    assert not queue._foreign_places.locked()
+
+
+async def immediately() -> int:
+    return 7
 
 
 # Limits.

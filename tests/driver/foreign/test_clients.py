@@ -322,9 +322,10 @@ async def test_a_client_that_begins_again_gets_nothing_of_its_earlier_life(
     with slow_names(directory) as resolve:
         asked = client.send(kind, channel=BY_NAME, stream_id=1)
         await client.settle()
+        assert adapter._ids_being_added == {asked}
         client.send(ClientClose)
         await client.add_counter()
-        assert adapter._ids_being_added == {asked}
+        assert not adapter._ids_being_added
         resolve()
         await directory.pass_time(8, client)
     assert asked not in {getattr(each, "correlation_id", None) for each in client.received()}
