@@ -306,16 +306,20 @@ class ClientCommandAdapter:
             self._show_life()
 
     def _look_after(self, client: AeronClient, now_ns: int) -> bool:
-        """Act on what was missed of a client; if it is silent, remove it, and return True."""
+        """Act on what was missed of a client, or remove it if it is silent; return whether it went.
+
+        A client that has closed has no time limit. Its commands end: it waits for no name, and what
+        else they wait for, such as a disk, holds up the conductor itself.
+        """
         timeout_ns = self._context.client_liveness_timeout_ns
-        if not client.is_silent(now_ns, timeout_ns):
+        if client.is_leaving or not client.is_silent(now_ns, timeout_ns):
             # Nothing should be missed; if it was, it is found here.
             for watch in client.watches:
                 watch.look()
             return False
         if client.heartbeat.get() == CLOSED_HEARTBEAT:
             self._leave(client)
-            return True
+            return client.is_closed
         self._client_timeouts.increment()
         self._log.warning(
             "client_timed_out",
@@ -492,6 +496,8 @@ class ClientCommandAdapter:
         behind a name that is looked up are left out.
         """
         client.is_leaving = True
+        # As in Aeron: whoever reads the counter sees that the client is not silent, but closed.
+        client.heartbeat.set(CLOSED_HEARTBEAT)
         if client.task is None:
             self._remove(client)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from aeron_async.clock import NEVER_NS
 from aeron_async.driver import aeron_client
 from aeron_async.driver.aeron_client import (
+    CLOSED_HEARTBEAT,
     LONG_BACKLOG,
     LOOK_UPS_MAX,
     NAMES_HOLD_NS,
@@ -49,6 +51,7 @@ from tests.driver.foreign.client import (
     BY_NAME,
     IPC,
     STREAM_ID,
+    UDP,
     Directory,
     in_directory,
     slow_names,
@@ -519,6 +522,39 @@ async def test_a_client_that_closes_waits_for_no_name(directory: Directory) -> N
         assert client.client_id not in directory.adapter._clients
         await other.add_counter()
     assert waiting_length(directory) == 0
+
+
+@in_directory
+async def test_a_client_that_has_closed_is_not_counted_as_silent(directory: Directory) -> None:
+    client, other = directory.client(), directory.client()
+    adapter = directory.adapter
+    await client.add_counter()
+    await other.add_counter()
+    is_added = asyncio.Event()
+
+    async def add_slowly(*_: object, **__: object) -> int:
+        await is_added.wait()
+        return 1
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(directory.driver.conductor.destinations, "add_to_publication", add_slowly)
+        client.send(AddDestination, registration_id=1, channel=UDP)
+        client.send(AddStaticCounter, **A_COUNTER, registration_id=77)
+        client.send(ClientClose)
+        await directory.settle()
+        other.received()
+        assert client.value(client.heartbeat_id) == CLOSED_HEARTBEAT
+        # It has not gone, and so takes no other client's place among those that go in this turn.
+        leaving = adapter._clients[client.client_id]
+        assert not adapter._look_after(leaving, adapter._resources.clock.now_ns())
+        await directory.pass_time(20, other)
+        assert client.client_id in adapter._clients
+        is_added.set()
+        await directory.settle()
+    assert client.client_id not in adapter._clients
+    assert other.counters.find(type_id=1_001, registration_id=77) is not None
+    assert adapter._client_timeouts.get() == 0
+    assert ClientTimeout(client_id=client.client_id) not in other.received()
 
 
 # The order.
