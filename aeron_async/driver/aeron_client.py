@@ -51,6 +51,10 @@ NAMES_PERIOD_NS: Final = 10 * NS_PER_SECOND
 """The period: no client loses its connection because of a second in ten."""
 ANSWERED: Final = re.compile(rb"response-correlation-id=(\d{1,19})")
 """The subscription that a publication answers, in the channel of that publication."""
+TAGS: Final = re.compile(rb"[?|]tags=(\d{0,19})(?:,(\d{0,19}))?")
+"""The tags of an endpoint and of a stream, by which other channels refer to them."""
+TAG_REFERENCE: Final = re.compile(rb"[?|]session-id=tag:(\d{1,19})")
+"""The tag of the publication whose session a channel copies."""
 CLOSED_HEARTBEAT: Final = 0
 """What a client stores when it closes."""
 
@@ -134,10 +138,13 @@ class CommandBacklog:
 
     Args:
         on_shorter: Called when there may be room for more of what is in the ring.
+        original_id: Returns the id of the first request for a publication, from the id of any of
+            them, and other ids as they are.
     """
 
-    def __init__(self, on_shorter: Callable[[], object]) -> None:
+    def __init__(self, on_shorter: Callable[[], object], original_id: Callable[[int], int]) -> None:
         self._on_shorter = on_shorter
+        self._original_id = original_id
         self._length = 0
         # The clients with a long backlog.
         self._long: dict[AeronClient, None] = {}
@@ -186,7 +193,7 @@ class CommandBacklog:
         has_removal = False
         # A client may write what makes this search long: a few commands are looked at.
         for index, (command, length) in enumerate(islice(commands, LONG_BACKLOG)):
-            names = names_of(command)
+            names = self._names_of(command)
             # A removal does not say which stream it ends: it may be the one that is added again.
             is_barred = has_removal and isinstance(command, AddPublication | AddSubscription)
             if held.isdisjoint(names) and not is_barred:
@@ -223,12 +230,18 @@ class CommandBacklog:
             del self._long[client]
             self._on_shorter()
 
-
-def names_of(command: ClientCommand) -> frozenset[Hashable]:
-    """Return what a command names: the ids of what it adds, changes or answers, and the stream."""
-    names: set[Hashable] = {command.correlation_id, getattr(command, "registration_id", None)}
-    if isinstance(command, AddPublication | AddSubscription):
-        names.add((command.channel, command.stream_id))
-        if found := ANSWERED.search(command.channel):
-            names.add(int(found[1]))
-    return frozenset(names - {None})
+    def _names_of(self, command: ClientCommand) -> frozenset[Hashable]:
+        """Return the names in a command: ids of what it adds, changes or answers, stream, tags."""
+        names: set[Hashable] = {command.correlation_id}
+        registration_id: int | None = getattr(command, "registration_id", None)
+        if registration_id is not None:
+            # Destinations of a shared publication name its first request, and a removal its own.
+            names |= {registration_id, self._original_id(registration_id)}
+        if isinstance(command, AddPublication | AddSubscription):
+            names.add((command.channel, command.stream_id))
+            if found := ANSWERED.search(command.channel):
+                names.add(int(found[1]))
+            for pattern in (TAGS, TAG_REFERENCE):
+                if found := pattern.search(command.channel):
+                    names |= {("tag", int(tag)) for tag in found.groups() if tag}
+        return frozenset(names)

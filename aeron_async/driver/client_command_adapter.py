@@ -132,7 +132,7 @@ class ClientCommandAdapter:
         self._unchecked: deque[AeronClient] = deque()
         # By the task that executes, or is about to execute, a command of theirs.
         self._served: dict[asyncio.Task[Any], AeronClient] = {}
-        self._backlog = CommandBacklog(conductor.wake)
+        self._backlog = CommandBacklog(conductor.wake, conductor.original_id)
         self._is_held_up = False
         self._ids_being_added: set[int] = set()
         self._is_stopped = False

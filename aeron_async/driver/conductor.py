@@ -416,6 +416,14 @@ class Conductor(Agent):
         """
         return self._table.get(registration_id)
 
+    def original_id(self, registration_id: int) -> int:
+        """Return the id of the first request for the publication that is held under an id.
+
+        Ids of anything else are returned as they are.
+        """
+        publication = self._table.find(registration_id)
+        return registration_id if publication is None else publication.registration_id
+
     def next_session_id(self, stream_id: int) -> int:
         """Return a session id that no publication of a stream has."""
         taken = {each.session_id for each in self._table if each.stream_id == stream_id}

@@ -437,7 +437,7 @@ class Task:
 
 def test_commands_that_wait_for_names_hold_the_ring_up_for_a_second_in_ten() -> None:
     shorter: list[int] = []
-    backlog, client = CommandBacklog(lambda: shorter.append(1)), a_client()
+    backlog, client = CommandBacklog(lambda: shorter.append(1), int), a_client()
     now_ns = 5
     for number in range(LONG_BACKLOG):
         assert backlog.held_until_ns(now_ns) == now_ns
@@ -458,7 +458,7 @@ def test_commands_that_wait_for_names_hold_the_ring_up_for_a_second_in_ten() -> 
 
 
 def test_a_few_commands_are_searched_for_one_that_may_be_executed() -> None:
-    backlog, client = CommandBacklog(lambda: None), a_client()
+    backlog, client = CommandBacklog(lambda: None, int), a_client()
     blocked = a_command(0)
     for _ in range(LONG_BACKLOG):
         backlog.add(client, blocked, 0)
@@ -473,7 +473,7 @@ def test_a_few_commands_are_searched_for_one_that_may_be_executed() -> None:
 
 
 def test_a_client_at_its_limit_is_refused_before_the_length_counts() -> None:
-    backlog, client = CommandBacklog(lambda: None), a_client()
+    backlog, client = CommandBacklog(lambda: None, int), a_client()
     for number in range(WAITING_COMMANDS_MAX):
         backlog.add(client, a_command(number), 0)
     with pytest.raises(RegistrationError, match="1024 commands of client 1 wait"):
@@ -603,6 +603,56 @@ async def test_a_publication_of_answers_is_added_after_the_subscription_that_it_
         resolve()
         found = await answers(client, 2)
         assert [each for each, _ in found] == [asked, answered]
+
+
+@pytest.mark.parametrize("is_first_ours", [False, True])
+@in_directory
+async def test_a_shared_publication_is_not_removed_before_its_destination_is_added(
+    directory: Directory, *, is_first_ours: bool
+) -> None:
+    client = directory.client()
+    owner = client if is_first_ours else directory.client()
+    channel = f"{MANUAL}|control=127.0.0.1:20139"
+    first = await owner.add_publication(channel)
+    second = await client.add_publication(channel)
+    assert second.id != first.id == second.ready.registration_id
+    if is_first_ours:
+        await client.ask(RemovePublication, registration_id=first.id, flags=0)
+    client.received()
+    with slow_names(directory) as resolve:
+        # A client names a shared publication by the first request for it, and its hold by its own.
+        ids = [
+            client.send(AddDestination, channel=BY_NAME, registration_id=first.id),
+            client.send(RemovePublication, registration_id=second.id, flags=0),
+        ]
+        await client.settle()
+        resolve()
+        assert await answers(client, 2) == [(each, 0) for each in ids]
+
+
+@pytest.mark.parametrize(
+    ("tagged", "referring"),
+    [
+        (f"{BY_NAME}|tags=7", "aeron:udp?tags=7"),
+        (f"{BY_NAME}|tags=,8", "aeron:ipc?session-id=tag:8"),
+        (f"{BY_NAME}|tags=7,8", "aeron:ipc?alias=tags=1|session-id=tag:8"),
+    ],
+)
+@in_directory
+async def test_a_channel_that_refers_to_a_tag_is_added_after_the_one_that_has_it(
+    directory: Directory, tagged: str, referring: str
+) -> None:
+    client = directory.client()
+    await client.add_counter()
+    client.received()
+    with slow_names(directory) as resolve:
+        ids = [
+            client.send(AddPublication, channel=tagged, stream_id=1),
+            client.send(AddPublication, channel=referring, stream_id=2),
+        ]
+        await client.settle()
+        resolve()
+        assert await answers(client, 2) == [(each, 0) for each in ids]
 
 
 @in_directory
