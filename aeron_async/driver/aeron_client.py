@@ -184,7 +184,10 @@ class CommandBacklog:
         """Remove and return the next command that may be executed; None if there is none.
 
         Differs: Aeron executes a command while those before it wait for names. Here it waits for
-        those of its client that name the same thing, and if four of them wait for names, for one.
+        those of its client that wait and name the same: a registration, a channel with its stream,
+        a tag, or the subscription that a publication answers. A publication or a subscription is
+        also not added before any removal of one that waits. If four commands of a client wait for
+        names, all others wait for one of them to end.
         """
         if len(client.looking_up) >= LOOK_UPS_MAX:
             return None
@@ -194,7 +197,7 @@ class CommandBacklog:
         # A client may write what makes this search long: a few commands are looked at.
         for index, (command, length) in enumerate(islice(commands, LONG_BACKLOG)):
             names = self._names_of(command)
-            # A removal does not say which stream it ends: it may be the one that is added again.
+            # A removal does not say which stream it ends: it may be the one that is added here.
             is_barred = has_removal and isinstance(command, AddPublication | AddSubscription)
             if held.isdisjoint(names) and not is_barred:
                 del commands[index]
