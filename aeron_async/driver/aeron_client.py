@@ -49,11 +49,11 @@ NAMES_HOLD_NS: Final = NS_PER_SECOND
 """For so long in each period, commands that wait for names may hold up the ring."""
 NAMES_PERIOD_NS: Final = 10 * NS_PER_SECOND
 """The period: no client loses its connection because of a second in ten."""
-ANSWERED: Final = re.compile(rb"response-correlation-id=(\d{1,19})")
+ANSWERED: Final = re.compile(rb"\|response-correlation-id=(\d{1,19})")
 """The subscription that a publication answers, in the channel of that publication."""
-TAGS: Final = re.compile(rb"[?|]tags=(\d{0,19})(?:,(\d{0,19}))?")
+TAGS: Final = re.compile(rb"\|tags=(\d{0,19})(?:,(\d{0,19}))?")
 """The tags of an endpoint and of a stream, by which other channels refer to them."""
-TAG_REFERENCE: Final = re.compile(rb"[?|]session-id=tag:(\d{1,19})")
+TAG_REFERENCE: Final = re.compile(rb"\|session-id=tag:(\d{1,19})")
 """The tag of the publication whose session a channel copies."""
 CLOSED_HEARTBEAT: Final = 0
 """What a client stores when it closes."""
@@ -242,9 +242,11 @@ class CommandBacklog:
             names |= {registration_id, self._original_id(registration_id)}
         if isinstance(command, AddPublication | AddSubscription):
             names.add((command.channel, command.stream_id))
-            if found := ANSWERED.search(command.channel):
+            # Each parameter begins alike: a pattern with a fixed beginning is fast to search for.
+            parameters = b"|" + command.channel.partition(b"?")[2]
+            if found := ANSWERED.search(parameters):
                 names.add(int(found[1]))
             for pattern in (TAGS, TAG_REFERENCE):
-                if found := pattern.search(command.channel):
+                if found := pattern.search(parameters):
                     names |= {("tag", int(tag)) for tag in found.groups() if tag}
         return frozenset(names)

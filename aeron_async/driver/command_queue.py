@@ -157,7 +157,7 @@ class CommandQueue:
                 FOREIGN_LOOK_UP_S, self._free_place, lookup
             )
             lookup.add_done_callback(self._free_place)
-            # Without it, the end of the caller would end it, and its thread would count no more.
+            # If the caller is cancelled the look-up goes on, and its thread counts.
             await asyncio.wait((lookup,))
             return await self._result(lookup, caller)
         finally:

@@ -596,7 +596,7 @@ async def test_a_publication_of_answers_is_added_after_the_subscription_that_it_
             stream_id=3,
         )
         answered = client.send(
-            AddPublication, channel=f"{IPC}?response-correlation-id={asked}", stream_id=4
+            AddPublication, channel=f"{IPC}|response-correlation-id={asked}", stream_id=4
         )
         await client.settle()
         assert waiting_count(directory, client) == 1
