@@ -41,8 +41,8 @@ def say(driver: aa.MediaDriver, message: ControlMessage) -> None:
 
 def write_over(driver: aa.MediaDriver) -> None:
     """Let a driver say more than its buffer holds, in one turn of the loop."""
-    for number in range(20_000):
-        say(driver, ErrorResponse(correlation_id=-number, code=1, message=bytes(64)))
+    for number in range(1_200):
+        say(driver, ErrorResponse(correlation_id=-number, code=1, message=bytes(1_000)))
 
 
 def log_file(publication: aa.Publication) -> bytes:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PATIENCE_S = 60
+WRITTEN = 16 * 1024
+"""Bytes of a recording, of which a reader leaves out the last page at most."""
 
 
 def killer_of(
@@ -66,4 +68,11 @@ def has_recorded(process: psutil.Process, archives: str) -> bool:
     except psutil.Error:
         return False
     recordings = [each for each in paths if each.suffix == ".rec" and archives in str(each)]
-    return any(each.open("rb").read(4) != bytes(4) for each in recordings)
+    return any(is_written(each) for each in recordings)
+
+
+def is_written(recording: Path) -> bool:
+    """Return whether there is more than a reader would leave out as torn."""
+    with recording.open("rb") as file:
+        file.seek(WRITTEN)
+        return file.read(4) not in {b"", bytes(4)}
