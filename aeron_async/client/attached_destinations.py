@@ -194,7 +194,7 @@ class AttachedDestinations:
         owner = self._owner(registration_id)
         proxy = self._proxy_for(owner)
         command = command_about(kind, proxy, registration_id, owner, uri)
-        undo = taking_back(command, proxy.next_id(), owner)
+        undo = taking_back(command, proxy.next_id())
         await proxy.ask(command, OperationSucceeded, undo)
         return command.correlation_id
 
@@ -221,15 +221,12 @@ def not_a_destination(destination: ChannelUri | int, owner: Owner | None) -> str
     return f"{destination} is not a destination of {uri}"
 
 
-def taking_back(
-    added: AddDestination, correlation_id: int, owner: Owner | None
-) -> ClientCommand | None:
+def taking_back(added: AddDestination, correlation_id: int) -> ClientCommand | None:
     """Return the command that takes back a destination for which nobody waits any more.
 
     Args:
         added: The command that has added it, or one that has removed it, which nothing takes back.
         correlation_id: That of the command to return.
-        owner: The publication or the subscription.
     """
     if type(added) is AddDestination:
         return RemoveDestinationById(
@@ -238,12 +235,7 @@ def taking_back(
             registration_id=added.registration_id,
             destination_registration_id=added.correlation_id,
         )
-    known = () if owner is None else owner.destinations.values()
-    if isinstance(added, AddReceiveDestination) and not any(
-        # A driver refuses a second one, and a removal by channel would find the first.
-        str(each.uri).encode() == added.channel and each.driver_id is not None
-        for each in known
-    ):
+    if isinstance(added, AddReceiveDestination):
         return RemoveReceiveDestination(
             client_id=added.client_id,
             correlation_id=correlation_id,

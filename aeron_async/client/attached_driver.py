@@ -392,6 +392,11 @@ class AttachedDriver:
         request_id = uri.response_correlation_id
         publication.answers = None if request_id is None else self.subscriptions.get(request_id)
         await self.open_publication(publication)
+        first_id = publication.ready.original_registration_id
+        if first_id != publication.ready.registration_id:
+            for other in self.publications.values():
+                if other.is_attached and other.ready.original_registration_id == first_id:
+                    publication.destinations = other.destinations
         self.publications[publication.ready.registration_id] = publication
         return publication.ready
 

@@ -283,7 +283,8 @@ class AttachedPublication:
 
     Attributes:
         answers: The subscription of this client whose id the channel names, for its responses.
-        destinations: Those that were added, by their ids.
+        destinations: Those that were added, by their ids; all requests for one publication share
+            them.
         is_attached: Whether the driver has it.
         ready: What the client is given.
     """
@@ -307,7 +308,7 @@ class AttachedPublication:
         self.order: Final = order
         self._directory: Final = directory
         self.answers: AttachedSubscription | None = None
-        self.destinations: Final[dict[int, Destination]] = {}
+        self.destinations: dict[int, Destination] = {}
         self.is_attached = False
         self._wake_flag = WakeFlag()
         self._cells: list[CounterCell] = []
@@ -372,7 +373,9 @@ class AttachedPublication:
 
     def on_error(self, event: PublicationErrorResponse) -> None:
         """Pass on why a receiver has rejected the stream."""
-        destination_id = event.destination_registration_id
+        driver_id = event.destination_registration_id
+        known = (key for key, each in self.destinations.items() if each.driver_id == driver_id)
+        destination_id = next(known, driver_id)
         self.listener.on_publication_error(
             PublicationErrorFrame(
                 code=event.code,

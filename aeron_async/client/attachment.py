@@ -81,13 +81,13 @@ async def wait_for_driver(
     hint_ns = context.waiting_hint_ns or NEVER_NS
     while isinstance(found := look(), str):
         waited_ns = now_ns() - began_ns
-        if waited_ns >= timeout_ms * NS_PER_MS:
-            message = f"no media driver within {timeout_ms} ms, which is driver_timeout_ms: {found}"
-            raise DriverTimeoutError(message)
         if waited_ns >= hint_ns:
             hint_ns = NEVER_NS
             seconds = round(waited_ns / NS_PER_SECOND, 3)
             log.warning("wait_lasted_long", operation="connect", seconds=seconds, why=found)
+        if waited_ns >= timeout_ms * NS_PER_MS:
+            message = f"no media driver within {timeout_ms} ms, which is driver_timeout_ms: {found}"
+            raise DriverTimeoutError(message)
         # A driver that starts wakes no client.
         await asyncio.sleep(ATTACH_INTERVAL_S)
     return found

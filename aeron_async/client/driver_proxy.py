@@ -18,6 +18,7 @@ import asyncio
 import os
 import warnings
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 from weakref import finalize
 
@@ -44,6 +45,7 @@ from aeron_async.protocol.control_protocol import (
     PublicationBuffersReady,
     RemoveCounter,
     RemovePublication,
+    RemoveReceiveDestination,
     RemoveSubscription,
     SubscriptionReadyResponse,
     response_of,
@@ -63,6 +65,8 @@ Removal: TypeAlias = RemovePublication | RemoveSubscription | RemoveCounter
 
 RING_FULL_INTERVAL_S: Final = 0.001
 RING_FULL_RETRIES: Final = 10
+LATE_ANSWERS_MAX: Final = 1_024
+"""Requests that may wait for answers; beyond them, what nobody waits for is not taken back."""
 UNWRITTEN_MAX: Final = 65_536
 """Most removals that wait for room in the ring."""
 CODES: Final = frozenset(ErrorCode)
@@ -200,6 +204,7 @@ class DriverProxy:
             kind: The type of its answer.
             undo: Removes what the command has added, if this raises after it was written: a
                 command, or the kind of one that names what it removes by its registration id.
+                One that names a channel waits until the driver says that something was added.
             on_written: Called once the driver will execute the command, whoever waits for it.
             is_held: Whether to hear the driver beyond the answer, until `release`: a `hold` after
                 it might hear that the client has ended, while its caller uses the answer.
@@ -239,14 +244,33 @@ class DriverProxy:
                 self._hold_count += 1
             return found
         finally:
-            self._waiting.pop(command.correlation_id, None)
+            if self._waiting.get(command.correlation_id) is waiting:
+                del self._waiting[command.correlation_id]
             self.release()
 
     def take_back(self, undo: type[Removal] | ClientCommand, registration_id: int) -> None:
         """Remove what was added, by a command or by a kind of one."""
         if isinstance(undo, type):
             self.undo(undo, registration_id)
-        elif not self.is_closed:
+        elif self.is_closed:
+            return
+        elif not isinstance(undo, RemoveReceiveDestination):
+            self.tell(undo)
+        elif len(self._waiting) < LATE_ANSWERS_MAX:
+            # The driver may refuse, and the command would then remove what another has added.
+            late = self._waiting[registration_id] = self._loop.create_future()
+            late.add_done_callback(partial(self._on_late_answer, undo, registration_id))
+            self._hold_count += 1
+
+    def _on_late_answer(
+        self, undo: ClientCommand, correlation_id: int, answer: asyncio.Future[ControlMessage]
+    ) -> None:
+        """Remove what was added, now that the driver has said so; nobody waits for it."""
+        if self._waiting.get(correlation_id) is answer:
+            del self._waiting[correlation_id]
+        self.release()
+        is_added = not answer.cancelled() and answer.exception() is None
+        if is_added and not self.is_closed:
             self.tell(undo)
 
     def undo(self, kind: type[Removal], registration_id: int) -> None:

@@ -397,7 +397,9 @@ class Comeback:
 
     async def _add_destinations(self, owner: AttachedPublication | AttachedSubscription) -> None:
         for key in list(owner.destinations):
-            if not owner.is_attached or key not in owner.destinations:
+            known = owner.destinations.get(key)
+            # Another request for the same publication may have added it again.
+            if not owner.is_attached or known is None or known.driver_id is not None:
                 continue
             try:
                 await self._driver.destinations.add_again(owner, key)

@@ -44,11 +44,12 @@ class Command:
 
 LOOK_UP_END_S: Final = 1.0
 """How long a cancelled look-up may clean up before closing goes on without it."""
-FOREIGN_LOOK_UPS_MAX: Final = 16
+FOREIGN_LOOK_UPS_MAX: Final = 3
 """Look-ups at once for clients of other processes; the others wait for one of them to end.
 
 One whose client has gone counts until it ends: the thread of the system's resolver cannot be
-stopped, and asyncio has 32 threads at most for all names.
+stopped, uvloop has four for all names, and asyncio has four more than there are processors. The C
+driver has one.
 """
 FOREIGN_LOOK_UP_S: Final = 60.0
 """After this time a look-up counts no more; the system's resolver has usually ended by then."""
@@ -149,6 +150,9 @@ class CommandQueue:
         try:
             try:
                 await self._foreign_places.acquire()
+                if self._is_closed:
+                    self._foreign_places.release()
+                    self.check_open()
             except BaseException:
                 resolving.close()
                 raise

@@ -13,6 +13,7 @@ import pytest
 
 from aeron_async.spark import batch_reader
 from aeron_async.spark.batch_reader import SentToWorkers, settle
+from tests.tracing import untraced_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,6 +117,10 @@ def test_a_worker_imports_no_driver_and_no_event_loop() -> None:
         "print([each for each in ('asyncio', 'aeron_async.driver') if each in sys.modules])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, check=True, text=True
+        [sys.executable, "-c", program],
+        capture_output=True,
+        check=True,
+        env=untraced_environment(),
+        text=True,
     )
     assert done.stdout == "[]\n"

@@ -60,6 +60,8 @@ from tests.driver.foreign.client import (
 if TYPE_CHECKING:
     from tests.driver.foreign.client import ForeignClient
 
+CLIENTS = -(-FOREIGN_LOOK_UPS_MAX // LOOK_UPS_MAX)
+"""So many, each with as many look-ups as it may have, take all places."""
 MANUAL = "aeron:udp?control-mode=manual|term-length=64k"
 A_COUNTER: dict[str, Any] = {"counter_type_id": 1_001, "key": b"", "label": b""}
 
@@ -270,7 +272,7 @@ async def test_clients_that_have_gone_leave_few_look_ups_behind(directory: Direc
     await other.add_counter()
     adapter, queue = directory.adapter, directory.driver.conductor._queue
     with slow_names(directory) as resolve:
-        for _ in range(FOREIGN_LOOK_UPS_MAX // LOOK_UPS_MAX + 1):
+        for _ in range(CLIENTS + 1):
             client = directory.client()
             wait_for_names(client)
             await client.settle()
@@ -298,7 +300,7 @@ async def test_look_ups_that_never_end_hold_up_others_for_a_minute(directory: Di
     await other.add_counter()
     conductor = directory.driver.conductor
     with slow_names(directory):
-        for _ in range(FOREIGN_LOOK_UPS_MAX // LOOK_UPS_MAX):
+        for _ in range(CLIENTS):
             client = directory.client()
             wait_for_names(client)
             await client.settle()
@@ -317,15 +319,15 @@ async def test_look_ups_that_never_end_hold_up_others_for_a_minute(directory: Di
 @in_directory
 async def test_a_client_that_goes_does_not_wait_for_its_turn(directory: Directory) -> None:
     queue = directory.driver.conductor._queue
-    clients = [directory.client() for _ in range(FOREIGN_LOOK_UPS_MAX // LOOK_UPS_MAX + 1)]
+    clients = [directory.client() for _ in range(CLIENTS + 1)]
     with slow_names(directory) as resolve:
         for client in clients:
             wait_for_names(client)
         await clients[0].settle()
-        assert len(directory.adapter._served) == FOREIGN_LOOK_UPS_MAX + LOOK_UPS_MAX
+        assert len(directory.adapter._served) == (CLIENTS + 1) * LOOK_UPS_MAX
         clients[-1].send(ClientClose)
         await directory.settle()
-        assert len(directory.adapter._served) == FOREIGN_LOOK_UPS_MAX
+        assert len(directory.adapter._served) == CLIENTS * LOOK_UPS_MAX
         resolve()
         await directory.settle()
     assert len(queue._lookups) == len(queue._foreign_callers) == 0

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PATIENCE_S = 60
-WRITTEN = 16 * 1024
+PAGE = 4_096
+WRITTEN = 4 * PAGE
 """Bytes of a recording, of which a reader leaves out the last page at most."""
 
 
@@ -75,4 +76,4 @@ def is_written(recording: Path) -> bool:
     """Return whether there is more than a reader would leave out as torn."""
     with recording.open("rb") as file:
         file.seek(WRITTEN)
-        return file.read(4) not in {b"", bytes(4)}
+        return any(file.read(PAGE))

@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 import aeron_async as aa
+from aeron_async.protocol.control_protocol import PublicationErrorResponse
 from tests.client.attached.reconnecting.reconnects import Events, attached, restarted
-from tests.client.local import IPC, STREAM_ID
+from tests.client.local import IPC, STREAM_ID, until
 from tests.twins import needs_compiled
 
 pytestmark = needs_compiled
@@ -20,7 +21,7 @@ TO = "aeron:udp?endpoint=127.0.0.1:"
 def sent_to(driver: aa.MediaDriver) -> list[str]:
     """Return the ports that the only publication of a driver sends to."""
     table = driver.conductor._table
-    (publication,) = table.network
+    publication, *_ = table.network
     destinations = table.endpoint(publication).destinations
     assert destinations is not None
     return sorted(str(each.uri).removeprefix(TO) for each in destinations.destinations)
@@ -39,6 +40,12 @@ def draw_ids(aeron: aa.Aeron, next_id: int) -> None:
     ring = attached(aeron)._proxy()._ring
     while ring.next_correlation_id() < next_id - 1:
         pass
+
+
+async def answered(aeron: aa.Aeron) -> None:
+    """Wait until the driver has answered what was asked before, and what followed from that."""
+    for number in range(2):
+        await aeron.add_counter(2_000, f"answer {number}")
 
 
 async def begin_removal(owner: aa.Publication | aa.Subscription, destination: int | str) -> None:
@@ -153,18 +160,93 @@ async def test_a_removal_that_the_driver_refuses_is_none(
         await aeron.aclose()
 
 
+@pytest.mark.parametrize("parameter", ["", "|alias=second"])
+@pytest.mark.parametrize("is_first_answered", [True, False])
 async def test_a_second_destination_for_which_nobody_waits_leaves_the_first(
-    driver: aa.MediaDriver, aeron: aa.Aeron, unused_udp_port: int
+    driver: aa.MediaDriver,
+    aeron: aa.Aeron,
+    unused_udp_port: int,
+    parameter: str,
+    *,
+    is_first_answered: bool,
 ) -> None:
     subscription = await aeron.add_subscription(MANUAL, STREAM_ID)
     uri = f"{TO}{unused_udp_port}"
-    await subscription.add_destination(uri)
-    asking = asyncio.ensure_future(subscription.add_destination(uri))
+    first = asyncio.ensure_future(subscription.add_destination(uri))
+    if is_first_answered:
+        await first
+    asking = asyncio.ensure_future(subscription.add_destination(f"{uri}{parameter}"))
     for _ in range(3):
         await asyncio.sleep(0)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    # An answer comes after what was asked before.
-    await aeron.add_counter(2_000, "an answer")
+    await first
+    await answered(aeron)
     assert listening_at(driver) == [str(unused_udp_port)]
+
+
+async def test_a_destination_for_which_nobody_waits_is_taken_back(
+    driver: aa.MediaDriver, aeron: aa.Aeron, unused_udp_port: int
+) -> None:
+    subscription = await aeron.add_subscription(MANUAL, STREAM_ID)
+    proxy = attached(aeron)._proxy()
+    held_before = proxy._hold_count
+    asking = asyncio.ensure_future(subscription.add_destination(f"{TO}{unused_udp_port}"))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await answered(aeron)
+    assert listening_at(driver) == []
+    assert proxy._hold_count == held_before
+    assert not proxy._waiting
+
+
+async def test_requests_for_one_publication_share_its_destinations(
+    driver: aa.MediaDriver, aeron: aa.Aeron, events: Events, unused_udp_port: int
+) -> None:
+    channel = f"{MANUAL}|control=127.0.0.1:{unused_udp_port}"
+    first = await aeron.add_publication(channel, STREAM_ID)
+    second = await aeron.add_publication(channel, STREAM_ID)
+    removed = await first.add_destination(f"{TO}9001")
+    await second.remove_destination(removed)
+    kept = await first.add_destination(f"{TO}9002")
+    async with restarted(driver) as next_driver:
+        assert (await events.next()).not_added == ()
+        assert sent_to(next_driver) == ["9002"]
+        await second.remove_destination(kept)
+        assert sent_to(next_driver) == []
+        await aeron.aclose()
+
+
+async def test_an_error_names_a_destination_by_the_id_that_its_user_has(
+    driver: aa.MediaDriver, aeron: aa.Aeron, events: Events
+) -> None:
+    errors: list[aa.PublicationErrorFrame] = []
+    publication = await aeron.add_publication(MANUAL, STREAM_ID, on_error=errors.append)
+    draw_ids(aeron, 40)
+    added = await publication.add_destination(f"{TO}9001")
+    async with restarted(driver) as second:
+        await events.next()
+        (mine,) = attached(aeron).publications.values()
+        assert mine.destinations[added].driver_id not in {None, added}
+        for driver_id in (mine.destinations[added].driver_id, -1):
+            event = PublicationErrorResponse(
+                registration_id=mine.ready.original_registration_id,
+                destination_registration_id=driver_id or 0,
+                session_id=mine.ready.session_id,
+                stream_id=STREAM_ID,
+                receiver_id=1,
+                group_tag=-1,
+                address_type=1,
+                source_port=9001,
+                source_address=bytes(16),
+                code=aa.ErrorCode.GENERIC,
+                message=b"no room",
+            )
+            mine.on_error(event)
+        await until(lambda: len(errors) == 2)
+        assert [each.destination_registration_id for each in errors] == [added, None]
+        await second.abort()
