@@ -151,6 +151,17 @@ def test_a_contradiction_clears_the_whole_of_the_first_frame_in_its_place(begin:
     assert log.term_words[0][(4_192 + begin) >> 2] == 64
 
 
+def test_what_is_no_frame_behind_a_contradiction_is_cleared_up_to_the_next_frame() -> None:
+    log = make_log(log_type=LogType.IMAGE)
+    for offset in (4_096, 4_224):
+        insert(log.terms[0], log.term_words[0], offset, memoryview(data(offset, 64)))
+    # The end of a longer frame, whose beginning another one has taken.
+    log.terms[0][4_160:4_224] = bytes([1]) * 64
+    LateFrames(log).clear(Conflict(4_096, 4_160, is_shown=False), hwm_position=8_192)
+    assert not any(log.terms[0][4_096:4_224])
+    assert bytes(log.terms[0][4_224:4_288]) == data(4_224, 64)
+
+
 def test_padding_that_was_forged_is_not_walked_through_place_by_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
