@@ -147,7 +147,11 @@ async def test_what_may_have_been_written_over_is_not_recorded(
                 monkeypatch.setattr(OsFile, "set_length", refuse)
             hold(disk, True)
             with capture_logs() as lines:
-                await publish(publication, reader, range(FIRST, 300))
+                await publish(publication, reader, range(FIRST, FIRST + 1))
+                while session._queue.begun == good:
+                    await asyncio.sleep(0)
+                # A block is held now.
+                await publish(publication, reader, range(FIRST + 1, 300))
                 while not session.image.is_let_go:
                     await asyncio.sleep(0)
                 stopping = None
