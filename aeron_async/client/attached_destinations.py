@@ -71,9 +71,11 @@ class AttachedDestinations:
             await self._remove(RemoveDestination, registration_id, destination)
             return
         owner = self._owner(registration_id)
-        known = None if owner is None else owner.destinations.get(destination)
-        if owner is not None and known is not None and known.driver_id is None:
-            del owner.destinations[destination]
+        destinations = {} if owner is None else owner.destinations
+        known = destinations.get(destination)
+        driver_id = destination if known is None else known.driver_id
+        if driver_id is None:
+            del destinations[destination]
             return
         proxy = self._proxy_for(owner)
         if known is None and self._away_ids.are_needed:
@@ -83,11 +85,9 @@ class AttachedDestinations:
             client_id=proxy.client_id,
             correlation_id=proxy.next_id(),
             registration_id=id_for_driver(registration_id, owner),
-            destination_registration_id=(
-                destination if known is None or known.driver_id is None else known.driver_id
-            ),
+            destination_registration_id=driver_id,
         )
-        await self._ask_to_remove(proxy, command, owner, destination)
+        await ask_to_remove(proxy, command, destinations, destination)
 
     async def add_to_subscription(
         self, client_id: int, registration_id: int, uri: ChannelUri
@@ -173,22 +173,7 @@ class AttachedDestinations:
             return
         proxy = self._proxy_for(owner)
         command = command_about(kind, proxy, registration_id, owner, known.uri)
-        await self._ask_to_remove(proxy, command, owner, key)
-
-    async def _ask_to_remove(
-        self, proxy: DriverProxy, command: ClientCommand, owner: Owner | None, key: int
-    ) -> None:
-        """Ask for a removal; what was removed is not added again, whether or not anybody waits."""
-        destinations = {} if owner is None else owner.destinations
-        known = destinations.get(key)
-        try:
-            await proxy.ask(
-                command, OperationSucceeded, on_written=lambda: destinations.pop(key, None)
-            )
-        except RegistrationError:
-            if known is not None:
-                destinations[key] = known
-            raise
+        await ask_to_remove(proxy, command, owner.destinations, key)
 
     async def _ask(self, kind: type[AddDestination], registration_id: int, uri: ChannelUri) -> int:
         owner = self._owner(registration_id)
@@ -197,6 +182,19 @@ class AttachedDestinations:
         undo = taking_back(command, proxy.next_id())
         await proxy.ask(command, OperationSucceeded, undo)
         return command.correlation_id
+
+
+async def ask_to_remove(
+    proxy: DriverProxy, command: ClientCommand, destinations: dict[int, Destination], key: int
+) -> None:
+    """Ask for a removal; what was removed is not added again, whether or not anybody waits."""
+    known = destinations.get(key)
+    try:
+        await proxy.ask(command, OperationSucceeded, on_written=lambda: destinations.pop(key, None))
+    except RegistrationError:
+        if known is not None:
+            destinations[key] = known
+        raise
 
 
 def command_about(
