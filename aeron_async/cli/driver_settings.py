@@ -4,11 +4,11 @@ As with `aeronmd`, every property is an environment variable by another name: `-
 the environment, properties files override these, and later ones override earlier ones.
 
 Invariant: a variable that no setting reads is ignored without a word, because a program that starts
-`aeronmd` may set whatever `aeronmd` takes. A `-D` option is typed by hand, and a misspelt one is
-refused.
+`aeronmd` may set whatever `aeronmd` takes.
 
 Differs: `aeronmd` warns of a value that it cannot read, and takes the default; here it is an error.
-It also loads properties from `http://` addresses.
+So is a `-D` option, which is typed by hand, if its name is a misspelt one. `aeronmd` also loads
+properties from `http://` addresses.
 
 Source: Aeron `aeronmd.c`, `aeron_properties_util.c`, `aeron_driver_context_print_configuration`.
 """
