@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 IS_BUILT: Final = find_spec("aeron_async._speedups.frames") is not None
 needs_compiled = pytest.mark.skipif(not IS_BUILT, reason=NOT_BUILT)
-COMPILED: Final = ("atomics", "batches", "chains", "frames", "paths")
+COMPILED: Final = ("atomics", "batches", "chains", "clocks", "frames", "paths")
 IN_PYTHON: Final = {
+    "driver.stall_clock": ("StallClock",),
     "logbuffer.atomics": (
         *("IS_ATOMIC", "compare_and_swap_32", "compare_and_swap_64", "fetch_add_32"),
         *("fetch_add_64", "load_acquire_32", "load_acquire_64", "store_release_32"),

@@ -39,7 +39,7 @@ def _why_pure() -> str | None:
     if os.environ.get(PURE_VARIABLE, "0") not in {"", "0"}:
         return f"{PURE_VARIABLE} is set"
     try:
-        for name in ("atomics", "frames", "batches", "chains", "paths"):
+        for name in ("atomics", "frames", "batches", "chains", "clocks", "paths"):
             import_module(f"{__name__}.{name}")
     except (ImportError, ValueError) as error:
         # ValueError: some modules were built before a change, and others after it.

@@ -107,40 +107,27 @@ class Agent(ABC):
             # stall at any place is part of one of them.
             now_ns = clock.now_ns()
             while True:
+                began_ns, stalled_ns = now_ns, clock.stalled_ns
+                clock.expect(self, began_ns)
+                self._sleeps_until_ns = deadline_ns = await self.do_work(began_ns)
+                now_ns = clock.now_ns()
+                self._count_cycle(now_ns - began_ns + clock.stalled_ns - stalled_ns)
                 stalled_ns = clock.stalled_ns
-                clock.expect(self, now_ns)
-                deadline_ns = await self.do_work(now_ns)
-                worked_ns = clock.now_ns()
-                self._count_cycle(worked_ns - now_ns + clock.stalled_ns - stalled_ns)
-                now_ns = await self._sleep_until(
-                    deadline_ns, worked_at_ns=now_ns, started_ns=worked_ns
-                )
+                clock.expect(self, max(deadline_ns, now_ns))
+                # Measured from when the work began: otherwise work that takes longer than a short
+                # retry delay would be due again whenever it ends, and the agent would never sleep.
+                if self._is_awake or deadline_ns - began_ns < SOON_NS:
+                    await asyncio.sleep(0)
+                elif deadline_ns == NEVER_NS:
+                    await self._wait(None)
+                else:
+                    await self._wait(max(deadline_ns - now_ns, TIMER_MIN_NS))
+                self._is_awake = False
+                now_ns = clock.now_ns()
+                if clock.stalled_ns != stalled_ns:
+                    now_ns = await self._let_sockets_be_read()
         finally:
             clock.forget(self)
-
-    async def _sleep_until(self, deadline_ns: int, *, worked_at_ns: int, started_ns: int) -> int:
-        """Sleep until the deadline or until woken, and return the time then."""
-        clock = self._clock
-        self._sleeps_until_ns = deadline_ns
-        stalled_ns = clock.stalled_ns
-        clock.expect(self, max(deadline_ns, started_ns))
-        # Measured from when the work began: otherwise work that takes longer than a short retry
-        # delay would be due again whenever it ends, and the agent would never sleep.
-        if self._is_awake or deadline_ns - worked_at_ns < SOON_NS:
-            await asyncio.sleep(0)
-        elif deadline_ns == NEVER_NS:
-            await self._wait(None)
-        else:
-            await self._wait(max(deadline_ns - started_ns, TIMER_MIN_NS))
-        self._is_awake = False
-        now_ns = clock.now_ns()
-        if clock.stalled_ns != stalled_ns:
-            # The loop was blocked: read the sockets before any timeout is checked.
-            clock.report()
-            for _ in range(TURNS_AFTER_LAG):
-                await asyncio.sleep(0)
-            now_ns = clock.now_ns()
-        return now_ns
 
     async def _wait(self, delay_ns: int | None) -> None:
         """Sleep until woken, or until the delay has passed."""
@@ -159,6 +146,13 @@ class Agent(ABC):
             self._waiter = None
             if timer is not None:
                 timer.cancel()
+
+    async def _let_sockets_be_read(self) -> int:
+        """Let what came while the loop was blocked be read before any timeout is checked."""
+        self._clock.report()
+        for _ in range(TURNS_AFTER_LAG):
+            await asyncio.sleep(0)
+        return self._clock.now_ns()
 
     def _count_cycle(self, cycle_ns: int) -> None:
         """Count a cycle of this agent, or a part of its work that a callback did."""

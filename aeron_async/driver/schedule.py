@@ -101,10 +101,12 @@ class Schedule(Generic[T]):
             item = self._pop(now_ns)
             if item is not None:
                 self._ready[item] = None
-        return self.take(limit)
+        return self.take(limit) if self._ready else []
 
     def take(self, limit: int | None = None) -> list[T]:
         """Return only the items that are ready; those beyond `limit` stay ready."""
+        if not self._ready:
+            return []
         due = list(self._ready) if limit is None else list(islice(self._ready, limit))
         if len(due) == len(self._ready):
             self._ready.clear()

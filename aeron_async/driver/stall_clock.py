@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol, final
 
+from aeron_async._speedups import WHY_PURE
 from aeron_async.clock import NEVER_NS, NS_PER_MS, NS_PER_SECOND
 from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.logs import get_logger
@@ -100,18 +101,25 @@ class StallClock:
     def _leave_out(self, now_ns: int) -> int:
         """Leave out the time by which the most overdue agent exceeds the threshold."""
         threshold_ns = self._threshold_ns
-        overdue = min(self._agents, key=lambda agent: agent.due_ns, default=None)
-        if overdue is not None and now_ns - overdue.due_ns > threshold_ns:
-            late_ns = now_ns - overdue.due_ns
+        overdue: WatchedAgent | None = None
+        due_ns = NEVER_NS
+        for agent in self._agents:
+            if agent.due_ns < due_ns:
+                overdue, due_ns = agent, agent.due_ns
+        late_ns = now_ns - due_ns
+        if overdue is not None and late_ns > threshold_ns:
             if late_ns > self._late_ns:
                 self._late_ns, self._late_agent = late_ns, overdue.role_name
             self.stalled_ns += late_ns - threshold_ns
-            now_ns = overdue.due_ns + threshold_ns
+            now_ns = due_ns = due_ns + threshold_ns
             for agent in self._agents:
                 agent.due_ns = max(agent.due_ns, now_ns)
-        due_ns = min((agent.due_ns for agent in self._agents), default=NEVER_NS)
         self._look_ns = due_ns + threshold_ns
         return now_ns
+
+
+if not TYPE_CHECKING and WHY_PURE is None:
+    from aeron_async._speedups.clocks import StallClock
 
 
 ASYNCIO_LOGGER: Final = "asyncio"

@@ -18,6 +18,7 @@ from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.driver.stall_clock import StallClock, StallLog
 from tests.driver.agents import SetClock
 from tests.driver.fakes import MS, SECOND, Counts
+from tests.twins import TWINS, pure_twins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,9 +51,9 @@ class Another(Watched):
 class Paused:
     """A stall clock over one that is set, with two agents."""
 
-    def __init__(self, counts: Counts) -> None:
+    def __init__(self, counts: Counts, twin: type[StallClock] = StallClock) -> None:
         self.true = SetClock()
-        self.clock = StallClock(self.true, threshold_ns=THRESHOLD_NS)
+        self.clock = twin(self.true, threshold_ns=THRESHOLD_NS)
         self.clock.stall_log = StallLog(counts.system, threshold_ns=THRESHOLD_NS)
         self.agents = Watched(), Another()
         for agent in self.agents:
@@ -64,9 +65,9 @@ class Paused:
         return self.clock.now_ns()
 
 
-@pytest.fixture
-def paused(counts: Counts) -> Paused:
-    return Paused(counts)
+@pytest.fixture(params=TWINS)
+def paused(counts: Counts, request: pytest.FixtureRequest) -> Paused:
+    return Paused(counts, request.param().StallClock)
 
 
 def test_the_time_is_that_of_the_clock_while_no_agent_is_late(paused: Paused) -> None:
@@ -131,23 +132,29 @@ def test_wall_clock_time_leaves_nothing_out(paused: Paused) -> None:
 
 
 class ClockMachine(RuleBasedStateMachine):
-    """Any pauses and any deadlines: time never goes back, and no agent is ever late by more."""
+    """Any pauses and any deadlines: time never goes back, and no agent is ever late by more.
+
+    The twin in Python, and the one at work, read the same.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.paused = Paused(Counts())
+        self.twin = Paused(Counts(), pure_twins().StallClock)
+        self.both = self.paused, self.twin
         self.last_ns = self.paused.clock.now_ns()
 
     @rule(which=st.integers(0, 1), ahead_ns=st.integers(-SECOND, 20 * SECOND) | st.none())
     def expect(self, which: int, ahead_ns: int | None) -> None:
-        clock = self.paused.clock
-        due_ns = NEVER_NS if ahead_ns is None else clock.now_ns() + max(0, ahead_ns)
-        clock.expect(self.paused.agents[which], due_ns)
+        due_ns = NEVER_NS if ahead_ns is None else self.last_ns + max(0, ahead_ns)
+        for each in self.both:
+            each.clock.expect(each.agents[which], due_ns)
 
     @rule(passed_ns=st.integers(0, 2 * SECOND) | st.integers(0, HOUR))
     def pause(self, passed_ns: int) -> None:
         before_ns, stalled_ns = self.paused.clock.now_ns(), self.paused.clock.stalled_ns
         now_ns = self.paused.after(passed_ns)
+        assert self.twin.after(passed_ns) == now_ns
         assert now_ns - before_ns + self.paused.clock.stalled_ns - stalled_ns == passed_ns
         # Both, for time stands still at the first that is late.
         assert now_ns <= before_ns + passed_ns
@@ -158,6 +165,13 @@ class ClockMachine(RuleBasedStateMachine):
         now_ns = self.paused.clock.now_ns()
         assert now_ns >= self.last_ns
         self.last_ns = now_ns
+
+    @invariant()
+    def both_twins_hold_the_same(self) -> None:
+        compiled, pure = self.both
+        assert compiled.clock.now_ns() == pure.clock.now_ns()
+        assert compiled.clock.stalled_ns == pure.clock.stalled_ns
+        assert [a.due_ns for a in compiled.agents] == [a.due_ns for a in pure.agents]
 
 
 TestClockMachine = pytest.mark.untraced(ClockMachine.TestCase)

@@ -101,6 +101,7 @@ class PublicationImage:
         "_gaps",
         "_has_warned_of_over_run",
         "_heartbeats_after_end",
+        "_heartbeats_received",
         "_is_fast_way_closed",
         "_is_revoked",
         "_join_position",
@@ -164,6 +165,7 @@ class PublicationImage:
         self.stream_id: int = log.stream_id
         self.counters: ImageCounters = counters
         self._system_counters = system_counters
+        self._heartbeats_received = system_counters[SystemCounterId.HEARTBEATS_RECEIVED]
         self.connections: ImageConnections = ImageConnections(destination, source, now_ns=now_ns)
         self.rtt_replies: ReplyLimiter = ReplyLimiter.of(context)
         self._untethered = UntetheredCheck(self, listener)
@@ -429,7 +431,7 @@ class PublicationImage:
     def _on_heartbeat(
         self, position: int, flags: int, connection: ImageConnection, now_ns: int
     ) -> None:
-        if position < max(0, self._feedback.last_sm_position - self.log.term_length):
+        if position < self._feedback.last_sm_position - self.log.term_length:
             self._system_counters[SystemCounterId.FLOW_CONTROL_UNDER_RUNS].increment()
             return
         connection.last_activity_ns = now_ns
@@ -454,7 +456,7 @@ class PublicationImage:
             self._doubt_end()
         if position > self.hwm_position:
             self._set_hwm(position)
-        self._system_counters[SystemCounterId.HEARTBEATS_RECEIVED].increment()
+        self._heartbeats_received.increment()
 
     def _on_end_told(self, position: int, connection: ImageConnection, *, is_revoked: bool) -> None:
         # Of several sources one may have sent less than another, and ends there.
