@@ -1,4 +1,4 @@
-"""Compiled twins of the loops that touch every frame, and the reason where they are not used.
+"""Compiled twins of what every frame or every turn costs, and the reason where they are not used.
 
 They were built when the package was installed if there was a C compiler. `AERON_ASYNC_PURE=1` in
 the environment selects pure Python at import. A Python module with a compiled twin imports it at

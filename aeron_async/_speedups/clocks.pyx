@@ -55,13 +55,21 @@ cdef class StallClock:
         """Stop watching an agent that ends."""
         self.agents.remove(agent)
 
-    def expect(self, agent, int64_t due_ns):
-        """Record when an agent must run."""
-        agent.due_ns = due_ns
-        self.look_ns = min(self.look_ns, later(due_ns, self.threshold_ns))
+    def expect(self, agent, due_ns):
+        """Record when an agent must run; `NEVER_NS` for one that waits for something else."""
+        cdef int64_t due
+        try:
+            due = due_ns
+        except OverflowError:
+            due = INT64_MAX
+        agent.due_ns = due
+        self.look_ns = min(self.look_ns, later(due, self.threshold_ns))
 
     def report(self):
-        """Count and log the longest stall since the last report, if there was one."""
+        """Count and log the longest stall since the last report, if there was one.
+
+        The agents call it: reading the clock must do nothing that could fail.
+        """
         cdef int64_t late_ns = self.late_ns
         self.late_ns = 0
         if late_ns and self.stall_log is not None:

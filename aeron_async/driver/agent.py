@@ -148,7 +148,7 @@ class Agent(ABC):
                 timer.cancel()
 
     async def _let_sockets_be_read(self) -> int:
-        """Let what came while the loop was blocked be read before any timeout is checked."""
+        """Let what came while the loop was blocked be read before any timeout; return the time."""
         self._clock.report()
         for _ in range(TURNS_AFTER_LAG):
             await asyncio.sleep(0)

@@ -101,7 +101,7 @@ class Schedule(Generic[T]):
             item = self._pop(now_ns)
             if item is not None:
                 self._ready[item] = None
-        return self.take(limit) if self._ready else []
+        return self.take(limit)
 
     def take(self, limit: int | None = None) -> list[T]:
         """Return only the items that are ready; those beyond `limit` stay ready."""

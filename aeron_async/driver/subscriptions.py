@@ -96,8 +96,20 @@ class ResponseSubscriptions:
         self._images = images
         self._endpoints = endpoints
         self._wake = wake
+        # Those that follow their servers from session to session: most drivers have none, and then
+        # a turn of the conductor looks at no subscription and no image.
+        self._followers: dict[int, SubscriptionLink] = {}
         # Strangers can cause lines too: each of their frames may name another session.
         self._log = within(resources.log_budget, log)
+
+    def add(self, link: SubscriptionLink) -> None:
+        """Look after a subscription, if it is one that follows its server."""
+        if link.is_following:
+            self._followers[link.registration_id] = link
+
+    def forget(self, registration_id: int) -> None:
+        """Forget a subscription that is removed."""
+        self._followers.pop(registration_id, None)
 
     def on_response_setup(self, registration_id: int, session_id: int) -> None:
         """Bind a subscription for responses to the session with which its server answers.
@@ -130,14 +142,13 @@ class ResponseSubscriptions:
         A session that answers now can be overdue in two seconds at the earliest, so there is no
         check before that.
         """
+        bound = [link for link in self._followers.values() if not link.is_response]
+        if not bound:
+            return NEVER_NS
         silent = self._silent_from()
         return min(
-            (
-                self._look(link, silent.get((link.registration_id, link.session_id)), now_ns)
-                for link in self._links.values()
-                if link.is_following and not link.is_response
-            ),
-            default=NEVER_NS,
+            self._look(link, silent.get((link.registration_id, link.session_id)), now_ns)
+            for link in bound
         )
 
     def _look(self, link: SubscriptionLink, silent_ns: int | None, now_ns: int) -> int:
@@ -176,6 +187,10 @@ class ResponseSubscriptions:
             if image.is_following
             for subscriber in image.subscribers
         }
+
+    def close(self) -> None:
+        """Forget every subscription."""
+        self._followers.clear()
 
     def _tell(self, link: SubscriptionLink) -> None:
         reason = UNANSWERED.format(link.session_id, SUCCESSOR_TIMEOUT_NS / NS_PER_SECOND)
@@ -411,12 +426,14 @@ class Subscriptions:
         self._client_links.setdefault(link.client_id, {})[link.registration_id] = link
         if link.endpoint is not None:
             self._link_counts[link.endpoint] += 1
+        self.responses.add(link)
 
     def _forget(self, registration_id: int) -> SubscriptionLink | None:
         """Remove a subscription from where it is found by its id, its client and its endpoint."""
         link = self._links.pop(registration_id, None)
         if link is None:
             return None
+        self.responses.forget(registration_id)
         of_client = self._client_links[link.client_id]
         del of_client[registration_id]
         if not of_client:
@@ -566,6 +583,7 @@ class Subscriptions:
         self._links.clear()
         self._client_links.clear()
         self._link_counts.clear()
+        self.responses.close()
         self.images.close()
         self.endpoints.close_all()
 

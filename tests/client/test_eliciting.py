@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 
 import aeron_async as aa
-from aeron_async.clock import NS_PER_SECOND
+from aeron_async.clock import NEVER_NS, NS_PER_SECOND
 from aeron_async.protocol.datagram import frames
 from aeron_async.protocol.header import StatusMessageFlags
 from aeron_async.protocol.setup import ResponseSetup
@@ -97,3 +98,25 @@ async def test_the_setup_of_responses_is_asked_for_whenever_their_session_is_nam
         sending.protocol.datagram_received(named, ("127.0.0.1", 40_458))
         assert asked(receiving) == [(77, STREAM_ID)]
         clock.leap_ns += NS_PER_SECOND
+
+
+async def test_a_turn_looks_at_no_image_unless_a_subscription_follows_its_server(
+    aeron: aa.Aeron, driver: aa.MediaDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be thousands of others, and a command for each makes a turn."""
+    responses = driver.conductor._subscriptions.responses
+    look = Mock(return_value={})
+    monkeypatch.setattr(responses, "_silent_from", look)
+    for each in (DYNAMIC, "aeron:ipc", f"{RESPONSE}|session-id=5"):
+        await aeron.add_subscription(each, STREAM_ID)
+    assert responses.poll(0) == NEVER_NS
+    following = await aeron.add_subscription(RESPONSE, STREAM_ID + 1)
+    assert responses.poll(0) == NEVER_NS, "it has no session yet"
+    look.assert_not_called()
+    responses.on_response_setup(following.registration_id, 7)
+    assert responses.poll(0) < NEVER_NS
+    look.assert_called()
+    look.reset_mock()
+    await following.aclose()
+    assert responses.poll(0) == NEVER_NS
+    look.assert_not_called()

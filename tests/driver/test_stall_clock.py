@@ -126,6 +126,12 @@ def test_an_agent_that_has_ended_is_late_for_nothing(paused: Paused) -> None:
     assert paused.clock.stalled_ns == 0
 
 
+def test_what_is_due_later_than_a_clock_can_tell_is_never_due(paused: Paused) -> None:
+    begin_ns = paused.clock.now_ns()
+    paused.clock.expect(paused.agents[0], NEVER_NS + SECOND)
+    assert paused.after(HOUR) == begin_ns + HOUR
+
+
 def test_wall_clock_time_leaves_nothing_out(paused: Paused) -> None:
     assert paused.clock.epoch_ns == paused.true.epoch_ns
     assert paused.clock.epoch_ms == paused.true.epoch_ms
@@ -139,9 +145,11 @@ class ClockMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.paused = Paused(Counts())
-        self.twin = Paused(Counts(), pure_twins().StallClock)
+        self.counts = Counts(), Counts()
+        self.paused = Paused(self.counts[0])
+        self.twin = Paused(self.counts[1], pure_twins().StallClock)
         self.both = self.paused, self.twin
+        self.watched = [True, True]
         self.last_ns = self.paused.clock.now_ns()
 
     @rule(which=st.integers(0, 1), ahead_ns=st.integers(-SECOND, 20 * SECOND) | st.none())
@@ -149,6 +157,22 @@ class ClockMachine(RuleBasedStateMachine):
         due_ns = NEVER_NS if ahead_ns is None else self.last_ns + max(0, ahead_ns)
         for each in self.both:
             each.clock.expect(each.agents[which], due_ns)
+
+    @rule(which=st.integers(0, 1))
+    def come_or_go(self, which: int) -> None:
+        for each in self.both:
+            clock, agent = each.clock, each.agents[which]
+            (clock.forget if self.watched[which] else clock.watch)(agent)
+        self.watched[which] = not self.watched[which]
+
+    @rule()
+    def report(self) -> None:
+        with capture_logs():
+            for each in self.both:
+                each.clock.report()
+        for name in (DriverCounterId.LOOP_LAG_COUNT, DriverCounterId.LOOP_LAG_MAX_NS):
+            at_work, in_python = (each.system[name].get() for each in self.counts)
+            assert at_work == in_python
 
     @rule(passed_ns=st.integers(0, 2 * SECOND) | st.integers(0, HOUR))
     def pause(self, passed_ns: int) -> None:
@@ -158,7 +182,11 @@ class ClockMachine(RuleBasedStateMachine):
         assert now_ns - before_ns + self.paused.clock.stalled_ns - stalled_ns == passed_ns
         # Both, for time stands still at the first that is late.
         assert now_ns <= before_ns + passed_ns
-        assert all(now_ns <= agent.due_ns + THRESHOLD_NS for agent in self.paused.agents)
+        assert all(
+            now_ns <= agent.due_ns + THRESHOLD_NS
+            for agent, is_watched in zip(self.paused.agents, self.watched, strict=True)
+            if is_watched
+        )
 
     @invariant()
     def time_never_goes_back(self) -> None:
@@ -168,10 +196,10 @@ class ClockMachine(RuleBasedStateMachine):
 
     @invariant()
     def both_twins_hold_the_same(self) -> None:
-        compiled, pure = self.both
-        assert compiled.clock.now_ns() == pure.clock.now_ns()
-        assert compiled.clock.stalled_ns == pure.clock.stalled_ns
-        assert [a.due_ns for a in compiled.agents] == [a.due_ns for a in pure.agents]
+        at_work, in_python = self.both
+        assert at_work.clock.now_ns() == in_python.clock.now_ns()
+        assert at_work.clock.stalled_ns == in_python.clock.stalled_ns
+        assert [a.due_ns for a in at_work.agents] == [a.due_ns for a in in_python.agents]
 
 
 TestClockMachine = pytest.mark.untraced(ClockMachine.TestCase)
