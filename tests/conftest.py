@@ -47,25 +47,33 @@ ON_EVERY_LOOP = tuple(
     HERE / name for name in ("io", "client/test_closing.py", "client/test_flow.py")
 )
 
-# Coverage would take most of their time, and they show it next to nothing that others do not.
-LONG_STORIES = (
+# Coverage takes as long again as what it follows. It looks away from folders and files whose tests
+# show it nothing that others do not, and follows a test with many parameters for the first alone.
+UNTRACED = (
+    "archive/control/test_log_flood.py",
     "archive/control/test_reflection.py",
     "archive/disk/test_damage.py",
     "archive/test_archive_worlds.py",
+    "archive/test_many_at_once.py",
     "benchmarks/",
     "cli/test_consent.py",
     "client/test_wait_watch.py",
+    "concurrent/test_models.py",
     "driver/foreign/test_backlog.py",
     "driver/foreign/test_hostile_values.py",
     "driver/test_forged_frames.py",
     "driver/test_hostile_client.py",
     "driver/test_image_fast_ways.py",
+    "driver/test_image_machine.py",
+    "driver/test_ipc_machine.py",
     "driver/test_lossy_link.py",
     "driver/test_nak_budget.py",
     "driver/test_publication_fast_ways.py",
+    "driver/test_publication_machine.py",
     "driver/test_publication_strangers.py",
     "examples/",
     "fuzz/",
+    "interop/",
     "sim/test_driver_names.py",
     "sim/test_edges.py",
     "sim/test_fates.py",
@@ -75,9 +83,11 @@ LONG_STORIES = (
     "sim/test_hostile_groups.py",
     "sim/test_local_worlds.py",
     "sim/test_mutations.py",
+    "sim/test_names.py",
     "sim/test_refused_publishers.py",
     "sim/test_response_restarts.py",
     "sim/test_scenario.py",
+    "sim/test_seeds.py",
     "sim/test_swarm.py",
     "sim/test_unread_images.py",
     "slow/",
@@ -90,7 +100,14 @@ LONG_STORIES = (
     "spark/test_follower.py",
     "spark/test_frame_finder.py",
     "spark/test_offsets.py",
+    "speedups/test_bells.py",
+    "speedups/test_watching.py",
+    "test_text.py",
+    "test_tidy.py",
 )
+EACH_TRACED = ("cli/", "logbuffer/", "protocol/", "spark/", "speedups/", "test_")
+"""Where many parameters take many branches."""
+is_first_of_its_kind = pytest.StashKey[bool]()
 
 # What waits for other processes begins first, so that nobody waits for it at the end; worlds, which
 # any worker can take one by one, come last.
@@ -108,6 +125,21 @@ def place_in_line(item: pytest.Item) -> tuple[bool, str, int, bool]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place_in_line)
+    seen: set[str] = set()
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        item.stash[is_first_of_its_kind] = name not in seen
+        seen.add(name)
+
+
+def is_traced(item: pytest.Item) -> bool:
+    """Return whether coverage follows a test."""
+    path = item.path.relative_to(HERE).as_posix()
+    if path.startswith(UNTRACED):
+        return False
+    if any(item.get_closest_marker(mark) for mark in ("untraced", "processes")):
+        return False
+    return item.stash[is_first_of_its_kind] or path.startswith(EACH_TRACED)
 
 
 def pytest_asyncio_loop_factories(
@@ -138,12 +170,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Let coverage look away from a long story that is made of what short ones have shown it."""
-    is_long = item.path.relative_to(HERE).as_posix().startswith(LONG_STORIES)
-    if is_long or any(item.get_closest_marker(name) for name in ("untraced", "processes")):
-        with untraced():
-            return (yield)
-    return (yield)
+    """Let coverage look away from a test that would show it nothing new."""
+    if is_traced(item):
+        return (yield)
+    with untraced():
+        return (yield)
 
 
 @pytest.fixture(scope="session")

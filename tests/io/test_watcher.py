@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 PATIENCE_S: Final = 120
-ROUNDS: Final = 4_000
+ROUNDS: Final = 1_500
 STRATEGIES: Final[tuple[IdleStrategy, ...]] = (
     BackoffIdleStrategy(),
     BackoffIdleStrategy(0, 0, 1_000, 1_000_000),

@@ -130,13 +130,13 @@ def test_honest_clients_connect_during_a_flood(source_count: int) -> None:
                     world.host(f"mallory{number}"),
                     GREEDY,
                     pace_s=source_count / 1_000,
-                    until_s=begin_s + 8,
+                    until_s=begin_s + 4,
                 )
             )
             for number in range(source_count)
         ]
         async with world.host("honest").aeron(DRIVER) as aeron:
-            for _ in range(12):
+            for _ in range(6):
                 await world.sleep(0.5)
                 asked_s = world.now_ns / 1e9
                 async with RemoteArchive.connect(
@@ -149,7 +149,7 @@ def test_honest_clients_connect_during_a_flood(source_count: int) -> None:
                 assert world.now_ns / 1e9 - asked_s < 1.0
         await asyncio.wait(floods)
         assert stage.server is not None
-        assert stage.server.refused_sessions > 5_000
+        assert stage.server.refused_sessions > 2_500
         await world.sleep(2)
         assert stage.reflected_length() <= 3 * stage.asked_length // 10, "most are not let in"
         assert stage.most_mapped < 8 * MIB
@@ -175,13 +175,13 @@ def test_the_archive_takes_nothing_for_a_client_that_answers_itself(
                     channel,
                     stream_id=10,
                     pace_s=source_count / 100,
-                    until_s=begin_s + 8,
+                    until_s=begin_s + 4,
                 )
             )
             for number in range(source_count)
         ]
         async with world.host("honest").aeron(DRIVER) as aeron:
-            for _ in range(8):
+            for _ in range(4):
                 await world.sleep(1)
                 assert stage.server is not None
                 assert stage.server.session_count <= stage.settings.max_unconnected_sessions
