@@ -15,6 +15,7 @@ from aeron_async.cli.main import main
 from aeron_async.driver.core.context import DriverContext
 from tests.cli.explainer import Explainer
 from tests.cli.foreign_output import Output
+from tests.cli.warm import WarmProcess, is_like_this
 from tests.logs import without_lines_of_the_machine
 
 if TYPE_CHECKING:
@@ -76,9 +77,14 @@ class Running:
         program: tuple[str, ...] = PROGRAM,
         environment: dict[str, str] | None = None,
     ) -> None:
+        chosen = buffered(os.environ if environment is None else environment)
+        self.process: subprocess.Popen[str] | WarmProcess
+        if program is PROGRAM and is_like_this(environment):
+            self.process = WarmProcess(arguments, chosen)
+            return
         self.process = subprocess.Popen(
             (*program, *arguments),
-            env=buffered(os.environ if environment is None else environment),
+            env=chosen,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -105,7 +111,7 @@ class Running:
     def finish(self, sent: str = "") -> tuple[int, str, str]:
         """Wait for its end; return its exit code and what is left of its output."""
         out, err = self.process.communicate(sent, timeout=PATIENCE_S)
-        return self.process.returncode, out, without_lines_of_the_machine(err)
+        return self.process.wait(), out, without_lines_of_the_machine(err)
 
     def interrupt(self, number: int = signal.SIGINT) -> tuple[int, str, str]:
         """Send a signal, and wait for the end."""

@@ -1,0 +1,190 @@
+"""Runs the command in a process that is forked from one which has imported everything already.
+
+What a command imports takes half a second of a processor, and tests start hundreds of them. The
+server is that of `multiprocessing`; it has no thread and no loop, and is started by the first test
+of a worker that needs it. What happens before and while the command is imported is tested with a
+Python of its own: see `test_entry`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Final, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+    from typing import IO
+
+__all__ = ["WarmProcess", "is_like_this"]
+
+PROGRAM: Final = "aeron-async"
+MODULES: Final = (
+    "aeron_async.archive",
+    "aeron_async.cli.archive_catalog",
+    "aeron_async.cli.archive_check",
+    "aeron_async.cli.archive_record",
+    "aeron_async.cli.archive_replay",
+    "aeron_async.cli.archive_room",
+    "aeron_async.cli.driver_run",
+    "aeron_async.cli.main",
+    "aeron_async.cli.ping",
+    "aeron_async.cli.pub",
+    "aeron_async.cli.sub",
+    "aeron_async.client.attached_driver",
+    "rich.table",
+    "uvloop",
+)
+CONTEXT: Final = get_context("forkserver") if sys.platform == "linux" else None
+if CONTEXT is not None:
+    CONTEXT.set_forkserver_preload([*MODULES, "tests.cli.warm"])
+
+
+def is_like_this(environment: Mapping[str, str] | None) -> bool:
+    """Return whether a Python with this environment would start as this one has."""
+    if CONTEXT is None:
+        return False
+    if environment is None:
+        return True
+    names = {each for each in (*environment, *os.environ) if each.startswith("PYTHON")}
+    return all(
+        environment.get(name) == os.environ.get(name) for name in names - {"PYTHONUNBUFFERED"}
+    )
+
+
+def run(
+    arguments: tuple[str, ...], environment: dict[str, str], folder: str, *ends: Connection
+) -> None:
+    """Become the command; called in its process."""
+    for descriptor, end in enumerate(ends):
+        os.dup2(end.fileno(), descriptor)
+        end.close()
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for as long as the process lives
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - as above
+    sys.stderr = open(  # noqa: SIM115 - as above
+        2, "w", buffering=1, errors="backslashreplace", closefd=False
+    )
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.argv = [PROGRAM, *arguments]
+    from aeron_async.cli.entry import main  # noqa: PLC0415 - it has been imported
+
+    sys.exit(main())
+
+
+class WarmProcess:
+    """As much of `subprocess.Popen` as the tests need.
+
+    Args:
+        arguments: Of the command.
+        environment: Of its process.
+    """
+
+    def __init__(self, arguments: tuple[str, ...], environment: Mapping[str, str]) -> None:
+        assert CONTEXT is not None
+        ends = [Connection(each) for pair in (os.pipe(), os.pipe(), os.pipe()) for each in pair]
+        stdin, to_stdin, from_stdout, stdout, from_stderr, stderr = ends
+        self._process = CONTEXT.Process(
+            target=run,
+            args=(arguments, dict(environment), os.getcwd(), stdin, stdout, stderr),  # noqa: PTH109
+        )
+        self._process.start()
+        for each in (stdin, stdout, stderr):
+            each.close()
+        self.stdin: IO[str] | None = _opened(to_stdin, "w")
+        self.stdout: IO[str] | None = _opened(from_stdout, "r")
+        self.stderr: IO[str] | None = _opened(from_stderr, "r")
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """Return the exit code, if it has ended; the negative number of a signal that ended it."""
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        """Return the exit code, if it has ended."""
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; return its exit code.
+
+        Raises:
+            subprocess.TimeoutExpired: It has not ended.
+        """
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            assert timeout is not None
+            raise subprocess.TimeoutExpired(PROGRAM, timeout)
+        return self._process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, if it has not ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill it, if it has not ended."""
+        self._process.kill()
+
+    def communicate(self, sent: str, timeout: float) -> tuple[str, str]:
+        """Send it the rest of its input; wait for its end, and return the rest of its output.
+
+        Raises:
+            subprocess.TimeoutExpired: It has not ended.
+        """
+        found = ["", ""]
+
+        def read(place: int, stream: IO[str]) -> None:
+            found[place] = stream.read()
+
+        threads = [
+            threading.Thread(target=read, args=(place, stream), daemon=True)
+            for place, stream in enumerate((self.stdout, self.stderr))
+            if stream is not None
+        ]
+        for each in threads:
+            each.start()
+        try:
+            if self.stdin is not None and not self.stdin.closed:
+                self.stdin.write(sent)
+                self.stdin.close()
+        except BrokenPipeError:
+            pass
+        self.wait(timeout)
+        for each in threads:
+            each.join(timeout)
+        return found[0], found[1]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for stream in (self.stdout, self.stderr):
+            if stream is not None:
+                stream.close()
+        try:
+            if self.stdin is not None:
+                self.stdin.close()
+        except BrokenPipeError:
+            pass
+        self.wait()
+        self._process.close()
+
+
+def _opened(end: Connection, mode: str) -> IO[str]:
+    """Return a file over the descriptor of a connection, which it takes."""
+    descriptor = os.dup(end.fileno())
+    end.close()
+    return open(descriptor, mode)  # noqa: PTH123 - a descriptor
