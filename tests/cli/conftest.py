@@ -15,8 +15,8 @@ from aeron_async.cli.main import main
 from aeron_async.driver.core.context import DriverContext
 from tests.cli.explainer import Explainer
 from tests.cli.foreign_output import Output
-from tests.cli.warm import WarmProcess, is_like_this
 from tests.logs import without_lines_of_the_machine
+from tests.warm import COMMAND, WarmProcess, is_like_this
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -80,7 +80,7 @@ class Running:
         chosen = buffered(os.environ if environment is None else environment)
         self.process: subprocess.Popen[str] | WarmProcess
         if program is PROGRAM and is_like_this(environment):
-            self.process = WarmProcess(arguments, chosen)
+            self.process = WarmProcess(COMMAND, arguments, chosen)
             return
         self.process = subprocess.Popen(
             (*program, *arguments),

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from tests.warm import WarmProcess
+
 pytestmark = [needs_compiled, pytest.mark.processes]
 
 CHANNEL = "aeron:ipc?term-length=64k"
@@ -47,14 +49,14 @@ async def driver_in(directory: Path) -> AsyncIterator[None]:
         await program.wait()
 
 
-async def line_of(program: subprocess.Popen[str]) -> str:
+async def line_of(program: subprocess.Popen[str] | WarmProcess) -> str:
     """Return the next line that a program prints."""
     assert program.stdout is not None
     async with asyncio.timeout(TIMEOUT_S):
         return (await asyncio.to_thread(program.stdout.readline)).rstrip("\n")
 
 
-def end(program: subprocess.Popen[str]) -> None:
+def end(program: subprocess.Popen[str] | WarmProcess) -> None:
     """Kill a program that has not ended, and close its pipes."""
     with program:
         program.kill()

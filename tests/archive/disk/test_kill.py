@@ -16,6 +16,7 @@ from aeron_async.archive.disk.mark_file import MarkFile, MarkIdentity
 from aeron_async.archive.disk.recovery import recover
 from tests.archive.disk.streams import FrameSource, described, read_all
 from tests.tracing import untraced_environment
+from tests.warm import WarmProcess, is_like_this
 
 ROOT = Path(__file__).parents[3]
 KILLS = int(os.environ.get("AERON_ASYNC_KILLS", "10"))
@@ -67,13 +68,18 @@ class Promises:
 
 def killed_at(path: Path, level: int, seed: int, lines: int) -> list[str]:
     """Let a process record, kill it after so many lines, and return all that it had said."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", MODULE, str(path), str(level), str(seed)],
-        stdout=subprocess.PIPE,
-        cwd=ROOT,
-        env=untraced_environment(),
-        text=True,
-    )
+    arguments, environment = (str(path), str(level), str(seed)), untraced_environment()
+    process: WarmProcess | subprocess.Popen[str]
+    if is_like_this(environment):
+        process = WarmProcess(MODULE, arguments, environment)
+    else:
+        process = subprocess.Popen(
+            [sys.executable, "-m", MODULE, *arguments],
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            env=environment,
+            text=True,
+        )
     assert process.stdout is not None
     with process:
         heard = [process.stdout.readline() for _ in range(lines)]

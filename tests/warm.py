@@ -1,19 +1,22 @@
-"""Runs the command in a process that is forked from one which has imported everything already.
+"""Runs a program in a process that is forked from one which has imported everything already.
 
-What a command imports takes half a second of a processor, and tests start hundreds of them. The
+What a program imports takes half a second of a processor, and tests start hundreds of them. The
 server is that of `multiprocessing`; it has no thread and no loop, and is started by the first test
 of a worker that needs it. What happens before and while the command is imported is tested with a
-Python of its own: see `test_entry`.
+Python of its own: see `tests/cli/test_entry.py`.
 """
 
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 import threading
+import warnings
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 if TYPE_CHECKING:
@@ -21,9 +24,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import IO
 
-__all__ = ["WarmProcess", "is_like_this"]
+__all__ = ["COMMAND", "WarmProcess", "is_like_this"]
 
-PROGRAM: Final = "aeron-async"
+COMMAND: Final = "aeron-async"
 MODULES: Final = (
     "aeron_async.archive",
     "aeron_async.cli.archive_catalog",
@@ -37,12 +40,13 @@ MODULES: Final = (
     "aeron_async.cli.pub",
     "aeron_async.cli.sub",
     "aeron_async.client.attached_driver",
+    "aeron_async.driver.media_driver",
     "rich.table",
     "uvloop",
 )
 CONTEXT: Final = get_context("forkserver") if sys.platform == "linux" else None
 if CONTEXT is not None:
-    CONTEXT.set_forkserver_preload([*MODULES, "tests.cli.warm"])
+    CONTEXT.set_forkserver_preload([*MODULES, "tests.warm"])
 
 
 def is_like_this(environment: Mapping[str, str] | None) -> bool:
@@ -58,9 +62,13 @@ def is_like_this(environment: Mapping[str, str] | None) -> bool:
 
 
 def run(
-    arguments: tuple[str, ...], environment: dict[str, str], folder: str, *ends: Connection
+    program: str,
+    arguments: tuple[str, ...],
+    environment: dict[str, str],
+    folder: str,
+    *ends: Connection,
 ) -> None:
-    """Become the command; called in its process."""
+    """Become a program; called in its process."""
     for descriptor, end in enumerate(ends):
         os.dup2(end.fileno(), descriptor)
         end.close()
@@ -72,28 +80,41 @@ def run(
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
-    sys.argv = [PROGRAM, *arguments]
-    from aeron_async.cli.entry import main  # noqa: PLC0415 - it has been imported
+    sys.argv = [program, *arguments]
+    if program == COMMAND:
+        from aeron_async.cli.entry import main  # noqa: PLC0415 - it has been imported
 
-    sys.exit(main())
+        sys.exit(main())
+    warnings.simplefilter("error")
+    if program.endswith(".py"):
+        sys.path.insert(0, str(Path(program).parent))
+        runpy.run_path(program, run_name="__main__")
+    else:
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
 
 
 class WarmProcess:
     """As much of `subprocess.Popen` as the tests need.
 
     Args:
-        arguments: Of the command.
-        environment: Of its process.
+        program: The command, the path of a script, or the name of a module, of which the last two
+            run with warnings as errors.
+        arguments: Those of its command line.
+        environment: That of its process.
     """
 
-    def __init__(self, arguments: tuple[str, ...], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, program: str, arguments: tuple[str, ...], environment: Mapping[str, str]
+    ) -> None:
         assert CONTEXT is not None
         ends = [Connection(each) for pair in (os.pipe(), os.pipe(), os.pipe()) for each in pair]
         stdin, to_stdin, from_stdout, stdout, from_stderr, stderr = ends
         self._process = CONTEXT.Process(
             target=run,
-            args=(arguments, dict(environment), os.getcwd(), stdin, stdout, stderr),  # noqa: PTH109
+            args=(program, arguments, dict(environment), str(Path.cwd()), stdin, stdout, stderr),
         )
+        self._program = program
+        self._exit_code: int | None = None
         self._process.start()
         for each in (stdin, stdout, stderr):
             each.close()
@@ -106,11 +127,13 @@ class WarmProcess:
     @property
     def returncode(self) -> int | None:
         """Return the exit code, if it has ended; the negative number of a signal that ended it."""
-        return self._process.exitcode
+        return self.poll()
 
     def poll(self) -> int | None:
         """Return the exit code, if it has ended."""
-        return self._process.exitcode
+        if self._exit_code is None:
+            self._exit_code = self._process.exitcode
+        return self._exit_code
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end; return its exit code.
@@ -118,11 +141,13 @@ class WarmProcess:
         Raises:
             subprocess.TimeoutExpired: It has not ended.
         """
-        self._process.join(timeout)
-        if self._process.exitcode is None:
+        if self.poll() is None:
+            self._process.join(timeout)
+        code = self.poll()
+        if code is None:
             assert timeout is not None
-            raise subprocess.TimeoutExpired(PROGRAM, timeout)
-        return self._process.exitcode
+            raise subprocess.TimeoutExpired(self._program, timeout)
+        return code
 
     def send_signal(self, number: int) -> None:
         """Send it a signal, if it has not ended."""
@@ -131,9 +156,10 @@ class WarmProcess:
 
     def kill(self) -> None:
         """Kill it, if it has not ended."""
-        self._process.kill()
+        if self.poll() is None:
+            self._process.kill()
 
-    def communicate(self, sent: str, timeout: float) -> tuple[str, str]:
+    def communicate(self, sent: str = "", timeout: float | None = None) -> tuple[str, str]:
         """Send it the rest of its input; wait for its end, and return the rest of its output.
 
         Raises:
@@ -142,7 +168,8 @@ class WarmProcess:
         found = ["", ""]
 
         def read(place: int, stream: IO[str]) -> None:
-            found[place] = stream.read()
+            with stream:
+                found[place] = stream.read()
 
         threads = [
             threading.Thread(target=read, args=(place, stream), daemon=True)
