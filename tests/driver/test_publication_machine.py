@@ -271,6 +271,6 @@ class PublicationMachine(RuleBasedStateMachine):
 
 
 PublicationMachine.TestCase.settings = settings(
-    max_examples=120, stateful_step_count=60, deadline=None
+    max_examples=80, stateful_step_count=60, deadline=None
 )
 TestPublication = pytest.mark.untraced(PublicationMachine.TestCase)
