@@ -74,7 +74,6 @@ UNTRACED = (
     "examples/",
     "fuzz/",
     "interop/",
-    "sim/test_driver_names.py",
     "sim/test_edges.py",
     "sim/test_fates.py",
     "sim/test_forged_setups.py",
@@ -105,7 +104,7 @@ UNTRACED = (
     "test_text.py",
     "test_tidy.py",
 )
-EACH_TRACED = ("cli/", "logbuffer/", "protocol/", "spark/", "speedups/", "test_")
+EACH_TRACED = ("cli/", "io/", "logbuffer/", "protocol/", "spark/", "speedups/", "test_")
 """Where many parameters take many branches."""
 is_first_of_its_kind = pytest.StashKey[bool]()
 

@@ -84,6 +84,16 @@ def test_the_frame_that_covers_a_place_is_found_from_behind() -> None:
     assert shown_start(log, 1_120 + 2 * MTU_LENGTH) == -1
 
 
+def test_a_frame_longer_than_a_datagram_is_found_from_the_start_of_an_earlier_one() -> None:
+    log = make_log(log_type=LogType.IMAGE)
+    for start, length in ((0, 96), (96, 3 * MTU_LENGTH)):
+        insert(log.terms[0], log.term_words[0], start, memoryview(pad(start, length)))
+    inside = 96 + 2 * MTU_LENGTH
+    assert shown_cover(log, 0, inside) == shown_cover(log, 96, inside) == 96
+    assert shown_cover(log, 0, 64) == 0
+    assert shown_cover(log, 0, 96) == -1, "a frame begins there"
+
+
 def test_where_nothing_is_known_nothing_is_claimed() -> None:
     log = make_log(log_type=LogType.IMAGE)
     late_frames = LateFrames(log)
