@@ -32,11 +32,16 @@ Received = list[tuple[int, bytes]]
 
 
 def ring_memory(capacity: int) -> AtomicBuffer:
-    return atomic_buffer.AtomicBuffer(bytearray(capacity + RING_TRAILER_LENGTH))
+    return memory_of(capacity + RING_TRAILER_LENGTH)
 
 
 def broadcast_memory(capacity: int) -> AtomicBuffer:
-    return atomic_buffer.AtomicBuffer(bytearray(capacity + BROADCAST_TRAILER_LENGTH))
+    return memory_of(capacity + BROADCAST_TRAILER_LENGTH)
+
+
+def memory_of(length: int) -> AtomicBuffer:
+    # An empty `bytearray` lies at any address, from Python 3.13 on.
+    return atomic_buffer.AtomicBuffer(bytearray(length + 8), 0, length)
 
 
 def everything(memory: AtomicBuffer) -> bytes:
