@@ -35,7 +35,7 @@ help:
 	@echo "make demo    two processes exchange messages over loopback, for about ten seconds"
 	@echo "make pipeline  a feed published, recorded, brought into a lake with Spark, and a report"
 	@echo "make test    every test, with coverage"
-	@echo "make quick   what two minutes show: no coverage, worlds, Spark or second process"
+	@echo "make quick   what three minutes show: no coverage, worlds, Spark or second process"
 	@echo "make check   formatting, lint, types, and the shape of the tree"
 	@echo "make docs    the documentation as a site in site/, with the API from the docstrings"
 	@echo "make settings  the tables of settings and line numbers on the pages, from the code"

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import warnings
-from multiprocessing import get_context
+from multiprocessing import get_all_start_methods, get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import IO
 
-__all__ = ["COMMAND", "WarmProcess", "is_like_this"]
+__all__ = ["COMMAND", "CONTEXT", "Program", "start"]
 
 COMMAND: Final = "aeron-async"
 MODULES: Final = (
@@ -42,19 +42,46 @@ MODULES: Final = (
     "aeron_async.client.attached_driver",
     "aeron_async.driver.media_driver",
     "rich.table",
+    "tests.archive.killed_archive",
+    "tests.warm",
     "uvloop",
 )
-CONTEXT: Final = get_context("forkserver") if sys.platform == "linux" else None
+ROOT: Final = Path(__file__).parents[1]
+CONTEXT: Final = get_context("forkserver") if "forkserver" in get_all_start_methods() else None
+"""Of the one server that a process of tests has; None on Windows."""
 if CONTEXT is not None:
-    CONTEXT.set_forkserver_preload([*MODULES, "tests.warm"])
+    CONTEXT.set_forkserver_preload(list(MODULES))
 
 
-def is_like_this(environment: Mapping[str, str] | None) -> bool:
+def start(program: str, arguments: tuple[str, ...], environment: Mapping[str, str]) -> Program:
+    """Start a program: warm where that is possible, and else in a Python of its own.
+
+    Args:
+        program: The command, the path of a script, or the name of a module of the tests, of which
+            the last two run with warnings as errors.
+        arguments: Those of its command line.
+        environment: That of its process.
+    """
+    if is_like_this(environment):
+        return WarmProcess(program, arguments, environment)
+    kind = {COMMAND: ("-m", "aeron_async")}.get(program)
+    if kind is None:
+        kind = ("-W", "error", *(() if program.endswith(".py") else ("-m",)), program)
+    return subprocess.Popen(
+        (sys.executable, *kind, *arguments),
+        env=environment,
+        cwd=None if program == COMMAND else ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def is_like_this(environment: Mapping[str, str]) -> bool:
     """Return whether a Python with this environment would start as this one has."""
     if CONTEXT is None:
         return False
-    if environment is None:
-        return True
     names = {each for each in (*environment, *os.environ) if each.startswith("PYTHON")}
     return all(
         environment.get(name) == os.environ.get(name) for name in names - {"PYTHONUNBUFFERED"}
@@ -94,14 +121,7 @@ def run(
 
 
 class WarmProcess:
-    """As much of `subprocess.Popen` as the tests need.
-
-    Args:
-        program: The command, the path of a script, or the name of a module, of which the last two
-            run with warnings as errors.
-        arguments: Those of its command line.
-        environment: That of its process.
-    """
+    """As much of `subprocess.Popen` as the tests need; `start` says what its arguments are."""
 
     def __init__(
         self, program: str, arguments: tuple[str, ...], environment: Mapping[str, str]
@@ -208,6 +228,9 @@ class WarmProcess:
             pass
         self.wait()
         self._process.close()
+
+
+Program = subprocess.Popen[str] | WarmProcess
 
 
 def _opened(end: Connection, mode: str) -> IO[str]:

@@ -135,9 +135,9 @@ class Sender(Agent):
         self._beat(now_ns)
         polls_left = POLLS_PER_CYCLE
         for _ in range(ROUNDS_PER_CYCLE):
-            if not (polls_left and schedule.has_ready):
-                break
             due = schedule.take(polls_left)
+            if not due:
+                break
             polls_left -= len(due)
             for count, publication in enumerate(due, start=1):
                 self._take_turn(publication, now_ns)

@@ -111,6 +111,10 @@ class ResponseSubscriptions:
         """Forget a subscription that is removed."""
         self._followers.pop(registration_id, None)
 
+    def close(self) -> None:
+        """Forget every subscription."""
+        self._followers.clear()
+
     def on_response_setup(self, registration_id: int, session_id: int) -> None:
         """Bind a subscription for responses to the session with which its server answers.
 
@@ -187,10 +191,6 @@ class ResponseSubscriptions:
             if image.is_following
             for subscriber in image.subscribers
         }
-
-    def close(self) -> None:
-        """Forget every subscription."""
-        self._followers.clear()
 
     def _tell(self, link: SubscriptionLink) -> None:
         reason = UNANSWERED.format(link.session_id, SUCCESSOR_TIMEOUT_NS / NS_PER_SECOND)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import time
@@ -16,6 +15,7 @@ from aeron_async.archive.disk.segments import segment_bases, segment_name
 from aeron_async.archive.disk.verify import Finding, Severity, verify
 from tests.archive.killed_archive import Worker, main, opened
 from tests.archive.lives import Run, runs_of
+from tests.warm import CONTEXT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,10 +88,9 @@ def killed(
     path: Path, level: int, checksum: str | None, seed: int, draw: random.Random
 ) -> list[str]:
     """Let an archive record, kill it some time, and return all that it had said."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.archive.killed_archive"])
-    out, end = context.Pipe(duplex=False)
-    process = context.Process(target=main, args=(end, str(path), level, checksum, seed))
+    assert CONTEXT is not None
+    out, end = CONTEXT.Pipe(duplex=False)
+    process = CONTEXT.Process(target=main, args=(end, str(path), level, checksum, seed))
     process.start()
     end.close()
     heard = []

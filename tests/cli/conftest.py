@@ -16,10 +16,13 @@ from aeron_async.driver.core.context import DriverContext
 from tests.cli.explainer import Explainer
 from tests.cli.foreign_output import Output
 from tests.logs import without_lines_of_the_machine
-from tests.warm import COMMAND, WarmProcess, is_like_this
+from tests.warm import COMMAND
+from tests.warm import start as start_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    from tests.warm import Program
 
 PROGRAM = (sys.executable, "-m", "aeron_async")
 # Nothing here takes this long; what does has hung.
@@ -78,9 +81,9 @@ class Running:
         environment: dict[str, str] | None = None,
     ) -> None:
         chosen = buffered(os.environ if environment is None else environment)
-        self.process: subprocess.Popen[str] | WarmProcess
-        if program is PROGRAM and is_like_this(environment):
-            self.process = WarmProcess(COMMAND, arguments, chosen)
+        self.process: Program
+        if program is PROGRAM:
+            self.process = start_program(COMMAND, arguments, chosen)
             return
         self.process = subprocess.Popen(
             (*program, *arguments),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from tests import warm
 from tests.logs import without_lines_of_the_machine
 from tests.tracing import untraced_environment
-from tests.warm import WarmProcess, is_like_this
+
+if TYPE_CHECKING:
+    from tests.warm import Program
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "examples"
@@ -21,20 +23,11 @@ def channel(port: int) -> str:
     return f"aeron:udp?endpoint=127.0.0.1:{port}"
 
 
-def start(name: str, *args: str, **variables: str) -> subprocess.Popen[str] | WarmProcess:
-    program, environment = str(EXAMPLES / f"{name}.py"), untraced_environment() | variables
-    if is_like_this(environment):
-        return WarmProcess(program, args, environment)
-    return subprocess.Popen(
-        [sys.executable, "-W", "error", program, *args],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def start(name: str, *args: str, **variables: str) -> Program:
+    return warm.start(str(EXAMPLES / f"{name}.py"), args, untraced_environment() | variables)
 
 
-def finish(program: subprocess.Popen[str] | WarmProcess, complaint: str = "") -> list[str]:
+def finish(program: Program, complaint: str = "") -> list[str]:
     """Wait for a program, see that it succeeded, and return the lines it printed.
 
     Args:

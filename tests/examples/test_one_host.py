@@ -18,11 +18,10 @@ from tests.tracing import untraced_environment
 from tests.twins import needs_compiled
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from tests.warm import WarmProcess
+    from tests.warm import Program
 
 pytestmark = [needs_compiled, pytest.mark.processes]
 
@@ -49,14 +48,14 @@ async def driver_in(directory: Path) -> AsyncIterator[None]:
         await program.wait()
 
 
-async def line_of(program: subprocess.Popen[str] | WarmProcess) -> str:
+async def line_of(program: Program) -> str:
     """Return the next line that a program prints."""
     assert program.stdout is not None
     async with asyncio.timeout(TIMEOUT_S):
         return (await asyncio.to_thread(program.stdout.readline)).rstrip("\n")
 
 
-def end(program: subprocess.Popen[str] | WarmProcess) -> None:
+def end(program: Program) -> None:
     """Kill a program that has not ended, and close its pipes."""
     with program:
         program.kill()

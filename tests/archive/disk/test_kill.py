@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,11 +12,13 @@ from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.archive.disk.mark_file import MarkFile, MarkIdentity
 from aeron_async.archive.disk.recovery import recover
+from tests import warm
 from tests.archive.disk.streams import FrameSource, described, read_all
 from tests.tracing import untraced_environment
-from tests.warm import WarmProcess, is_like_this
 
-ROOT = Path(__file__).parents[3]
+if TYPE_CHECKING:
+    from pathlib import Path
+
 KILLS = int(os.environ.get("AERON_ASYNC_KILLS", "10"))
 MODULE = "tests.archive.disk.recorder_process"
 BUDGET = 20_000_000
@@ -69,17 +69,7 @@ class Promises:
 def killed_at(path: Path, level: int, seed: int, lines: int) -> list[str]:
     """Let a process record, kill it after so many lines, and return all that it had said."""
     arguments, environment = (str(path), str(level), str(seed)), untraced_environment()
-    process: WarmProcess | subprocess.Popen[str]
-    if is_like_this(environment):
-        process = WarmProcess(MODULE, arguments, environment)
-    else:
-        process = subprocess.Popen(
-            [sys.executable, "-m", MODULE, *arguments],
-            stdout=subprocess.PIPE,
-            cwd=ROOT,
-            env=environment,
-            text=True,
-        )
+    process = warm.start(MODULE, arguments, environment)
     assert process.stdout is not None
     with process:
         heard = [process.stdout.readline() for _ in range(lines)]
