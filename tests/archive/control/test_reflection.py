@@ -175,13 +175,13 @@ def test_the_archive_takes_nothing_for_a_client_that_answers_itself(
                     channel,
                     stream_id=10,
                     pace_s=source_count / 100,
-                    until_s=begin_s + 4,
+                    until_s=begin_s + 2,
                 )
             )
             for number in range(source_count)
         ]
         async with world.host("honest").aeron(DRIVER) as aeron:
-            for _ in range(4):
+            for _ in range(2):
                 await world.sleep(1)
                 assert stage.server is not None
                 assert stage.server.session_count <= stage.settings.max_unconnected_sessions
