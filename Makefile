@@ -38,7 +38,7 @@ help:
 	@echo "make demo    two processes exchange messages over loopback, for about ten seconds"
 	@echo "make pipeline  a feed published, recorded, brought into a lake with Spark, and a report"
 	@echo "make test    every test, with coverage"
-	@echo "make quick   what three minutes show: no coverage, worlds, Spark or second process"
+	@echo "make quick   what a minute shows: no coverage, commands, worlds, Spark or second process"
 	@echo "make check   formatting, lint, types, and the shape of the tree"
 	@echo "make docs    the documentation as a site in site/, with the API from the docstrings"
 	@echo "make settings  the tables of settings and line numbers on the pages, from the code"
@@ -111,8 +111,9 @@ test: $(STAMP)
 	AERON_ASYNC_PURE=1 $(BIN)/pytest $(PARALLEL) -q $(PURE_TESTS)
 
 quick: $(STAMP)
-	$(BIN)/pytest $(PARALLEL) -q -m 'not untraced and not spark and not processes' \
-		$(foreach name,benchmarks examples fuzz interop netns sim slow,--ignore=tests/$(name))
+	$(BIN)/pytest $(PARALLEL) -q --quick -m 'not untraced and not spark and not processes' \
+		$(foreach name,benchmarks cli examples fuzz interop netns sim slow spark,--ignore=tests/$(name)) \
+		$(foreach name,packaging tidy,--ignore=tests/test_$(name).py)
 
 # A warning is an error, and --quiet would keep it from being counted. The theme would advertise its
 # successor, which runs no hooks yet.

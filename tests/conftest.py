@@ -40,6 +40,7 @@ JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # A busy machine is no reason to fail, and a failing example must be the same for everybody.
 settings.register_profile("steady", deadline=None, derandomize=True)
 settings.load_profile("steady")
+settings.register_profile("quick", settings.get_profile("steady"), max_examples=10)
 
 HERE = Path(__file__).parent
 # Sockets differ from loop to loop; of what stands on them, a part that touches everything once.
@@ -122,13 +123,25 @@ def place_in_line(item: pytest.Item) -> tuple[bool, str, int, bool]:
     return spark is None, spark or "", place, folder == LAST
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--quick",
+        action="store_true",
+        help="run each test with the first of its parameters, and draw few examples",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=place_in_line)
     seen: set[str] = set()
     for item in items:
         name = item.nodeid.partition("[")[0]
         item.stash[is_first_of_its_kind] = name not in seen
         seen.add(name)
+    if config.getoption("--quick"):
+        left_out = [item for item in items if not item.stash[is_first_of_its_kind]]
+        items[:] = [item for item in items if item.stash[is_first_of_its_kind]]
+        config.hook.pytest_deselected(items=left_out)
 
 
 def is_traced(item: pytest.Item) -> bool:
@@ -149,8 +162,10 @@ def pytest_asyncio_loop_factories(
     return {"asyncio": asyncio.new_event_loop}
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     hear_interrupts()
+    if config.getoption("--quick"):
+        settings.load_profile("quick")
     for name in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
         os.environ.setdefault(name, JAVA_OPTIONS)
 

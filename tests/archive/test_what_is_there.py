@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -162,16 +163,19 @@ async def test_all_replays_of_a_recording_are_stopped(open_archive: OpenArchive)
 async def test_work_on_the_disk_is_done_before_its_caller_is_cancelled() -> None:
     disk = DiskThreads()
     begun = asyncio.Event()
+    is_cancelled = threading.Event()
     done: list[int] = []
     loop = asyncio.get_running_loop()
 
     def work() -> None:
         loop.call_soon_threadsafe(begun.set)
+        is_cancelled.wait(60)
         done.extend(1 for _ in range(1000))
 
     task = asyncio.ensure_future(disk.run(work))
     await begun.wait()
     task.cancel()
+    is_cancelled.set()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert len(done) == 1000
