@@ -188,13 +188,22 @@ def test_a_stream_takes_nothing_of_the_command_line(unused_udp_port: int) -> Non
     assert run(code, path=ROOT, cwd=ROOT)[-1] == "320 hello 4"
 
 
+SPARK = next(
+    f"'{each}'"
+    for each in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]["dev"]
+    if each.startswith("pyspark==")
+)
+
+
 @pytest.mark.parametrize(
     ("target", "installed_in_order"),
     [
         ("demo", ["'.[cli]'"]),
-        ("test", ["'.[cli]'", "'aeron-async[dev]'"]),
-        ("bench", ["'.[cli]'", "'aeron-async[dev]'", "'aeron-async[bench]'"]),
-        ("fuzz", ["'.[cli]'", "'aeron-async[dev]'", "'aeron-async[fuzz]'"]),
+        ("test", ["'.[cli]'", SPARK, "'aeron-async[dev]'"]),
+        ("bench", ["'.[cli]'", SPARK, "'aeron-async[dev]'", "'aeron-async[bench]'"]),
+        ("fuzz", ["'.[cli]'", SPARK, "'aeron-async[dev]'", "'aeron-async[fuzz]'"]),
     ],
 )
 def test_a_target_installs_what_it_needs(target: str, installed_in_order: list[str]) -> None:
