@@ -4,14 +4,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
+MADE := $(VENV)/.made
 CLI_STAMP := $(VENV)/.installed-cli
 STAMP := $(VENV)/.installed-dev
 FUZZ_STAMP := $(VENV)/.installed-fuzz
 BENCH_STAMP := $(VENV)/.installed-bench
 DOCS_STAMP := $(VENV)/.installed-docs
-# Spark comes as sources, of which pip makes a wheel only to unpack it.
 SPARK := $(shell sed -n 's/^  "\(pyspark==.*\)",$$/\1/p' pyproject.toml)
 SPARK_STAMP := $(VENV)/.installed-spark
+# Spark comes as sources, of which pip makes a wheel only to unpack it.
 UNCOMPRESSED := $(VENV)/uncompressed-wheels.cfg
 BENCH ?=
 RUNS ?= 100000
@@ -37,7 +38,7 @@ help:
 	@echo "make demo    two processes exchange messages over loopback, for about ten seconds"
 	@echo "make pipeline  a feed published, recorded, brought into a lake with Spark, and a report"
 	@echo "make test    every test, with coverage"
-	@echo "make quick   what a minute shows: no coverage, commands, worlds, Spark or second process"
+	@echo "make quick   what takes a minute: no coverage, commands, worlds, Spark or second process"
 	@echo "make check   formatting, lint, types, and the shape of the tree"
 	@echo "make docs    the documentation as a site in site/, with the API from the docstrings"
 	@echo "make settings  the tables of settings and line numbers on the pages, from the code"
@@ -46,20 +47,20 @@ help:
 	@echo "make bench   how fast we are, beside others; BENCH='--only round-trip' for a part of it"
 	@echo "make format  apply formatting and safe lint fixes"
 
-$(VENV)/.made:
+$(MADE):
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
 # Bytecode is made of what is imported, when it is: that of every lexer takes longer than the demo.
 $(CLI_STAMP): pyproject.toml $(wildcard aeron_async/_speedups/*.pyx aeron_async/_speedups/*.pxd) \
-		| $(VENV)/.made
+		| $(MADE)
 	@echo "Preparing $(VENV): the package with its compiled code, and what the command line needs;"
 	@echo "half a minute, and twice that where the processors are busy."
 	$(PIP) --no-compile --editable '.[cli]'
 	@touch $@
 
 # Alone, and without what it needs: with --jobs=2 it comes while the command line does.
-$(SPARK_STAMP): pyproject.toml | $(VENV)/.made
+$(SPARK_STAMP): pyproject.toml | $(MADE)
 	@echo "Adding Spark to $(VENV): half a gigabyte."
 	@printf '[bdist_wheel]\ncompression = stored\n' > $(UNCOMPRESSED)
 	DIST_EXTRA_CONFIG=$(abspath $(UNCOMPRESSED)) $(PIP) --no-compile --no-deps '$(SPARK)'

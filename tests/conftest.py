@@ -39,8 +39,8 @@ JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 # A busy machine is no reason to fail, and a failing example must be the same for everybody.
 settings.register_profile("steady", deadline=None, derandomize=True)
-settings.load_profile("steady")
 settings.register_profile("quick", settings.get_profile("steady"), max_examples=10)
+settings.load_profile("steady")
 
 HERE = Path(__file__).parent
 # Sockets differ from loop to loop; of what stands on them, a part that touches everything once.
@@ -139,9 +139,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.stash[is_first_of_its_kind] = name not in seen
         seen.add(name)
     if config.getoption("--quick"):
-        left_out = [item for item in items if not item.stash[is_first_of_its_kind]]
+        others = [item for item in items if not item.stash[is_first_of_its_kind]]
+        config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item.stash[is_first_of_its_kind]]
-        config.hook.pytest_deselected(items=left_out)
 
 
 def is_traced(item: pytest.Item) -> bool:

@@ -23,6 +23,9 @@ OF_THE_COMMAND_LINE = ("cyclopts", "rich")
 # What an application chooses: the framework is the same with and without.
 OF_APPLICATIONS = ("structlog", "uvloop")
 VERSION = "0.1.0"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+TOOLS = PROJECT["project"]["optional-dependencies"]["dev"]
+SPARK = next(f"'{each}'" for each in TOOLS if each.startswith("pyspark=="))
 
 
 def build(tree: Path, kind: str, target: Path) -> Path:
@@ -154,8 +157,7 @@ def test_an_editable_install_leads_to_the_tree(tree: Path, tmp_path: Path) -> No
 
 
 def test_every_part_of_the_kernel_is_built_where_there_is_a_compiler() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    modules = project["tool"]["setuptools"]["ext-modules"]
+    modules = PROJECT["tool"]["setuptools"]["ext-modules"]
     assert [each["name"] for each in modules] == [
         f"aeron_async._speedups.{each}" for each in COMPILED
     ]
@@ -186,15 +188,6 @@ def test_a_stream_takes_nothing_of_the_command_line(unused_udp_port: int) -> Non
         "runpy.run_path('examples/hello.py', run_name='__main__')"
     )
     assert run(code, path=ROOT, cwd=ROOT)[-1] == "320 hello 4"
-
-
-SPARK = next(
-    f"'{each}'"
-    for each in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
-        "optional-dependencies"
-    ]["dev"]
-    if each.startswith("pyspark==")
-)
 
 
 @pytest.mark.parametrize(

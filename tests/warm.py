@@ -64,11 +64,14 @@ def start(program: str, arguments: tuple[str, ...], environment: Mapping[str, st
     """
     if is_like_this(environment):
         return WarmProcess(program, arguments, environment)
-    kind = {COMMAND: ("-m", "aeron_async")}.get(program)
-    if kind is None:
-        kind = ("-W", "error", *(() if program.endswith(".py") else ("-m",)), program)
+    if program == COMMAND:
+        words = ["-m", "aeron_async"]
+    elif program.endswith(".py"):
+        words = ["-W", "error", program]
+    else:
+        words = ["-W", "error", "-m", program]
     return subprocess.Popen(
-        (sys.executable, *kind, *arguments),
+        [sys.executable, *words, *arguments],
         env=environment,
         cwd=None if program == COMMAND else ROOT,
         stdin=subprocess.PIPE,

@@ -179,6 +179,9 @@ RECEIVES: Final = frozenset({Role.SUBSCRIPTION})
 ADDRESS_KEYS: Final = frozenset({"endpoint", "interface", "control", "control-mode"})
 GROUP_KEYS: Final = frozenset({"ttl", "fc", "max-resend"})
 """Parameters that apply only with several receivers."""
+REMEDY_OF_GROUPS: Final = (
+    "Leave it out, or use Channel.multicast, or Channel.mdc_publisher to publish"
+)
 IPC_KEYS: Final = frozenset(
     {
         *("alias", "tags", "mtu", "term-length", "init-term-id", "term-id", "term-offset"),
@@ -435,13 +438,9 @@ def _check_options(
         parameter = find_parameter(name)
         is_possible = only is None or parameter.key in only
         if parameter.key in taken | without or not is_possible or not parameter.roles & roles:
-            remedy = "Leave it out"
-            if parameter.key in GROUP_KEYS:
-                remedy += ", or use Channel.multicast, or Channel.mdc_publisher to publish"
-            _refuse(
-                mode,
-                f"{parameter.key}={value} does not go with it: {parameter.description} {remedy}",
-            )
+            remedy = REMEDY_OF_GROUPS if parameter.key in GROUP_KEYS else "Leave it out"
+            reason = f"{parameter.key}={value} does not go with it: {parameter.description}"
+            _refuse(mode, f"{reason} {remedy}")
 
 
 def _refuse(mode: str, reason: str) -> None:

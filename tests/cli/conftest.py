@@ -13,11 +13,10 @@ import structlog
 
 from aeron_async.cli.main import main
 from aeron_async.driver.core.context import DriverContext
+from tests import warm
 from tests.cli.explainer import Explainer
 from tests.cli.foreign_output import Output
 from tests.logs import without_lines_of_the_machine
-from tests.warm import COMMAND
-from tests.warm import start as start_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -83,7 +82,7 @@ class Running:
         chosen = buffered(os.environ if environment is None else environment)
         self.process: Program
         if program is PROGRAM:
-            self.process = start_program(COMMAND, arguments, chosen)
+            self.process = warm.start(warm.COMMAND, arguments, chosen)
             return
         self.process = subprocess.Popen(
             (*program, *arguments),

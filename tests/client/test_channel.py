@@ -111,7 +111,10 @@ Any_: Any = aa.Channel
     [
         (lambda: aa.Channel.udp(GROUP), "use Channel.multicast"),
         (lambda: aa.Channel.udp("10.0.0.5"), "no port"),
-        (lambda: Any_.udp(UDP, fc=aa.Fc.min()), "Channel.udp: fc=min does not go with it"),
+        (
+            lambda: Any_.udp(UDP, fc=aa.Fc.min()),
+            "Channel.udp: fc=min does not go with it",
+        ),
         (lambda: Any_.udp(UDP, ttl=4), "ttl=4 does not go"),
         (lambda: Any_.udp(UDP, control_mode="manual"), "control-mode=manual does not go"),
         (lambda: Any_.udp(UDP, response_endpoint="h:1"), "response-endpoint=h:1 does not go"),
@@ -151,6 +154,13 @@ def test_what_contradicts_the_mode_is_refused(make: Callable[[], ChannelUri], pa
     with pytest.raises(aa.ChannelUriError) as caught:
         make()
     assert part in str(caught.value)
+
+
+def test_what_does_not_go_with_a_mode_comes_with_a_remedy() -> None:
+    with pytest.raises(aa.ChannelUriError, match=r"Leave it out, or use Channel\.multicast"):
+        Any_.udp(UDP, ttl=4)
+    with pytest.raises(aa.ChannelUriError, match=r"linger=1s does not go.* Leave it out$"):
+        Any_.mds(linger="1s")
 
 
 def test_destinations_are_channels_of_these_modes() -> None:
