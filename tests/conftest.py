@@ -7,6 +7,7 @@ Tests that touch real sockets, and a part of the client's, run once on asyncio a
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from functools import partial
 from pathlib import Path
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 # A busy machine is no reason to fail, and a failing example must be the same for everybody.
-settings.register_profile("steady", deadline=None, derandomize=True)
+EXAMPLES = int(os.environ.get("AERON_ASYNC_EXAMPLES", "40"))
+settings.register_profile("steady", deadline=None, derandomize=True, max_examples=EXAMPLES)
 settings.register_profile("quick", settings.get_profile("steady"), max_examples=10)
 settings.load_profile("steady")
 
@@ -142,6 +144,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         others = [item for item in items if not item.stash[is_first_of_its_kind]]
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item.stash[is_first_of_its_kind]]
+
+
+def pytest_collection_finish() -> None:
+    # Ten thousand tests live as long as the run: looking through them for garbage, again and
+    # again, costs a tenth of it.
+    gc.collect()
+    gc.freeze()
 
 
 def is_traced(item: pytest.Item) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aeron_async.driver.core.data_sender import FrameBoundaryIndex
@@ -193,7 +193,6 @@ def test_a_frame_that_is_far_from_all_that_was_sent_is_not_known() -> None:
     assert starts.is_start(8_192)
 
 
-@settings(max_examples=60)
 @given(
     st.lists(
         st.lists(st.sampled_from([32, 64, 96, 1_024, 1_376, 1_408]), min_size=1, max_size=8),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import attrs
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aeron_async.clock import NEVER_NS
@@ -329,7 +329,6 @@ def expect_same(kind: type[PublicationImage], scene: Scene) -> None:
 
 
 @pytest.mark.untraced
-@settings(max_examples=150, deadline=None)
 @example(IN_ORDER)
 @given(SCENES)
 def test_what_is_inserted_fast_is_what_is_inserted_one_by_one(scene: Scene) -> None:
@@ -337,7 +336,6 @@ def test_what_is_inserted_fast_is_what_is_inserted_one_by_one(scene: Scene) -> N
 
 
 @pytest.mark.untraced
-@settings(max_examples=150, deadline=None)
 @example(IN_ORDER)
 @example(LATER_GAPS)
 @example(GAP_AFTER_A_HEARTBEAT)
@@ -348,7 +346,6 @@ def test_what_is_shown_fast_is_what_a_poll_shows(scene: Scene) -> None:
 
 
 @pytest.mark.untraced
-@settings(max_examples=150, deadline=None)
 @example(IN_ORDER)
 @given(SCENES)
 def test_what_is_reported_fast_is_what_a_poll_reports(scene: Scene) -> None:

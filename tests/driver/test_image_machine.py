@@ -233,5 +233,5 @@ class ImageMachine(RuleBasedStateMachine):
         self.rank = rank
 
 
-ImageMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=60, deadline=None)
+ImageMachine.TestCase.settings = settings(stateful_step_count=60)
 TestImage = pytest.mark.untraced(ImageMachine.TestCase)

@@ -160,5 +160,5 @@ class IpcMachine(RuleBasedStateMachine):
         self.rank = rank
 
 
-IpcMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=60, deadline=None)
+IpcMachine.TestCase.settings = settings(stateful_step_count=60)
 TestIpcPublication = pytest.mark.untraced(IpcMachine.TestCase)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aeron_async.clock import NEVER_NS
@@ -454,7 +454,6 @@ UNICAST: Final = {"flow_control": "unicast"}
 
 
 @pytest.mark.untraced
-@settings(max_examples=150)
 @given(steps=STEPS, options=OPTIONS)
 @example(steps=[("offer", [1_376, 100])], options=UNICAST).via("more than one datagram")
 @example(steps=[("offer", [992] * 31), ("offer_alone", 1_376, 1, 0)], options=UNICAST).via(
@@ -467,7 +466,6 @@ def test_send_data_fast_ends_where_a_poll_does(
 
 
 @pytest.mark.untraced
-@settings(max_examples=150)
 @given(steps=STEPS, options=OPTIONS)
 @example(steps=[("close", "release"), ("advance", SECOND)], options=UNICAST).via("the end")
 def test_heartbeat_fast_ends_where_a_poll_does(
@@ -477,7 +475,6 @@ def test_heartbeat_fast_ends_where_a_poll_does(
 
 
 @pytest.mark.untraced
-@settings(max_examples=150)
 @given(steps=STEPS, options=OPTIONS)
 @example(
     steps=[("stream", 992, 60), ("report", (-HALF_TERM - 64, 0, RECEIVER_ID, {}))],

@@ -270,7 +270,5 @@ class PublicationMachine(RuleBasedStateMachine):
         self.rank = rank
 
 
-PublicationMachine.TestCase.settings = settings(
-    max_examples=80, stateful_step_count=60, deadline=None
-)
+PublicationMachine.TestCase.settings = settings(stateful_step_count=60)
 TestPublication = pytest.mark.untraced(PublicationMachine.TestCase)

@@ -7,7 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aeron_async.clock import NS_PER_MS
@@ -40,7 +40,6 @@ def test_a_script_is_followed_to_its_end_and_then_all_is_delivered() -> None:
     assert fates.decide(b"e") == ((0, b"e"),)
 
 
-@settings(max_examples=150)
 @given(
     there=st.lists(st.sampled_from(Fate), max_size=200),
     back=st.lists(st.sampled_from(Fate), max_size=200),

@@ -37,7 +37,7 @@ def is_data(kept: Kept) -> list[bool]:
     return [kept.data[start - 4_096 + 6] == 1 for start in kept.starts]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_the_last_end_within_a_limit_is_that_of_a_walk(kept: Kept, data: st.DataObject) -> None:
     start = data.draw(st.sampled_from(kept.starts))
@@ -47,7 +47,7 @@ def test_the_last_end_within_a_limit_is_that_of_a_walk(kept: Kept, data: st.Data
     assert boundaries(kept).last_end(0, start, limit) == wanted
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_rows_are_counted_without_padding_unless_it_is_a_row(
     kept: Kept, data: st.DataObject

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aeron_async.archive.disk.descriptor import RecordingDescriptor
@@ -103,7 +103,6 @@ def test_all_at_once_finds_what_one_by_one_does(bodies: Any, place: Any, data: A
     assert found.end <= count or found.heads[-1, 1] >> 16 == 0
 
 
-@settings(max_examples=200)
 @given(bodies=bodies, place=places, data=st.data())
 def test_damage_is_found_at_the_same_place(bodies: Any, place: Any, data: Any) -> None:
     term_length, position, initial_term_id = place

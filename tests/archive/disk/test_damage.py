@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aeron_async.archive.disk.catalog import CATALOG_NAME, Catalog
@@ -23,7 +23,6 @@ from tests.support.faulty_files import FaultyDirectory
 
 CRC = CHECKSUMS["crc32"]
 NOW = 1_000_000
-SETTINGS = settings(deadline=None, max_examples=60)
 Files = dict[str, bytes]
 
 
@@ -120,7 +119,6 @@ def found_in(directory: FaultyDirectory) -> list[Finding] | None:
     return found
 
 
-@SETTINGS
 @given(damages(stops=True))
 def test_what_is_wrong_is_named_and_left_as_it_is(files: Files) -> None:
     directory = holding(files)
@@ -160,7 +158,6 @@ def read_what_is_there(directory: FaultyDirectory, catalog: Catalog, found: list
         assert data == kept
 
 
-@SETTINGS
 @given(damages(stops=False))
 def test_an_archive_that_starts_on_damage_refuses_or_says_what_it_cut_off(files: Files) -> None:
     directory = holding(files)
@@ -191,7 +188,6 @@ def test_an_archive_that_starts_on_damage_refuses_or_says_what_it_cut_off(files:
         assert mine.discarded == len(data[offset:].rstrip(b"\0"))
 
 
-@SETTINGS
 @given(files=damages(stops=False), consent=st.booleans())
 def test_a_repair_keeps_a_copy_of_whatever_it_changes(files: Files, *, consent: bool) -> None:
     directory = holding(files)
