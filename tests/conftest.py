@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from tests.archive.golden import remove_copies
 from tests.interrupts import hear_interrupts
 from tests.ports import unused_udp_ports
 from tests.spark.sessions import spark_of
-from tests.tracing import untraced
+from tests.tracing import traced_at_first, untraced
 
 try:
     import uvloop
@@ -34,6 +35,7 @@ else:
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
+    from contextlib import AbstractContextManager
 
 # A Java that lives for seconds compiles less than it runs.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -50,65 +52,13 @@ ON_EVERY_LOOP = tuple(
     HERE / name for name in ("io", "client/test_closing.py", "client/test_flow.py")
 )
 
-# Coverage takes as long again as what it follows. It looks away from folders and files whose tests
-# show it nothing that others do not, and follows a test with many parameters for the first alone.
-UNTRACED = (
-    "archive/control/test_log_flood.py",
-    "archive/control/test_reflection.py",
-    "archive/disk/test_damage.py",
-    "archive/test_archive_worlds.py",
-    "archive/test_many_at_once.py",
-    "benchmarks/",
-    "cli/test_consent.py",
-    "client/test_wait_watch.py",
-    "concurrent/test_models.py",
-    "driver/foreign/test_backlog.py",
-    "driver/foreign/test_hostile_values.py",
-    "driver/test_forged_frames.py",
-    "driver/test_hostile_client.py",
-    "driver/test_image_fast_ways.py",
-    "driver/test_image_machine.py",
-    "driver/test_ipc_machine.py",
-    "driver/test_lossy_link.py",
-    "driver/test_nak_budget.py",
-    "driver/test_publication_fast_ways.py",
-    "driver/test_publication_machine.py",
-    "driver/test_publication_strangers.py",
-    "examples/",
-    "fuzz/",
-    "interop/",
-    "sim/test_edges.py",
-    "sim/test_fates.py",
-    "sim/test_forged_setups.py",
-    "sim/test_groups.py",
-    "sim/test_hostile.py",
-    "sim/test_hostile_groups.py",
-    "sim/test_local_worlds.py",
-    "sim/test_mutations.py",
-    "sim/test_names.py",
-    "sim/test_refused_publishers.py",
-    "sim/test_response_restarts.py",
-    "sim/test_scenario.py",
-    "sim/test_seeds.py",
-    "sim/test_swarm.py",
-    "sim/test_unread_images.py",
-    "slow/",
-    "spark/pipeline/test_pipeline_examples.py",
-    "spark/replayed/test_replayed_streams.py",
-    "spark/replayed/test_replayed_tables.py",
-    "spark/sink/test_in_spark.py",
-    "spark/test_batch_source.py",
-    "spark/test_exactly_once.py",
-    "spark/test_follower.py",
-    "spark/test_frame_finder.py",
-    "spark/test_offsets.py",
-    "speedups/test_bells.py",
-    "speedups/test_watching.py",
-    "test_text.py",
-    "test_tidy.py",
-)
+# What starts programs, or is a campaign: coverage looks away, as it does from a test of many
+# parameters but for the first, where parameters take no branches of their own.
+UNTRACED = ("benchmarks/", "examples/", "fuzz/", "interop/", "slow/", "test_tidy.py")
 EACH_TRACED = ("cli/", "io/", "logbuffer/", "protocol/", "spark/", "speedups/", "test_")
 """Where many parameters take many branches."""
+WHOLLY_TRACED = ("logbuffer/", "protocol/")
+"""Where each branch must be taken, also by the last of a thousand examples."""
 is_first_of_its_kind = pytest.StashKey[bool]()
 
 # What waits for other processes begins first, so that nobody waits for it at the end; worlds, which
@@ -153,14 +103,18 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def is_traced(item: pytest.Item) -> bool:
-    """Return whether coverage follows a test."""
+def how_traced(item: pytest.Item) -> AbstractContextManager[None]:
+    """Return what coverage sees of a test: all of it, its beginning, or nothing."""
     path = item.path.relative_to(HERE).as_posix()
     if path.startswith(UNTRACED):
-        return False
+        return untraced()
     if any(item.get_closest_marker(mark) for mark in ("untraced", "processes")):
-        return False
-    return item.stash[is_first_of_its_kind] or path.startswith(EACH_TRACED)
+        return untraced()
+    if path.startswith(WHOLLY_TRACED):
+        return nullcontext()
+    if item.stash[is_first_of_its_kind] or path.startswith(EACH_TRACED):
+        return traced_at_first()
+    return untraced()
 
 
 def pytest_asyncio_loop_factories(
@@ -193,10 +147,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Let coverage look away from a test that would show it nothing new."""
-    if is_traced(item):
-        return (yield)
-    with untraced():
+    """Let coverage look away from what would show it nothing new."""
+    with how_traced(item):
         return (yield)
 
 

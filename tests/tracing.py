@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +11,10 @@ from coverage import Coverage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
 
+TRACED_S: Final = 0.1
+"""Processor time after which a test repeats what coverage has seen of it."""
 
 FOLLOWING: Final = "COVERAGE_PROCESS"
 """What the names of variables begin with by which coverage follows programs that are started."""
@@ -22,22 +26,52 @@ def untraced_environment() -> dict[str, str]:
 
 
 @contextmanager
-def untraced() -> Iterator[None]:
-    """Run without coverage, if there is any, what shows it nothing it has not seen.
+def traced_at_first() -> Iterator[None]:
+    """Run with coverage, if there is any, for the first tenth of a second of processor time."""
+    if not hasattr(signal, "setitimer") or Coverage.current() is None:
+        yield
+        return
+    stopped: list[Coverage] = []
 
-    A worker of pytest-xdist has two: that of pytest-cov, and below it that of every subprocess.
-    Programs that are started in the meantime are not followed either.
-    """
-    stopped = []
-    environ = {name: text for name, text in os.environ.items() if name.startswith(FOLLOWING)}
-    for name in environ:
-        del os.environ[name]
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        stop_all(stopped)
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, TRACED_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+        start_all(stopped)
+
+
+def stop_all(stopped: list[Coverage]) -> None:
+    """Stop what follows this process; a worker of pytest-xdist has two, one below the other."""
     while (coverage := Coverage.current()) is not None:
         coverage.stop()
         stopped.append(coverage)
+
+
+def start_all(stopped: list[Coverage]) -> None:
+    """Start again what has been stopped."""
+    while stopped:
+        stopped.pop().start()
+
+
+@contextmanager
+def untraced() -> Iterator[None]:
+    """Run without coverage, if there is any, what shows it nothing it has not seen.
+
+    Programs that are started in the meantime are not followed either.
+    """
+    stopped: list[Coverage] = []
+    environ = {name: text for name, text in os.environ.items() if name.startswith(FOLLOWING)}
+    for name in environ:
+        del os.environ[name]
+    stop_all(stopped)
     try:
         yield
     finally:
         os.environ.update(environ)
-        for coverage in reversed(stopped):
-            coverage.start()
+        start_all(stopped)
