@@ -119,7 +119,6 @@ async def test_the_last_words_of_a_process_are_passed_on() -> None:
             await child.event()
 
 
-@pytest.mark.usefixtures("_warm_children")
 def test_what_a_process_cannot_do_is_passed_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
