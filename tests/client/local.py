@@ -17,19 +17,13 @@ if TYPE_CHECKING:
 
 IPC = "aeron:ipc"
 STREAM_ID = 1001
-TURNS = 1_000
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Give the loop turns until something is so.
-
-    What has not come after many turns waits for a clock, and one that spins would use up a core.
-    """
-    turns = 0
+    """Give the loop turns until something is so."""
     async with asyncio.timeout(5):
         while not condition():
-            await asyncio.sleep(0 if turns < TURNS else 0.001)
-            turns += 1
+            await asyncio.sleep(0)
 
 
 async def take(subscription: aa.Subscription, count: int) -> list[bytes]:
