@@ -41,12 +41,19 @@ def test_what_cannot_be_shown_is_escaped(value: object, shown: str | None) -> No
 
 @pytest.mark.untraced
 def test_every_character_that_moves_or_hides_others_is_escaped() -> None:
-    for code in range(sys.maxunicode + 1):
-        character = chr(code)
-        if unicodedata.category(character) in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}:
-            shown = printable(character)
-            assert shown.isascii(), hex(code)
-            assert shown.isprintable(), hex(code)
+    dangerous = [
+        character
+        for character in map(chr, range(sys.maxunicode + 1))
+        if unicodedata.category(character) in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+    ]
+    assert len(dangerous) > 900_000
+    # Many at once, none of which is cut off: each call has its price.
+    for start in range(0, len(dangerous), 1_000):
+        some = dangerous[start : start + 1_000]
+        shown = printable("".join(some), limit=16_384)
+        assert shown.isascii(), hex(ord(some[0]))
+        assert shown.isprintable(), hex(ord(some[0]))
+        assert shown.count("\\") == len(some), hex(ord(some[0]))
 
 
 @pytest.mark.parametrize("limit", [64, LIMIT, 65_536])

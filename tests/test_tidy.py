@@ -157,9 +157,15 @@ def parsed(path: Path) -> ast.Module:
 
 
 @cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Return all nodes of a module: several tests look at each, and the walk takes the longest."""
+    return tuple(ast.walk(parsed(path)))
+
+
+@cache
 def imports(path: Path) -> tuple[str, ...]:
     found: list[str] = []
-    for node in ast.walk(parsed(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -178,7 +184,7 @@ def importers() -> dict[str, set[str]]:
     names = {module_name(path): path for path in modules()}
     found: dict[str, set[str]] = {name: set() for name in names}
     for name, path in names.items():
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             if isinstance(node, ast.ImportFrom):
                 source = (node.module or "").removeprefix("aeron_async").removeprefix(".")
                 for alias in node.names:
@@ -228,7 +234,7 @@ def test_every_function_is_short_enough_to_read() -> None:
     too_long = [
         f"{path}: {node.name}"
         for path in modules()
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (node.end_lineno or 0) - node.lineno >= FUNCTION_LIMIT
     ]
@@ -270,7 +276,7 @@ def test_a_core_takes_only_constants_from_the_clock() -> None:
     taken = {
         alias.name
         for path in (PACKAGE / "driver" / "core").rglob("*.py")
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
         if isinstance(node, ast.ImportFrom) and node.module == "aeron_async.clock"
         for alias in node.names
     }
@@ -298,7 +304,7 @@ def test_every_task_has_an_owner() -> None:
         f"{path}:{node.lineno}"
         for path in modules()
         if module_name(path) != "tasks" and floor_of(module_name(path)) != "testing"
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr in {"create_task", "ensure_future"}

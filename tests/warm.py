@@ -34,6 +34,8 @@ MODULES: Final = (
     "aeron_async.cli.archive_record",
     "aeron_async.cli.archive_replay",
     "aeron_async.cli.archive_room",
+    "aeron_async.cli.demo_publisher",
+    "aeron_async.cli.demo_subscriber",
     "aeron_async.cli.driver_run",
     "aeron_async.cli.main",
     "aeron_async.cli.ping",
@@ -41,6 +43,7 @@ MODULES: Final = (
     "aeron_async.cli.sub",
     "aeron_async.client.attached_driver",
     "aeron_async.driver.media_driver",
+    "benchmarks.roles",
     "rich.table",
     "tests.archive.killed_archive",
     "tests.warm",
@@ -120,6 +123,8 @@ def run(
         sys.path.insert(0, str(Path(program).parent))
         runpy.run_path(program, run_name="__main__")
     else:
+        # It has been imported already, and is not to be found as something else.
+        sys.modules.pop(program, None)
         runpy.run_module(program, run_name="__main__", alter_sys=True)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # More of them where there is time: nightly, or after a change.
-SEEDS = range(int(os.environ.get("AERON_ASYNC_ARCHIVE_WORLDS", "25")))
+SEEDS = range(int(os.environ.get("AERON_ASYNC_ARCHIVE_WORLDS", "10")))
 TRACED_COUNT = 4
 
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.usefixtures("_warm_children")
+
 SHORT = Settings(seconds=0.05, settle_s=0.05)
 
 

@@ -18,6 +18,8 @@ from tests.twins import needs_compiled
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+pytestmark = pytest.mark.usefixtures("_warm_children")
+
 SHORT = Settings(seconds=0.05, settle_s=0.05, term_length="1m")
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="/proc is of Linux")

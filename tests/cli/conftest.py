@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ import structlog
 
 from aeron_async.cli.main import main
 from aeron_async.driver.core.context import DriverContext
-from tests import warm
+from tests import warm, warm_children
 from tests.cli.explainer import Explainer
 from tests.cli.foreign_output import Output
 from tests.logs import without_lines_of_the_machine
@@ -65,6 +66,12 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
     return run_one
 
 
+@pytest.fixture
+def _warm_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork what a command starts from a process that has imported everything."""
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", warm_children.create_subprocess_exec)
+
+
 def buffered(environment: Mapping[str, str]) -> dict[str, str]:
     """Return an environment in which Python keeps output for a pipe back, as it does for users."""
     return {name: each for name, each in environment.items() if name != "PYTHONUNBUFFERED"}
@@ -76,13 +83,14 @@ class Running:
     def __init__(
         self,
         *arguments: str,
+        module: str = warm.COMMAND,
         program: tuple[str, ...] = PROGRAM,
         environment: dict[str, str] | None = None,
     ) -> None:
         chosen = buffered(os.environ if environment is None else environment)
         self.process: Program
         if program is PROGRAM:
-            self.process = warm.start(warm.COMMAND, arguments, chosen)
+            self.process = warm.start(module, arguments, chosen)
             return
         self.process = subprocess.Popen(
             (*program, *arguments),

@@ -59,6 +59,7 @@ def test_what_was_measured_is_a_table_for_people(
 
 
 @pytest.mark.processes
+@pytest.mark.usefixtures("_warm_children")
 def test_this_machine_is_measured_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--seconds", "0.02", "--rate", "500", "--json", "--loop", "asyncio"]
     assert main(["bench", *words]) == 0

@@ -18,7 +18,7 @@ from aeron_async.cli.demo import DemoError, DemoProcess, DemoState
 from aeron_async.cli.demo_child import PHASES
 from aeron_async.cli.demo_view import LineView, activation, picture, print_summary
 from aeron_async.cli.main import main
-from tests.tracing import untraced_environment
+from tests.logs import without_lines_of_the_machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,13 +39,14 @@ def children_of(pid: int) -> list[int]:
     return [int(line) for line in found.stdout.split()]
 
 
+# Traced, the publisher is hardly faster than the slow subscriber, and does not wait for it.
+@pytest.mark.processes
+@pytest.mark.usefixtures("_warm_children")
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_the_demonstration_as_json(loop: str, start: Start) -> None:
-    # Traced, the publisher is hardly faster than the slow subscriber, and does not wait for it.
-    arguments = ["--duration", "0.9", "--json", "--loop", loop]
-    demo = start("demo", *arguments, environment=untraced_environment())
-    code, out, err = demo.finish()
-    assert (code, err) == (0, "")
+def test_the_demonstration_as_json(loop: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--duration", "0.9", "--json", "--loop", loop]) == 0
+    out, err = capfd.readouterr()
+    assert without_lines_of_the_machine(err) == ""
     *samples, summary = [json.loads(line) for line in out.splitlines()]
     assert {sample["type"] for sample in samples} == {"sample"}
     assert {sample["phase"] for sample in samples} == {phase.key for phase in PHASES}
@@ -58,7 +59,7 @@ def test_the_demonstration_as_json(loop: str, start: Start) -> None:
 
 
 def test_the_demonstration_in_a_pipe_is_lines(start: Start) -> None:
-    code, out, err = start("demo", "--duration", "2", "--size", "200").finish()
+    code, out, err = start("demo", "--duration", "1.2", "--size", "200").finish()
     assert (code, err) == (0, "")
     assert all(phase.title in out for phase in PHASES)
     assert re.search(r"^  \d\.\d s", out, re.MULTILINE)
@@ -137,8 +138,7 @@ async def test_a_process_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyP
 
 def test_a_process_whose_parent_goes_away_ends(start: Start) -> None:
     for role in ("publisher", "subscriber"):
-        program = (sys.executable, "-m", f"aeron_async.cli.demo_{role}")
-        child = start(program=program)
+        child = start(module=f"aeron_async.cli.demo_{role}")
         assert json.loads(child.line())["event"] == "ready"
         code, out, err = child.finish()
         assert (code, out, err) == (1, "", "")

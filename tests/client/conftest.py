@@ -40,7 +40,12 @@ def _kind_of_driver(
 
 @pytest.fixture
 def context() -> aa.DriverContext:
-    return aa.DriverContext(term_buffer_length=64 * 1024, ipc_term_buffer_length=64 * 1024)
+    # Some tests take every counter: of the usual buffer, that would be 65,536.
+    return aa.DriverContext(
+        term_buffer_length=64 * 1024,
+        ipc_term_buffer_length=64 * 1024,
+        counters_buffer_length=1024 * 1024,
+    )
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,8 @@ from tests.logbuffer.logs import STREAM_ID
 if TYPE_CHECKING:
     from aeron_async.driver.core.network_publication import NetworkPublication
 
-SEEDS = 200
+# More of them where there is time: nightly, or after a change.
+SEEDS = int(os.environ.get("AERON_ASYNC_LINK_SEEDS", "64"))
 LIMIT_NS = 120 * SECOND
 
 

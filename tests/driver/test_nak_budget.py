@@ -105,11 +105,11 @@ def ready(**settings: int) -> ImageRig:
 @pytest.mark.untraced
 def test_a_heartbeat_half_a_term_ahead_brings_few_naks() -> None:
     rig = ready()
-    for now_us in range(0, 2_000_000, 50):
+    for now_us in range(0, 1_000_000, 50):
         if now_us % 10_000 == 0:
             rig.feed(heartbeat(HALF_TERM), now_us * US)
         rig.image.poll(now_us * US)
-    assert HASTY_NAKS < rig[SystemCounterId.NAK_MESSAGES_SENT] <= 24 + 2 * 5 + 3
+    assert HASTY_NAKS < rig[SystemCounterId.NAK_MESSAGES_SENT] <= 24 + 5 + 3
     assert rig.image.hwm_position == HALF_TERM
 
 
@@ -151,7 +151,7 @@ def test_what_has_come_pays_for_as_many_bytes_twice_and_never_for_more_than_a_li
 def test_a_heartbeat_ahead_of_a_stream_that_flows_brings_no_nak_for_each_datagram() -> None:
     rig = ready()
     position = 0
-    for step in range(20_000):
+    for step in range(8_000):
         now_ns = step * 50 * US
         if step % 100 == 0:
             rig.feed(heartbeat(rig.image._feedback.last_sm_position + HALF_TERM), now_ns)
@@ -161,7 +161,8 @@ def test_a_heartbeat_ahead_of_a_stream_that_flows_brings_no_nak_for_each_datagra
         rig.image.poll(now_ns + 10 * US)
         rig.consume_to(rig.image.rebuild_position)
     assert rig.image.rebuild_position == position, "the stream goes on"
-    assert rig[SystemCounterId.NAK_MESSAGES_SENT] <= LIMIT
+    # In two fifths of a second, and a tenth of the limit may leave at once.
+    assert rig[SystemCounterId.NAK_MESSAGES_SENT] <= LIMIT // 10 + LIMIT * 2 // 5
 
 
 def test_one_frame_ahead_of_a_stream_that_flows_brings_no_nak_for_each_datagram() -> None:
@@ -205,7 +206,7 @@ def repair(rig: ImageRig, *, loss: float, trip_us: int, seed: int, end: int) -> 
 def test_many_small_losses_are_repaired_as_fast_as_without_any_limit(seed: int) -> None:
     limited, unlimited = ready(), ready(max_naks_per_second=2**31 - 1)
     for rig in (limited, unlimited):
-        rig.took_us = repair(rig, loss=0.3, trip_us=40, seed=seed, end=4 * TERM_LENGTH)  # type: ignore[attr-defined]
+        rig.took_us = repair(rig, loss=0.3, trip_us=40, seed=seed, end=2 * TERM_LENGTH)  # type: ignore[attr-defined]
     assert limited.took_us == unlimited.took_us  # type: ignore[attr-defined]
     naks = limited[SystemCounterId.NAK_MESSAGES_SENT]
     assert naks == unlimited[SystemCounterId.NAK_MESSAGES_SENT]

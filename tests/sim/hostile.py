@@ -33,10 +33,10 @@ STREAM_ID: Final = 1001
 STRANGER: Final = ("10.0.0.3", 6_666)
 SHOT_INTERVAL_S: Final = 0.001
 SHOT_COUNT: Final = 700
-MESSAGE_INTERVAL_S: Final = 0.002
+MESSAGE_INTERVAL_S: Final = 0.004
 LENGTHS: Final = (0, 20, 200, 1_000, 3_000)
-WARM_UP_S: Final = 0.5
-COOL_DOWN_S: Final = 0.5
+WARM_UP_S: Final = 0.2
+COOL_DOWN_S: Final = 0.2
 NORMAL_AFTER_S: Final = 5
 GONE_AFTER_S: Final = 30
 """Images that strangers made are silent for 10 s, say goodbye for 1 s, and linger for 10 s."""

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 BAD = frozenset({"loss", "polling"})
 GUILTY = next(seed for seed in range(10_000) if draw_scenario(seed).features > BAD)
+# Many features, and a short story.
+RICH = 14
 
 
 @pytest.fixture(autouse=True)
@@ -57,9 +59,9 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_worlds_that_keep_their_promises_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--seeds", "0..5", "--jobs", "1"]) == 0
+    assert main(["--seeds", "15..18", "--jobs", "1"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith("5 seeds, 0 failed, ")
+    assert line.startswith("3 seeds, 0 failed, ")
 
 
 def test_several_processes_find_the_same(
@@ -68,7 +70,7 @@ def test_several_processes_find_the_same(
     monkeypatch.setattr(swarm, "SEEDS_PER_TASK", 1)
 
     def figures(*jobs: str) -> str:
-        assert main(["--seeds", "3..6", "--jobs", *jobs]) == 0
+        assert main(["--seeds", "15..18", "--jobs", *jobs]) == 0
         return capsys.readouterr().out.rpartition(" s, ")[2]
 
     assert figures("1") == figures("2")
@@ -177,10 +179,11 @@ def test_features_are_named_and_known(capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.mark.untraced
 def test_a_seed_has_the_same_digest_whenever_and_wherever_it_is_run() -> None:
-    scenario = draw_scenario(GUILTY)
+    scenario = draw_scenario(RICH)
+    assert len(scenario.features) > 12
     outcomes = [
         run_scenario(scenario),
-        run_seed(GUILTY),
+        run_seed(RICH),
         run_scenario(scenario, loop_factory=VirtualUvLoop),
     ]
     assert outcomes[0] == outcomes[1] == outcomes[2]
@@ -203,7 +206,7 @@ def test_each_feature_is_survived(feature: str) -> None:
 )
 def test_features_that_matter_together_are_survived_together(features: set[str]) -> None:
     having = [each for each in scenarios() if features <= each.features and each.is_exact]
-    assert all(run_scenario(each).failure == "" for each in having[:4])
+    assert all(run_scenario(each).failure == "" for each in having[:3])
     assert having
 
 

@@ -130,13 +130,13 @@ def test_honest_clients_connect_during_a_flood(source_count: int) -> None:
                     world.host(f"mallory{number}"),
                     GREEDY,
                     pace_s=source_count / 1_000,
-                    until_s=begin_s + 4,
+                    until_s=begin_s + 2,
                 )
             )
             for number in range(source_count)
         ]
         async with world.host("honest").aeron(DRIVER) as aeron:
-            for _ in range(6):
+            for _ in range(3):
                 await world.sleep(0.5)
                 asked_s = world.now_ns / 1e9
                 async with RemoteArchive.connect(
@@ -149,7 +149,7 @@ def test_honest_clients_connect_during_a_flood(source_count: int) -> None:
                 assert world.now_ns / 1e9 - asked_s < 1.0
         await asyncio.wait(floods)
         assert stage.server is not None
-        assert stage.server.refused_sessions > 2_500
+        assert stage.server.refused_sessions > 1_250
         await world.sleep(2)
         assert stage.reflected_length() <= 3 * stage.asked_length // 10, "most are not let in"
         assert stage.most_mapped < 8 * MIB
@@ -175,14 +175,14 @@ def test_the_archive_takes_nothing_for_a_client_that_answers_itself(
                     channel,
                     stream_id=10,
                     pace_s=source_count / 100,
-                    until_s=begin_s + 2,
+                    until_s=begin_s + 1.2,
                 )
             )
             for number in range(source_count)
         ]
         async with world.host("honest").aeron(DRIVER) as aeron:
             for _ in range(2):
-                await world.sleep(1)
+                await world.sleep(0.6)
                 assert stage.server is not None
                 assert stage.server.session_count <= stage.settings.max_unconnected_sessions
                 asked_s = world.now_ns / 1e9
