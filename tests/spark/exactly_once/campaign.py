@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Final, Literal
 
 import attrs
 
+from tests.spark.exactly_once.feed import AT_ONCE
 from tests.spark.exactly_once.processes import (
     PATIENCE_S,
     executors,
@@ -77,6 +78,7 @@ class Campaign:
         seed: Of the moments.
         through: Where messages go: parquet, or sink.
         reader: A session that reads the rest; a program of its own does if there is none.
+        at_once: Messages that are recorded at once, fifty times a second.
     """
 
     def __init__(
@@ -89,12 +91,14 @@ class Campaign:
         seed: int = 1,
         through: str = "parquet",
         reader: SparkSession | None = None,
+        at_once: int = AT_ONCE,
     ) -> None:
         self._folder = folder
         self._master = master
         self._victim = victim
         self._workers = workers
         self._reader = reader
+        self._at_once = at_once
         self._random = random.Random(seed)
         self._commits = folder / "target" / "checkpoint" / "commits"
         more = {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
@@ -136,9 +140,9 @@ class Campaign:
             raise RuntimeError((self._folder / "log.txt").read_text()[-4_000:])
 
     def _start_feed(self) -> subprocess.Popen[bytes]:
-        arguments = [str(self._folder / "archive"), str(self._folder / "stop")]
+        where = [str(self._folder / "archive"), str(self._folder / "stop")]
         feed = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.exactly_once.feed", *arguments],
+            [sys.executable, "-m", "tests.spark.exactly_once.feed", *where, str(self._at_once)],
             cwd=ROOT,
             env=self._environment,
             stdout=subprocess.PIPE,
