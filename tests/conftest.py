@@ -37,8 +37,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
     from contextlib import AbstractContextManager
 
-# A Java that lives for seconds compiles less than it runs.
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# A Java that lives for seconds compiles less than it runs, and need not verify thousands of classes
+# that everybody runs.
+JAVA_OPTIONS = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 
 # A busy machine is no reason to fail, and a failing example must be the same for everybody.
 EXAMPLES = int(os.environ.get("AERON_ASYNC_EXAMPLES", "40"))

@@ -1,8 +1,8 @@
-"""Which tests start Spark, and which of them follow one another.
+"""Which tests start Spark, and so follow one another.
 
-One session serves all that ask for it, and takes seconds and half a gigabyte to start. Others
-start programs with a Spark of their own: two Sparks go side by side, three would keep each other
-from answering within the ten seconds that Spark has for that.
+One session serves all that ask for it, and takes seconds and half a gigabyte to start. A program of
+a test may start one more beside it: two Sparks go side by side, three would keep each other from
+answering within the ten seconds that Spark has for that.
 """
 
 from __future__ import annotations
@@ -16,11 +16,8 @@ __all__ = ["SESSION", "spark_of"]
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = "tests/spark/"
 SESSION: Final = "tests that share a Spark session"
-PROGRAMS: Final = "tests that start programs with Spark"
 ASKS: Final = "spark: SparkSession"
 """How a test asks for the session."""
-STARTS: Final = "runs_java()"
-"""What a file looks at whose tests start programs."""
 
 
 @cache
@@ -29,4 +26,4 @@ def spark_of(path: str) -> str | None:
     if not path.startswith(FOLDER):
         return None
     text = (ROOT / path).read_text()
-    return SESSION if ASKS in text else PROGRAMS if STARTS in text else None
+    return SESSION if ASKS in text else None

@@ -2,56 +2,70 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
+import os
+import re
 import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from aeron_async.errors import ConfigurationError
-from aeron_async.spark.java import ensure_java
-from tests.by_hand import runs_java
+from tests.spark.exactly_once.processes import processes, tree
 from tests.spark.recordings import RecordingMaker
-from tests.tracing import untraced_environment
 
-ROOT: Final = Path(__file__).parents[2]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 LIMIT_MIB: Final = 512
-"""Nearly all of it are addresses that libraries have mapped, and hardly touch."""
+"""Of addresses, which the kernel holds workers to: one that wants more fails.
+
+Nearly all of it are addresses that libraries have mapped, and hardly touch.
+"""
 MESSAGE: Final = bytes(100_000)
 COUNT: Final = 5_600
+LOCAL_LIMIT: Final = "resource.pyspark.memory"
+"""Where Spark writes down for each job what `spark.executor.pyspark.memory` says."""
+HIGHEST: Final = re.compile(r"VmHWM:\s+(\d+) kB")
+LIMIT: Final = re.compile(r"Max address space\s+(\d+)")
+
+
+def limited_workers() -> list[tuple[int, int]]:
+    """Return what each limited Python worker may take, and took at most, in MiB."""
+    own = set(tree(os.getpid()))
+    found = []
+    for pid, _, command in processes():
+        if pid in own and "warm_daemon" in command:
+            highest = HIGHEST.search(Path(f"/proc/{pid}/status").read_text())
+            limit = LIMIT.search(Path(f"/proc/{pid}/limits").read_text())
+            # The daemon, of which they are forked, has no limit.
+            if highest is not None and limit is not None:
+                found.append((int(limit[1]) >> 20, int(highest[1]) >> 10))
+    return found
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
-def test_workers_of_little_memory_read_a_long_recording(tmp_path: Path) -> None:
-    try:
-        ensure_java()
-    except ConfigurationError as error:
-        if runs_java():
-            raise
-        pytest.skip(str(error))
+def test_workers_of_little_memory_read_a_long_recording(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     length = 16 << 20
-    maker = RecordingMaker(
-        tmp_path / "archive", term_length=length, segment_length=8 * length, mtu=65_504
-    )
+    path = tmp_path / "archive"
+    maker = RecordingMaker(path, term_length=length, segment_length=8 * length, mtu=65_504)
     for _ in range(COUNT):
         maker.message(MESSAGE)
     maker.stop()
     assert maker.position > LIMIT_MIB << 20
-    arguments = [str(tmp_path / "archive"), f"{LIMIT_MIB}m", str(tmp_path / "warehouse")]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.spark.limited", *arguments],
-        cwd=ROOT,
-        env=untraced_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr[:4_000]
-    found = json.loads(done.stdout)
-    assert (found["rows"], found["bytes"]) == (COUNT, COUNT * len(MESSAGE))
+    reader = spark.read.format("aeron_archive").option("maxBytesPerPartition", "64m")
+    # One worker reads all of it, part after part.
+    frame = reader.load(str(path)).coalesce(1)
+    spark.sparkContext.setLocalProperty(LOCAL_LIMIT, str(LIMIT_MIB))
+    try:
+        row = frame.selectExpr("count(*)", "sum(octet_length(payload))").first()
+        workers = limited_workers()
+    finally:
+        spark.sparkContext.setLocalProperty(LOCAL_LIMIT, None)  # type: ignore[arg-type] # none
+    assert row is not None
+    assert tuple(row) == (COUNT, COUNT * len(MESSAGE))
+    ((limit, took),) = workers
     # Spark has set the limit.
-    assert [each["limit"] for each in found["workers"]] == [LIMIT_MIB]
-    assert max(each["took"] for each in found["workers"]) < 200
+    assert limit == LIMIT_MIB
+    assert took < 200

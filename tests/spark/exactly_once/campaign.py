@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Final, Literal
 
 import attrs
 
+from tests.spark.exactly_once.feed import AT_ONCE
 from tests.spark.exactly_once.processes import (
     PATIENCE_S,
     executors,
@@ -26,11 +27,14 @@ from tests.spark.exactly_once.processes import (
     wait_until,
     work_cleaned,
 )
+from tests.spark.exactly_once.query import parsed, started
 from tests.spark.exactly_once.targets import Parquet, Sink
 from tests.tracing import untraced_environment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
 
     from tests.spark.exactly_once.targets import Target
 
@@ -73,6 +77,8 @@ class Campaign:
             of a cluster that was there before.
         seed: Of the moments.
         through: Where messages go: parquet, or sink.
+        reader: A session that reads the rest; a program of its own does if there is none.
+        at_once: Messages that are recorded at once, fifty times a second.
     """
 
     def __init__(
@@ -84,11 +90,15 @@ class Campaign:
         workers: Sequence[int] = (),
         seed: int = 1,
         through: str = "parquet",
+        reader: SparkSession | None = None,
+        at_once: int = AT_ONCE,
     ) -> None:
         self._folder = folder
         self._master = master
         self._victim = victim
         self._workers = workers
+        self._reader = reader
+        self._at_once = at_once
         self._random = random.Random(seed)
         self._commits = folder / "target" / "checkpoint" / "commits"
         more = {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
@@ -116,7 +126,12 @@ class Campaign:
 
     def _read_the_rest(self, log: IO[bytes]) -> None:
         """Read what is left, with other limits than before."""
-        last = self._start_query(log, "--bytes", "256m", "--partition-bytes", "32m", "--to-the-end")
+        other = ["--bytes", "256m", "--partition-bytes", "32m", "--to-the-end"]
+        if self._reader is not None:
+            rest = started(self._reader, parsed(self._arguments(*other)))
+            assert rest.awaitTermination(4 * int(PATIENCE_S)), "nothing moved"
+            return
+        last = self._start_query(log, *other)
         try:
             code = last.wait(4 * PATIENCE_S)
         finally:
@@ -125,9 +140,9 @@ class Campaign:
             raise RuntimeError((self._folder / "log.txt").read_text()[-4_000:])
 
     def _start_feed(self) -> subprocess.Popen[bytes]:
-        arguments = [str(self._folder / "archive"), str(self._folder / "stop")]
+        where = [str(self._folder / "archive"), str(self._folder / "stop")]
         feed = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.exactly_once.feed", *arguments],
+            [sys.executable, "-m", "tests.spark.exactly_once.feed", *where, str(self._at_once)],
             cwd=ROOT,
             env=self._environment,
             stdout=subprocess.PIPE,
@@ -135,19 +150,15 @@ class Campaign:
         wait_until(lambda: any((self._folder / "archive").glob("0-*.rec")), feed)
         return feed
 
+    def _arguments(self, *more: str) -> list[str]:
+        """Return what a query is told."""
+        where = [str(self._folder / "archive"), str(self._folder / "target")]
+        return [*where, "--master", self._master, *self._target.arguments, *more]
+
     def _start_query(self, log: IO[bytes], *more: str) -> subprocess.Popen[bytes]:
-        arguments = [str(self._folder / "archive"), str(self._folder / "target")]
+        arguments = self._arguments(*more)
         return subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "tests.spark.exactly_once.query",
-                *arguments,
-                "--master",
-                self._master,
-                *self._target.arguments,
-                *more,
-            ],
+            [sys.executable, "-m", "tests.spark.exactly_once.query", *arguments],
             cwd=ROOT,
             env=self._environment,
             stdout=log,

@@ -7,13 +7,21 @@ import os
 import sys
 import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aeron_async.spark.java import ensure_interpreter, ensure_java
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 ROOT = Path(__file__).parents[3]
 
 
-def main() -> None:
+def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return what a query is told: by a list, or on the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("archive")
     parser.add_argument("target", type=Path)
@@ -23,33 +31,13 @@ def main() -> None:
     parser.add_argument("--partition-bytes", default="256k")
     parser.add_argument("--to-the-end", action="store_true")
     parser.add_argument("--publish", nargs=3, metavar=("CHANNEL", "STREAM", "CONTROL"))
-    given = parser.parse_args()
-    ensure_java()
-    ensure_interpreter()
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    inherited = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), inherited]))
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - Java is found first
+    return parser.parse_args(arguments)
 
-    from aeron_async.spark import register  # noqa: PLC0415
 
-    builder = (
-        SparkSession.builder.master(given.master)
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.memory", "700m")
-        .config("spark.executor.memory", "600m")
-        .config("spark.executor.cores", "1")
-        .config("spark.executorEnv.PYTHONPATH", os.environ["PYTHONPATH"])
-        .config("spark.task.maxFailures", "20")
-        .config("spark.deploy.maxExecutorRetries", "-1")
-        .config("spark.sql.warehouse.dir", str(given.target / "warehouse"))
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+def started(spark: SparkSession, given: argparse.Namespace) -> StreamingQuery:
+    """Return the query, begun in a session."""
+    from aeron_async.spark import register  # noqa: PLC0415 - Java is found first
+
     register(spark)
     frame = (
         spark.readStream.format("aeron_archive")
@@ -72,8 +60,36 @@ def main() -> None:
             .option("path", str(given.target / "out"))
         )
     writer = writer.option("checkpointLocation", str(given.target / "checkpoint"))
-    query = (writer.trigger(availableNow=True) if given.to_the_end else writer).start()
-    query.awaitTermination()
+    return (writer.trigger(availableNow=True) if given.to_the_end else writer).start()
+
+
+def main() -> None:
+    given = parsed()
+    ensure_java()
+    ensure_interpreter()
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    inherited = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), inherited]))
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - Java is found first
+
+    builder = (
+        SparkSession.builder.master(given.master)
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", "700m")
+        .config("spark.executor.memory", "600m")
+        .config("spark.executor.cores", "1")
+        .config("spark.executorEnv.PYTHONPATH", os.environ["PYTHONPATH"])
+        .config("spark.task.maxFailures", "20")
+        .config("spark.deploy.maxExecutorRetries", "-1")
+        .config("spark.sql.warehouse.dir", str(given.target / "warehouse"))
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    started(spark, given).awaitTermination()
     spark.stop()
     sys.stdout.write("done\n")
 

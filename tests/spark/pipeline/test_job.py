@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 
 from aeron_async.errors import ArchiveError, ConfigurationError
@@ -25,15 +26,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-COUNT = 10_000
-MORE = 5_000
+# As few as have each kind of fault among them, more than once in all.
+COUNT = 4_000
+MORE = 2_000
+FEW = 100
 PATIENCE_S = 60
-LIMIT = {"source": {"maxRowsPerTrigger": "6000"}, "compact_batches": 3}
-
-
-@pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("pipeline") / "archive"
+LIMIT = {"source": {"maxRowsPerTrigger": "2400"}, "compact_batches": 3}
 
 
 def record(archive: Path, port: int, count: int = COUNT) -> Planted:
@@ -48,21 +46,49 @@ def ingest(spark: SparkSession, archive: Path, lake: Lake, **more: Any) -> list[
     return reports
 
 
-def test_a_feed_is_ingested_once_and_what_is_wrong_with_it_found(
+@attrs.frozen
+class Ingested:
+    """A feed in a lake, which several tests look at: a query takes seconds."""
+
+    archive: Path
+    lake: Lake
+    planted: Planted
+    reports: list[BatchReport]
+
+
+@pytest.fixture(scope="module")
+def ingested(
     spark: SparkSession,
-    archive: Path,
-    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
     unused_udp_port_factory: Callable[[], int],
-) -> None:
+) -> Ingested:
+    folder = tmp_path_factory.mktemp("ingested")
+    archive, lake = folder / "archive", Lake(folder / "lake")
     planted = record(archive, unused_udp_port_factory())
-    lake = Lake(tmp_path / "lake")
-    reports = ingest(spark, archive, lake)
+    return Ingested(archive, lake, planted, ingest(spark, archive, lake))
+
+
+@pytest.fixture(scope="module")
+def archive(
+    tmp_path_factory: pytest.TempPathFactory, unused_udp_port_factory: Callable[[], int]
+) -> Path:
+    """Return an archive of few messages, for what fails before it reads many."""
+    archive = tmp_path_factory.mktemp("few") / "archive"
+    record(archive, unused_udp_port_factory(), FEW)
+    return archive
+
+
+def test_a_feed_is_ingested_once_and_what_is_wrong_with_it_found(
+    spark: SparkSession, ingested: Ingested, unused_udp_port: int
+) -> None:
+    archive, lake, planted = ingested.archive, ingested.lake, ingested.planted
+    reports = [*ingested.reports]
     assert len(reports) > 1
     assert sum(report.messages for report in reports) == COUNT
     assert sum(report.quarantined for report in reports) == planted.cut_messages
     assert ingest(spark, archive, lake) == []
 
-    again = record(archive, unused_udp_port_factory(), MORE)
+    again = record(archive, unused_udp_port, MORE)
     reports += ingest(spark, archive, lake)
     assert set(reports[-1].positions) == {0, 1}
     wrong = planted.cut_messages + again.cut_messages
@@ -100,15 +126,18 @@ def test_a_feed_is_ingested_once_and_what_is_wrong_with_it_found(
 
 
 def test_a_batch_that_is_done_again_replaces_itself(
-    spark: SparkSession, tmp_path: Path, unused_udp_port: int
+    spark: SparkSession, ingested: Ingested, tmp_path: Path
 ) -> None:
-    place = tmp_path / "archive"
-    record(place, unused_udp_port)
+    place = ingested.archive
     reports: list[BatchReport] = []
     lake = Lake(tmp_path / "lake")
     job = PipelineJob(place, lake, PipelineSettings.parse(SETTINGS), reports.append)
     frame = spark.read.format("aeron_archive").options(
-        path=str(place), includeChannel="true", includeHeaders="true", timestampFrom="reserved"
+        path=str(place),
+        recordingIds="0",
+        includeChannel="true",
+        includeHeaders="true",
+        timestampFrom="reserved",
     )
     for _ in range(2):
         job.process(frame.load(), 0)
@@ -138,30 +167,24 @@ def test_bins_are_the_same_in_sql(spark: SparkSession) -> None:
 
 
 def test_a_lake_of_another_archive_is_left_alone(
-    spark: SparkSession, archive: Path, tmp_path: Path, unused_udp_port: int
+    spark: SparkSession, archive: Path, tmp_path: Path
 ) -> None:
     lake = Lake(tmp_path / "lake")
     lake.check_resumable({"archive": "/elsewhere"})
-    record(tmp_path / "archive", unused_udp_port)
     with pytest.raises(ConfigurationError, match="begun with archive='/elsewhere'"):
-        ingest(spark, tmp_path / "archive", lake)
+        ingest(spark, archive, lake)
 
 
-def test_a_kind_keeps_its_columns(
-    spark: SparkSession, archive: Path, tmp_path: Path, unused_udp_port: int
-) -> None:
-    record(archive, unused_udp_port, 100)
-    lake = Lake(tmp_path / "lake")
-    assert ingest(spark, archive, lake)
+def test_a_kind_keeps_its_columns(spark: SparkSession, ingested: Ingested) -> None:
+    assert ingested.reports
     other = {"decode": ["1001:quotes=struct:<sequence:q,market_ns:q,sent_ns:q,price:q"]}
     with pytest.raises(ConfigurationError, match="begun with the columns of quotes='market_ns"):
-        ingest(spark, archive, lake, **other)
+        ingest(spark, ingested.archive, ingested.lake, **other)
 
 
 def test_a_lake_that_somebody_writes_is_left_alone(
-    spark: SparkSession, archive: Path, tmp_path: Path, unused_udp_port: int
+    spark: SparkSession, archive: Path, tmp_path: Path
 ) -> None:
-    record(archive, unused_udp_port, 100)
     lake = Lake(tmp_path / "lake")
     with hold(lake.lock), pytest.raises(ConfigurationError, match="is being written by process"):
         ingest(spark, archive, lake)
@@ -169,9 +192,8 @@ def test_a_lake_that_somebody_writes_is_left_alone(
 
 
 def test_what_spark_refuses_at_once_is_one_line(
-    spark: SparkSession, archive: Path, tmp_path: Path, unused_udp_port: int
+    spark: SparkSession, archive: Path, tmp_path: Path
 ) -> None:
-    record(archive, unused_udp_port, 100)
     lake = Lake(tmp_path / "lake")
     lake.checkpoint.mkdir(parents=True)
     (lake.checkpoint / "metadata").write_text("no JSON")
@@ -181,12 +203,11 @@ def test_what_spark_refuses_at_once_is_one_line(
 
 
 def test_a_query_that_fails_says_why_in_one_line(
-    spark: SparkSession, tmp_path: Path, unused_udp_port: int
+    spark: SparkSession, archive: Path, tmp_path: Path
 ) -> None:
-    record(tmp_path / "archive", unused_udp_port)
     lake = Lake(tmp_path / "lake")
     (tmp_path / "lake").mkdir()
     lake.bronze.touch()
     with pytest.raises(ArchiveError) as caught:
-        ingest(spark, tmp_path / "archive", lake)
+        ingest(spark, archive, lake)
     assert "\n" not in str(caught.value)
