@@ -10,7 +10,7 @@ import asyncio
 import gc
 import os
 from contextlib import nullcontext
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,9 +52,7 @@ settings.load_profile("steady")
 
 HERE = Path(__file__).parent
 # Sockets differ from loop to loop; of what stands on them, a part that touches everything once.
-ON_EVERY_LOOP = tuple(
-    HERE / name for name in ("io", "client/test_closing.py", "client/test_flow.py")
-)
+ON_EVERY_LOOP = ("io/", "client/test_closing.py", "client/test_flow.py")
 
 # What starts programs, or is a campaign: coverage looks away, as it does from a test of many
 # parameters but for the first, where parameters take no branches of their own.
@@ -71,10 +69,16 @@ FIRST = ("spark", "slow", "examples", "cli", "benchmarks")
 LAST = "sim"
 
 
+@cache
+def name_of(path: Path) -> str:
+    """Return the path of a file from here on: paths are slow, and tests are many."""
+    return path.relative_to(HERE).as_posix()
+
+
 def place_in_line(item: pytest.Item) -> tuple[bool, str, int, bool]:
     """Return what sorts the tests: those that start Spark first, since they stay together."""
-    path = item.path.relative_to(HERE)
-    folder, spark = path.parts[0], spark_of(f"tests/{path.as_posix()}")
+    name = name_of(item.path)
+    folder, spark = name.partition("/")[0], spark_of(f"tests/{name}")
     place = FIRST.index(folder) if folder in FIRST else len(FIRST)
     return spark is None, spark or "", place, folder == LAST
 
@@ -109,7 +113,7 @@ def pytest_collection_finish() -> None:
 
 def how_traced(item: pytest.Item) -> AbstractContextManager[None]:
     """Return what coverage sees of a test: all of it, its beginning, or nothing."""
-    path = item.path.relative_to(HERE).as_posix()
+    path = name_of(item.path)
     if path.startswith(UNTRACED):
         return untraced()
     if any(item.get_closest_marker(mark) for mark in ("untraced", "processes")):
@@ -124,7 +128,7 @@ def how_traced(item: pytest.Item) -> AbstractContextManager[None]:
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    if any(item.path.is_relative_to(path) for path in ON_EVERY_LOOP):
+    if name_of(item.path).startswith(ON_EVERY_LOOP):
         return LOOP_FACTORIES
     return {"asyncio": asyncio.new_event_loop}
 

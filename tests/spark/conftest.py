@@ -38,7 +38,7 @@ CONF = {
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        spark = spark_of(item.path.relative_to(ROOT).as_posix())
+        spark = spark_of(item.nodeid.partition("::")[0])
         if spark is not None:
             item.add_marker(pytest.mark.spark)
         # Or another worker starts a session of its own: see `tests/scheduling.py`.

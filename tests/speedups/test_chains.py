@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import pytest
@@ -36,6 +37,16 @@ def test_a_frame_that_claims_to_go_on_beyond_its_term_is_none(twin: Any) -> None
     assert twin.scan_chain(words, 64, **WHERE) == (64, 0)
     words[2] = 65_504
     assert twin.scan_chain(words, 64, **WHERE | {"term_offset": 65_504}) == (0, 0)
+
+
+def test_padding_ends_a_chain_and_counts_as_its_header(twin: Any) -> None:
+    words = memoryview(bytearray(128)).cast("i")
+    for offset, length, kind in ((0, 64, 1 << 16), (64, 960, 0)):
+        header = (length, kind, offset, 0, WHERE["stream_id"], WHERE["term_id"])
+        words[offset >> 2 : (offset >> 2) + 6] = memoryview(array("i", header))
+    where = WHERE | {"term_offset": 0}
+    assert twin.scan_chain(words, 128, **where | {"term_length": 1_024}) == (96, 928)
+    assert twin.scan_chain(words, 128, **where | {"term_length": 992}) == (64, 0)
 
 
 @needs_compiled

@@ -209,6 +209,13 @@ def test_of_each_block_the_first_datagram_is_noted(twin: Any) -> None:
     assert twin.mark_starts(memoryview(positions), 0, 0, segments, 0) == 0
 
 
+def test_no_datagram_begins_in_a_block_that_its_batch_does_not_reach(twin: Any) -> None:
+    positions = array("q", bytes(32))
+    # The batch is one datagram of 96 bytes: none begins behind byte 64.
+    assert twin.mark_starts(memoryview(positions), 64, 0, array("i", (96, 96)), 96) == 64
+    assert list(positions) == [0, 0, 0, 0]
+
+
 @needs_compiled
 def test_starts_are_noted_only_in_what_was_given() -> None:
     twin, segments = compiled_twins(), array("i", (5_152, 0, 2**31 - 1, -1_408))
