@@ -14,17 +14,20 @@ import subprocess
 import sys
 import threading
 import warnings
-from multiprocessing import get_all_start_methods, get_context
+from functools import cache
+from multiprocessing import forkserver, get_all_start_methods, get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
+
+from tests.tracing import untraced
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
     from typing import IO
 
-__all__ = ["COMMAND", "CONTEXT", "Program", "start"]
+__all__ = ["COMMAND", "CONTEXT", "Program", "serve", "start"]
 
 COMMAND: Final = "aeron-async"
 MODULES: Final = (
@@ -54,6 +57,17 @@ CONTEXT: Final = get_context("forkserver") if "forkserver" in get_all_start_meth
 """Of the one server that a process of tests has; None on Windows."""
 if CONTEXT is not None:
     CONTEXT.set_forkserver_preload(list(MODULES))
+
+
+@cache
+def serve() -> None:
+    """Start the server, unless it has been started.
+
+    Coverage does not follow it: what is forked of it would be as slow as what is followed, and ends
+    without having written down what it has seen.
+    """
+    with untraced():
+        forkserver.ensure_running()
 
 
 def start(program: str, arguments: tuple[str, ...], environment: Mapping[str, str]) -> Program:
@@ -135,6 +149,7 @@ class WarmProcess:
         self, program: str, arguments: tuple[str, ...], environment: Mapping[str, str]
     ) -> None:
         assert CONTEXT is not None
+        serve()
         ends = [Connection(each) for pair in (os.pipe(), os.pipe(), os.pipe()) for each in pair]
         stdin, to_stdin, from_stdout, stdout, from_stderr, stderr = ends
         self._process = CONTEXT.Process(

@@ -15,7 +15,7 @@ from subprocess import DEVNULL, PIPE
 from typing import IO, TYPE_CHECKING, Any
 
 from benchmarks.profiling import VARIABLE as PROFILE
-from tests.warm import COMMAND, CONTEXT, is_like_this, run
+from tests.warm import COMMAND, CONTEXT, is_like_this, run, serve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,6 +72,7 @@ class WarmChild:
         """Start it."""
         assert CONTEXT is not None
         assert stderr is not PIPE
+        serve()
         loop = asyncio.get_running_loop()
         here, its = [], []
         for target, side in ((stdin, 0), (stdout, 1), (stderr, 1)):
