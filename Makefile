@@ -105,7 +105,7 @@ test: $(STAMP)
 	$(BIN)/pytest $(PARALLEL) --cov --cov-report=
 	$(BIN)/coverage report --fail-under=95
 	$(BIN)/coverage report --fail-under=100 --include='aeron_async/protocol/*,aeron_async/logbuffer/*'
-	AERON_ASYNC_PURE=1 $(BIN)/pytest $(PARALLEL) -q $(PURE_TESTS)
+	AERON_ASYNC_PURE=1 $(BIN)/pytest -n 2 --dist loadfile -q $(PURE_TESTS)
 
 quick: $(STAMP)
 	$(BIN)/pytest $(PARALLEL) -q --quick -m 'not untraced and not spark and not processes' \

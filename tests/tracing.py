@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-TRACED_S: Final = 0.1
+TRACED_S: Final = 0.05
 """Processor time after which a test repeats what coverage has seen of it."""
 
 FOLLOWING: Final = "COVERAGE_PROCESS"
@@ -27,7 +27,7 @@ def untraced_environment() -> dict[str, str]:
 
 @contextmanager
 def traced_at_first() -> Iterator[None]:
-    """Run with coverage, if there is any, for the first tenth of a second of processor time."""
+    """Run with coverage, if there is any, for the first 50 ms of processor time."""
     if not hasattr(signal, "setitimer") or Coverage.current() is None:
         yield
         return
