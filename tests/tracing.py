@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-TRACED_S: Final = 0.05
-"""Processor time after which a test repeats what coverage has seen of it."""
+TRACED_S: Final = 0.1
+"""Processor time after which a test repeats what coverage has seen of it.
+
+Half of it left the coverage just above what is asked for, and slower machines see less.
+"""
 
 FOLLOWING: Final = "COVERAGE_PROCESS"
 """What the names of variables begin with by which coverage follows programs that are started."""
@@ -27,7 +30,7 @@ def untraced_environment() -> dict[str, str]:
 
 @contextmanager
 def traced_at_first() -> Iterator[None]:
-    """Run with coverage, if there is any, for the first 50 ms of processor time."""
+    """Run with coverage, if there is any, for the first tenth of a second of processor time."""
     if not hasattr(signal, "setitimer") or Coverage.current() is None:
         yield
         return
