@@ -18,6 +18,7 @@ import pytest
 import structlog
 from hypothesis import settings
 
+from tests import warm_children
 from tests.archive.golden import remove_copies
 from tests.interrupts import hear_interrupts
 from tests.ports import unused_udp_ports
@@ -54,13 +55,13 @@ HERE = Path(__file__).parent
 # Sockets differ from loop to loop; of what stands on them, a part that touches everything once.
 ON_EVERY_LOOP = ("io/", "client/test_closing.py", "client/test_flow.py")
 
-# What starts programs, or is a campaign: coverage looks away, as it does from a test of many
-# parameters but for the first, where parameters take no branches of their own.
+# Coverage follows a test of many parameters for the first alone, and each test for a moment. It
+# looks away from what starts programs, or is a campaign.
 UNTRACED = ("benchmarks/", "examples/", "fuzz/", "interop/", "slow/", "test_tidy.py")
-EACH_TRACED = ("cli/", "io/", "logbuffer/", "protocol/", "spark/", "speedups/", "test_")
-"""Where many parameters take many branches."""
+EACH_TRACED = ("cli/", "io/", "spark/", "speedups/", "test_")
+"""Where parameters take branches of their own."""
 WHOLLY_TRACED = ("logbuffer/", "protocol/")
-"""Where each branch must be taken, also by the last of a thousand examples."""
+"""Where every branch must be seen, also what the last example of a property takes."""
 is_first_of_its_kind = pytest.StashKey[bool]()
 
 # What waits for other processes begins first, so that nobody waits for it at the end; worlds, which
@@ -114,9 +115,8 @@ def pytest_collection_finish() -> None:
 def how_traced(item: pytest.Item) -> AbstractContextManager[None]:
     """Return what coverage sees of a test: all of it, its beginning, or nothing."""
     path = name_of(item.path)
-    if path.startswith(UNTRACED):
-        return untraced()
-    if any(item.get_closest_marker(mark) for mark in ("untraced", "processes")):
+    marks = ("untraced", "processes")
+    if path.startswith(UNTRACED) or any(map(item.get_closest_marker, marks)):
         return untraced()
     if path.startswith(WHOLLY_TRACED):
         return nullcontext()
@@ -174,3 +174,9 @@ def unused_udp_port(unused_udp_port_factory: Callable[[], int]) -> int:
 def _quiet_logs() -> None:
     # `structlog.testing.capture_logs` still sees every line.
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
+
+
+@pytest.fixture
+def _warm_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the programs that a test starts from one that has imported everything."""
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", warm_children.create_subprocess_exec)

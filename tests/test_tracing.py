@@ -42,6 +42,7 @@ def test_coverage_sees_the_beginning_of_a_test() -> None:
     assert Coverage.current() is before
 
 
+@pytest.mark.skipif(not hasattr(signal, "getitimer"), reason="Windows has no such timer")
 def test_no_timer_is_left_behind() -> None:
     with traced_at_first():
         pass

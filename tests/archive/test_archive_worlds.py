@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 # More of them where there is time: nightly, or after a change.
 SEEDS = range(int(os.environ.get("AERON_ASYNC_ARCHIVE_WORLDS", "10")))
-TRACED_COUNT = 4
 
 
 @pytest.fixture(autouse=True)
@@ -26,13 +25,7 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize(
-    "seed",
-    [
-        pytest.param(seed, marks=() if seed < TRACED_COUNT else pytest.mark.untraced)
-        for seed in SEEDS
-    ],
-)
+@pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_replayed_is_what_was_published(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(world: World) -> int:
         it = ArchiveWorld(world, monkeypatch)

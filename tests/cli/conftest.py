@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -14,7 +13,7 @@ import structlog
 
 from aeron_async.cli.main import main
 from aeron_async.driver.core.context import DriverContext
-from tests import warm, warm_children
+from tests import warm
 from tests.cli.explainer import Explainer
 from tests.cli.foreign_output import Output
 from tests.logs import without_lines_of_the_machine
@@ -64,12 +63,6 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
         return code, out, err
 
     return run_one
-
-
-@pytest.fixture
-def _warm_children(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fork what a command starts from a process that has imported everything."""
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", warm_children.create_subprocess_exec)
 
 
 def buffered(environment: Mapping[str, str]) -> dict[str, str]:

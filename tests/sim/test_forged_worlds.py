@@ -22,16 +22,9 @@ CHANNEL = "aeron:udp?endpoint=receiver:20121"
 FORGER = frozenset({"forger"})
 # More of them where there is time: nightly, or after a change.
 SEEDS = range(int(os.environ.get("AERON_ASYNC_FORGER_SEEDS", "8")))
-TRACED_COUNT = 3
 
 
-@pytest.mark.parametrize(
-    "seed",
-    [
-        pytest.param(seed, marks=() if seed < TRACED_COUNT else pytest.mark.untraced)
-        for seed in SEEDS
-    ],
-)
+@pytest.mark.parametrize("seed", SEEDS)
 def test_worlds_with_a_forger_keep_their_promises(seed: int) -> None:
     """Rows B1 and B2: the stream goes on in order, or its end is told and it is joined again."""
     assert run_seed(seed, always=FORGER).failure == ""

@@ -17,6 +17,7 @@ from aeron_async.errors import ConfigurationError
 from aeron_async.spark.java import ensure_java
 from tests.by_hand import runs_java
 from tests.spark.exactly_once.campaign import Campaign
+from tests.spark.exactly_once.feed import AT_ONCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KILLS: Final = int(os.environ.get("AERON_SPARK_KILLS", "1"))
-AT_ONCE: Final = 15 if KILLS <= 2 else 60
-"""One kill needs few messages, each of which takes its time on its way."""
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
 
 
@@ -55,8 +54,10 @@ def test_executors_that_are_killed_again_and_again_lose_and_double_nothing(tmp_p
 def test_what_is_published_effectively_once_is_there_once_however_often_the_driver_is_killed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    # A session that is there already reads the rest: a start takes longer than what is left.
-    campaign = Campaign(tmp_path, through="sink", reader=spark, at_once=AT_ONCE)
+    # A session that is there already reads the rest: a start takes longer than what is left. One
+    # kill needs few messages, each of which takes its time on its way.
+    at_once = 15 if KILLS <= 2 else AT_ONCE
+    campaign = Campaign(tmp_path, through="sink", reader=spark, at_once=at_once)
     outcome = campaign.run(KILLS)
     assert outcome.rows == outcome.sent > 0
 

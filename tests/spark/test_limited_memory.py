@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.spark.exactly_once.processes import processes, tree
+from tests.spark.processes import processes, tree
 from tests.spark.recordings import RecordingMaker
 
 if TYPE_CHECKING:

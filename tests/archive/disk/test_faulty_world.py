@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 # Each lives six ways. More of them where there is time: nightly, or after a change.
 SEEDS = range(int(os.environ.get("AERON_ASYNC_DISK_SEEDS", "7")))
-TRACED_COUNT = 3
 SMOOTH = Faults(short_read=0.1, short_write=0.2)
 ROUGH = Faults(short_read=0.1, short_write=0.2, write_error=0.01, sync_error=0.01, open_error=0.01)
 
@@ -185,13 +184,7 @@ class World:
 
 @pytest.mark.parametrize("faults", [SMOOTH, ROUGH], ids=["smooth", "rough"])
 @pytest.mark.parametrize(("level", "power"), [(0, False), (1, True), (2, True)])
-@pytest.mark.parametrize(
-    "seed",
-    [
-        pytest.param(seed, marks=() if seed < TRACED_COUNT else pytest.mark.untraced)
-        for seed in SEEDS
-    ],
-)
+@pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_acknowledged_is_ever_lost(
     seed: int, level: int, *, power: bool, faults: Faults
 ) -> None:

@@ -19,7 +19,9 @@ from typing import IO, TYPE_CHECKING, Final, Literal
 import attrs
 
 from tests.spark.exactly_once.feed import AT_ONCE
-from tests.spark.exactly_once.processes import (
+from tests.spark.exactly_once.query import parsed, started
+from tests.spark.exactly_once.targets import Parquet, Sink
+from tests.spark.processes import (
     PATIENCE_S,
     executors,
     kill,
@@ -27,8 +29,6 @@ from tests.spark.exactly_once.processes import (
     wait_until,
     work_cleaned,
 )
-from tests.spark.exactly_once.query import parsed, started
-from tests.spark.exactly_once.targets import Parquet, Sink
 from tests.tracing import untraced_environment
 
 if TYPE_CHECKING:
@@ -129,7 +129,10 @@ class Campaign:
         other = ["--bytes", "256m", "--partition-bytes", "32m", "--to-the-end"]
         if self._reader is not None:
             rest = started(self._reader, parsed(self._arguments(*other)))
-            assert rest.awaitTermination(4 * int(PATIENCE_S)), "nothing moved"
+            try:
+                assert rest.awaitTermination(4 * int(PATIENCE_S)), "nothing moved"
+            finally:
+                rest.stop()
             return
         last = self._start_query(log, *other)
         try:

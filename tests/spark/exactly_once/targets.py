@@ -19,7 +19,7 @@ from aeron_async.archive import ArchiveContext, LocalArchive
 from aeron_async.spark.sink import CommittedRows, Identity
 from tests.ports import unused_udp_ports
 from tests.spark.exactly_once.feed import NUMBER, TERM, payload
-from tests.spark.exactly_once.processes import PATIENCE_S, wait_until
+from tests.spark.processes import PATIENCE_S, wait_until
 from tests.tracing import untraced_environment
 
 if TYPE_CHECKING:

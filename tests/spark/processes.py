@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["PATIENCE_S", "executors", "kill", "tree", "wait_until", "work_cleaned"]
+__all__ = ["PATIENCE_S", "executors", "kill", "processes", "tree", "wait_until", "work_cleaned"]
 
 PATIENCE_S: Final = 900.0
 
