@@ -6,7 +6,12 @@ import signal
 import pytest
 from coverage import Coverage
 
-from tests.tracing import traced_at_first, untraced, untraced_environment
+from tests.tracing import start_all, stop_all, traced_at_first, untraced, untraced_environment
+
+with_coverage = pytest.mark.skipif(
+    Coverage.current() is None or not hasattr(signal, "setitimer"),
+    reason="runs with coverage, and not on Windows: pytest --cov",
+)
 
 
 def test_coverage_looks_away_and_on_again() -> None:
@@ -32,7 +37,7 @@ def test_a_program_is_not_followed_and_has_all_else(monkeypatch: pytest.MonkeyPa
     assert environment["PATH"] == os.environ["PATH"]
 
 
-@pytest.mark.skipif(Coverage.current() is None, reason="runs with coverage: pytest --cov")
+@with_coverage
 def test_coverage_sees_the_beginning_of_a_test() -> None:
     before = Coverage.current()
     with traced_at_first():
@@ -40,6 +45,39 @@ def test_coverage_sees_the_beginning_of_a_test() -> None:
         while Coverage.current() is not None:
             pass
     assert Coverage.current() is before
+
+
+@with_coverage
+@pytest.mark.parametrize("name", ["stop", "start"])
+def test_a_signal_between_two_of_them_leaves_their_order(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = getattr(Coverage, name)
+
+    def change_and_be_interrupted(coverage: Coverage) -> None:
+        change(coverage)
+        signal.raise_signal(signal.SIGPROF)
+
+    second = Coverage(data_file=None)
+    with second.collect():
+        before = all_of_them()
+        with traced_at_first():
+            with monkeypatch.context() as patch:
+                patch.setattr(Coverage, name, change_and_be_interrupted)
+                with untraced():
+                    pass
+            assert all_of_them() == before
+        assert all_of_them() == before
+    assert before[0] is second
+
+
+def all_of_them() -> list[Coverage]:
+    """Return what follows this process, the last one first."""
+    stopped: list[Coverage] = []
+    stop_all(stopped)
+    found = list(stopped)
+    start_all(stopped)
+    return found
 
 
 @pytest.mark.skipif(not hasattr(signal, "getitimer"), reason="Windows has no such timer")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import contextmanager
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from coverage import Coverage
@@ -18,6 +19,8 @@ TRACED_S: Final = 0.1
 
 Half of it left the coverage just above what is asked for, and slower machines see less.
 """
+
+being_changed: Final = Lock()
 
 FOLLOWING: Final = "COVERAGE_PROCESS"
 """What the names of variables begin with by which coverage follows programs that are started."""
@@ -37,7 +40,10 @@ def traced_at_first() -> Iterator[None]:
     stopped: list[Coverage] = []
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        stop_all(stopped)
+        # A signal comes between any two lines. Where coverage is being stopped or started already,
+        # it goes on: halves of two stacks would be put together in the wrong order.
+        if not being_changed.locked():
+            stop_all(stopped)
 
     before = signal.signal(signal.SIGPROF, stop)
     signal.setitimer(signal.ITIMER_PROF, TRACED_S)
@@ -50,16 +56,18 @@ def traced_at_first() -> Iterator[None]:
 
 
 def stop_all(stopped: list[Coverage]) -> None:
-    """Stop what follows this process; a worker of pytest-xdist has two, one below the other."""
-    while (coverage := Coverage.current()) is not None:
-        coverage.stop()
-        stopped.append(coverage)
+    """Stop what follows this process; a worker of pytest-xdist has three, one below the other."""
+    with being_changed:
+        while (coverage := Coverage.current()) is not None:
+            coverage.stop()
+            stopped.append(coverage)
 
 
 def start_all(stopped: list[Coverage]) -> None:
     """Start again what has been stopped."""
-    while stopped:
-        stopped.pop().start()
+    with being_changed:
+        while stopped:
+            stopped.pop().start()
 
 
 @contextmanager
