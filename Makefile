@@ -32,7 +32,8 @@ PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 # What is compiled once serves every worker, and every program that a test starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo pipeline test quick check compiled format docs settings fuzz bench matrix clean help
+.PHONY: demo pipeline test covered pure quick check lint bytecode format docs settings fuzz bench \
+	matrix clean help
 
 help:
 	@echo "make demo    two processes exchange messages over loopback, for about ten seconds"
@@ -90,21 +91,27 @@ demo: $(CLI_STAMP)
 pipeline: $(STAMP)
 	$(BIN)/aeron-async pipeline demo
 
-check: $(STAMP)
+check: lint
+	$(BIN)/pytest -q --no-cov tests/test_tidy.py
+
+lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -q --no-cov tests/test_tidy.py
 
 # What pytest makes of the tests is kept, and need not be made by each of its workers.
-compiled: $(STAMP)
+bytecode: $(STAMP)
 	-@$(BIN)/pytest --collect-only -q > /dev/null
 
-test: $(STAMP)
+test: covered pure
+
+covered: $(STAMP)
 	$(BIN)/coverage erase
 	$(BIN)/pytest $(PARALLEL) --cov --cov-report=
 	$(BIN)/coverage report --fail-under=95
 	$(BIN)/coverage report --fail-under=100 --include='aeron_async/protocol/*,aeron_async/logbuffer/*'
+
+pure: $(STAMP)
 	AERON_ASYNC_PURE=1 $(BIN)/pytest -n 2 --dist loadfile -q $(PURE_TESTS)
 
 quick: $(STAMP)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-from contextlib import nullcontext
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import structlog
+from coverage import Coverage
 from hypothesis import settings
 
 from tests import warm_children
@@ -23,7 +23,7 @@ from tests.archive.golden import remove_copies
 from tests.interrupts import hear_interrupts
 from tests.ports import unused_udp_ports
 from tests.spark.sessions import spark_of
-from tests.tracing import traced_at_first, untraced
+from tests.tracing import look_away, traced, traced_at_first, untraced
 
 try:
     import uvloop
@@ -63,6 +63,8 @@ EACH_TRACED = ("cli/", "io/", "spark/", "speedups/", "test_")
 WHOLLY_TRACED = ("logbuffer/", "protocol/")
 """Where every branch must be seen, also what the last example of a property takes."""
 is_first_of_its_kind = pytest.StashKey[bool]()
+COVERAGE = pytest.StashKey[Coverage | None]()
+"""What sees the tests of this process, and is stopped between them."""
 
 # What waits for other processes begins first, so that nobody waits for it at the end; worlds, which
 # any worker can take one by one, come last.
@@ -118,10 +120,11 @@ def how_traced(item: pytest.Item) -> AbstractContextManager[None]:
     marks = ("untraced", "processes")
     if path.startswith(UNTRACED) or any(map(item.get_closest_marker, marks)):
         return untraced()
+    coverage = item.config.stash[COVERAGE]
     if path.startswith(WHOLLY_TRACED):
-        return nullcontext()
+        return traced(coverage)
     if item.stash[is_first_of_its_kind] or path.startswith(EACH_TRACED):
-        return traced_at_first()
+        return traced_at_first(coverage)
     return untraced()
 
 
@@ -154,10 +157,45 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Let coverage look away from what would show it nothing new."""
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Let coverage see in the first worker alone what each of them imports."""
+    if os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0":
+        session.config.stash[COVERAGE] = look_away()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """Let coverage look away from what is no test."""
+    session.config.stash[COVERAGE] = session.config.stash.get(COVERAGE, None) or look_away()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
     with how_traced(item):
         return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    with how_traced(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    with how_traced(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Leave out of what a worker sends about a test that passes what nobody reads of it."""
+    report = yield
+    if report.passed:
+        report.keywords = {}
+    return report
 
 
 @pytest.fixture(scope="session")

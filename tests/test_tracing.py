@@ -6,26 +6,58 @@ import signal
 import pytest
 from coverage import Coverage
 
-from tests.tracing import start_all, stop_all, traced_at_first, untraced, untraced_environment
+from tests.tracing import look_away, traced, traced_at_first, untraced, untraced_environment
 
-with_coverage = pytest.mark.skipif(
-    Coverage.current() is None or not hasattr(signal, "setitimer"),
-    reason="runs with coverage, and not on Windows: pytest --cov",
+with_timer = pytest.mark.skipif(
+    not hasattr(signal, "setitimer"), reason="Windows has no timer of processor time"
 )
 
 
-def test_coverage_looks_away_and_on_again() -> None:
-    before = Coverage.current()
+@pytest.fixture
+def coverage() -> Coverage:
+    return Coverage(data_file=None, config_file=False)
+
+
+def test_coverage_sees_a_test_and_nothing_else(coverage: Coverage) -> None:
     with untraced():
+        with traced(coverage):
+            assert Coverage.current() is coverage
         assert Coverage.current() is None
-    assert Coverage.current() is before
 
 
-def test_coverage_looks_on_after_a_failure() -> None:
-    before = Coverage.current()
-    with pytest.raises(ZeroDivisionError), untraced():
-        _ = 1 / 0
-    assert Coverage.current() is before
+def test_coverage_sees_nothing_after_a_failure(coverage: Coverage) -> None:
+    with untraced():
+        with pytest.raises(ZeroDivisionError), traced(coverage):
+            _ = 1 / 0
+        assert Coverage.current() is None
+
+
+def test_where_there_is_no_coverage_none_is_started() -> None:
+    with untraced(), traced(None), traced_at_first(None):
+        assert Coverage.current() is None
+
+
+def test_the_last_of_several_is_that_of_the_tests(coverage: Coverage) -> None:
+    with untraced():
+        assert look_away() is None
+        Coverage(data_file=None, config_file=False).start()
+        coverage.start()
+        assert look_away() is coverage
+        assert Coverage.current() is None
+
+
+def test_coverage_looks_away_and_on_again(coverage: Coverage) -> None:
+    with untraced(), traced(coverage):
+        with untraced():
+            assert Coverage.current() is None
+        assert Coverage.current() is coverage
+
+
+def test_coverage_looks_on_after_a_failure(coverage: Coverage) -> None:
+    with untraced(), traced(coverage):
+        with pytest.raises(ZeroDivisionError), untraced():
+            _ = 1 / 0
+        assert Coverage.current() is coverage
 
 
 def test_a_program_is_not_followed_and_has_all_else(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,51 +69,40 @@ def test_a_program_is_not_followed_and_has_all_else(monkeypatch: pytest.MonkeyPa
     assert environment["PATH"] == os.environ["PATH"]
 
 
-@with_coverage
-def test_coverage_sees_the_beginning_of_a_test() -> None:
-    before = Coverage.current()
-    with traced_at_first():
-        assert Coverage.current() is before
-        while Coverage.current() is not None:
-            pass
-    assert Coverage.current() is before
+@with_timer
+def test_coverage_sees_the_beginning_of_a_test(coverage: Coverage) -> None:
+    with untraced():
+        with traced_at_first(coverage):
+            assert Coverage.current() is coverage
+            while Coverage.current() is not None:
+                pass
+        assert Coverage.current() is None
 
 
-@with_coverage
+@with_timer
 @pytest.mark.parametrize("name", ["stop", "start"])
-def test_a_signal_between_two_of_them_leaves_their_order(
-    name: str, monkeypatch: pytest.MonkeyPatch
+def test_a_signal_while_coverage_changes_does_no_harm(
+    name: str, coverage: Coverage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change = getattr(Coverage, name)
 
-    def change_and_be_interrupted(coverage: Coverage) -> None:
-        change(coverage)
+    def change_and_be_interrupted(self: Coverage) -> None:
+        change(self)
         signal.raise_signal(signal.SIGPROF)
 
-    second = Coverage(data_file=None)
-    with second.collect():
-        before = all_of_them()
-        with traced_at_first():
-            with monkeypatch.context() as patch:
-                patch.setattr(Coverage, name, change_and_be_interrupted)
-                with untraced():
-                    pass
-            assert all_of_them() == before
-        assert all_of_them() == before
-    assert before[0] is second
+    with untraced():
+        with traced_at_first(coverage):
+            monkeypatch.setattr(Coverage, name, change_and_be_interrupted)
+            with untraced():
+                assert Coverage.current() is None
+            monkeypatch.undo()
+        assert Coverage.current() is None
 
 
-def all_of_them() -> list[Coverage]:
-    """Return what follows this process, the last one first."""
-    stopped: list[Coverage] = []
-    stop_all(stopped)
-    found = list(stopped)
-    start_all(stopped)
-    return found
-
-
-@pytest.mark.skipif(not hasattr(signal, "getitimer"), reason="Windows has no such timer")
-def test_no_timer_is_left_behind() -> None:
-    with traced_at_first():
+@with_timer
+def test_no_timer_is_left_behind(coverage: Coverage) -> None:
+    before = signal.getsignal(signal.SIGPROF)
+    with untraced(), traced_at_first(coverage):
         pass
     assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGPROF) is before

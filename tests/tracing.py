@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import contextmanager
-from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from coverage import Coverage
@@ -20,54 +19,61 @@ TRACED_S: Final = 0.1
 Half of it left the coverage just above what is asked for, and slower machines see less.
 """
 
-being_changed: Final = Lock()
-
-FOLLOWING: Final = "COVERAGE_PROCESS"
-"""What the names of variables begin with by which coverage follows programs that are started."""
+FOLLOWING: Final = "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"
+"""The variables by which coverage follows programs that are started."""
 
 
 def untraced_environment() -> dict[str, str]:
     """Return what a program is to be started with that coverage is not to follow."""
-    return {name: text for name, text in os.environ.items() if not name.startswith(FOLLOWING)}
+    return {name: text for name, text in os.environ.items() if name not in FOLLOWING}
+
+
+def look_away() -> Coverage | None:
+    """Stop coverage, and return what `traced` is to start again for a test.
+
+    What pytest does between two tests is more than most of them do. A worker of pytest-xdist has
+    three of them, one below the other: the last one is that of the tests.
+    """
+    last = Coverage.current()
+    while (coverage := Coverage.current()) is not None:
+        coverage.stop()
+    return last
 
 
 @contextmanager
-def traced_at_first() -> Iterator[None]:
-    """Run with coverage, if there is any, for the first tenth of a second of processor time."""
-    if not hasattr(signal, "setitimer") or Coverage.current() is None:
+def traced(coverage: Coverage | None) -> Iterator[None]:
+    """Run with coverage, if there is any."""
+    if coverage is None:
         yield
         return
-    stopped: list[Coverage] = []
+    coverage.start()
+    try:
+        yield
+    finally:
+        coverage.stop()
+
+
+@contextmanager
+def traced_at_first(coverage: Coverage | None) -> Iterator[None]:
+    """Run with coverage, if there is any, for the first tenth of a second of processor time."""
+    if coverage is None or not hasattr(signal, "setitimer"):
+        with traced(coverage):
+            yield
+        return
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        # A signal comes between any two lines. Where coverage is being stopped or started already,
-        # it goes on: halves of two stacks would be put together in the wrong order.
-        if not being_changed.locked():
-            stop_all(stopped)
+        # Unless the test does so itself at this moment, or has done so.
+        if Coverage.current() is coverage:
+            coverage.stop()
 
     before = signal.signal(signal.SIGPROF, stop)
     signal.setitimer(signal.ITIMER_PROF, TRACED_S)
     try:
-        yield
+        with traced(coverage):
+            yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
-        start_all(stopped)
-
-
-def stop_all(stopped: list[Coverage]) -> None:
-    """Stop what follows this process; a worker of pytest-xdist has three, one below the other."""
-    with being_changed:
-        while (coverage := Coverage.current()) is not None:
-            coverage.stop()
-            stopped.append(coverage)
-
-
-def start_all(stopped: list[Coverage]) -> None:
-    """Start again what has been stopped."""
-    with being_changed:
-        while stopped:
-            stopped.pop().start()
 
 
 @contextmanager
@@ -76,13 +82,13 @@ def untraced() -> Iterator[None]:
 
     Programs that are started in the meantime are not followed either.
     """
-    stopped: list[Coverage] = []
-    environ = {name: text for name, text in os.environ.items() if name.startswith(FOLLOWING)}
-    for name in environ:
-        del os.environ[name]
-    stop_all(stopped)
+    environ = {name: os.environ.pop(name) for name in FOLLOWING if name in os.environ}
+    coverage = Coverage.current()
+    if coverage is not None:
+        coverage.stop()
     try:
         yield
     finally:
         os.environ.update(environ)
-        start_all(stopped)
+        if coverage is not None:
+            coverage.start()
