@@ -16,7 +16,7 @@ SPARK_STAMP := $(VENV)/.installed-spark
 UNCOMPRESSED := $(VENV)/uncompressed-wheels.cfg
 BENCH ?=
 RUNS ?= 100000
-PYTHONS ?= python3.13 python3.14
+PYTHONS ?= python3.12 python3.13 python3.14
 # Tests of everything that has compiled code, once more in pure Python: the twins, the logs, what a
 # client does for each message, how datagrams are sent and received, and how agents take turns.
 PURE_TESTS := tests/speedups tests/logbuffer tests/driver/test_data_packet_batches.py \
@@ -29,17 +29,40 @@ PURE_TESTS := tests/speedups tests/logbuffer tests/driver/test_data_packet_batch
 # Half of the time a test waits for a process it has started: there is room for more than cores.
 PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 
+# What a sample is taken of in each run, as much of it as a night allows: see README.
+LONG := \
+	AERON_ASYNC_EXAMPLES=200 \
+	AERON_ASYNC_SWARM_SEEDS=500 \
+	AERON_ASYNC_FORGER_SEEDS=500 \
+	AERON_ASYNC_ARCHIVE_WORLDS=100 \
+	AERON_ASYNC_DISK_SEEDS=50 \
+	AERON_ASYNC_LINK_SEEDS=500 \
+	AERON_ASYNC_LOOPBACK_MESSAGES=1000000 \
+	AERON_ASYNC_WATCH_COUNT=5000 \
+	AERON_ASYNC_FORGED_MUTATIONS=200000 \
+	AERON_ASYNC_RESTARTS=20 \
+	AERON_ASYNC_RESTART_CLIENTS=50 \
+	AERON_ASYNC_SERVER_RESTARTS=20 \
+	AERON_ASYNC_SERVER_CLIENTS=50 \
+	AERON_ASYNC_HOSTILE_STEPS=500000 \
+	AERON_ASYNC_CLIENT_KILLS=200 \
+	AERON_ASYNC_KILLS=200 \
+	AERON_ASYNC_ARCHIVE_KILLS=50 \
+	AERON_ASYNC_SPARK_KILLS=20 \
+	AERON_ASYNC_DIRECTORY_MESSAGES=100000
+
 # What is compiled once serves every worker, and every program that a test starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo pipeline test covered pure quick check lint bytecode format docs settings fuzz bench \
-	matrix clean help
+.PHONY: demo pipeline test covered pure long quick check lint bytecode format docs settings fuzz \
+	bench matrix clean help
 
 help:
 	@echo "make demo    two processes exchange messages over loopback, for about ten seconds"
 	@echo "make pipeline  a feed published, recorded, brought into a lake with Spark, and a report"
 	@echo "make test    every test, with coverage"
 	@echo "make quick   what takes a minute: no coverage, commands, worlds, Spark or second process"
+	@echo "make long    every test with many more of what is random: hours"
 	@echo "make check   formatting, lint, types, and the shape of the tree"
 	@echo "make docs    the documentation as a site in site/, with the API from the docstrings"
 	@echo "make settings  the tables of settings and line numbers on the pages, from the code"
@@ -103,6 +126,10 @@ lint: $(STAMP)
 bytecode: $(STAMP)
 	-@$(BIN)/pytest --collect-only -q > /dev/null
 
+ifneq ($(filter bytecode,$(MAKECMDGOALS)),)
+covered pure: | bytecode
+endif
+
 test: covered pure
 
 covered: $(STAMP)
@@ -113,6 +140,9 @@ covered: $(STAMP)
 
 pure: $(STAMP)
 	AERON_ASYNC_PURE=1 $(BIN)/pytest -n 2 --dist loadfile -q $(PURE_TESTS)
+
+long: $(STAMP)
+	$(LONG) $(BIN)/pytest $(PARALLEL) -q
 
 quick: $(STAMP)
 	$(BIN)/pytest $(PARALLEL) -q --quick -m 'not untraced and not spark and not processes' \

@@ -1,4 +1,4 @@
-"""Which loops the tests run on, in which order they run, and silence.
+"""Which loops the tests run on, in which order they run, what they leave out, and silence.
 
 Tests that touch real sockets, and a part of the client's, run once on asyncio and once on uvloop.
 `unused_udp_port` stands before that of pytest-asyncio: see `tests/ports.py`.
@@ -9,21 +9,19 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-from functools import cache, partial
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 import structlog
-from coverage import Coverage
 from hypothesis import settings
 
-from tests import warm_children
 from tests.archive.golden import remove_copies
 from tests.interrupts import hear_interrupts
+from tests.items import first_of_each, name_of
 from tests.ports import unused_udp_ports
 from tests.spark.sessions import spark_of
-from tests.tracing import look_away, traced, traced_at_first, untraced
+from tests.traced_tests import TracedTests
 
 try:
     import uvloop
@@ -36,10 +34,9 @@ else:
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
-    from contextlib import AbstractContextManager
 
-# A Java that lives for seconds compiles less than it runs, and need not verify thousands of classes
-# that everybody runs.
+# A Java that lives for seconds gains nothing from a compiler that optimises, nor from verifying the
+# thousands of classes that come with it and with Spark.
 JAVA_OPTIONS = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
     "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
@@ -51,31 +48,13 @@ settings.register_profile("steady", deadline=None, derandomize=True, max_example
 settings.register_profile("quick", settings.get_profile("steady"), max_examples=10)
 settings.load_profile("steady")
 
-HERE = Path(__file__).parent
 # Sockets differ from loop to loop; of what stands on them, a part that touches everything once.
 ON_EVERY_LOOP = ("io/", "client/test_closing.py", "client/test_flow.py")
-
-# Coverage follows a test of many parameters for the first alone, and each test for a moment. It
-# looks away from what starts programs, or is a campaign.
-UNTRACED = ("benchmarks/", "examples/", "fuzz/", "interop/", "slow/", "test_tidy.py")
-EACH_TRACED = ("cli/", "io/", "spark/", "speedups/", "test_")
-"""Where parameters take branches of their own."""
-WHOLLY_TRACED = ("logbuffer/", "protocol/")
-"""Where every branch must be seen, also what the last example of a property takes."""
-is_first_of_its_kind = pytest.StashKey[bool]()
-COVERAGE = pytest.StashKey[Coverage | None]()
-"""What sees the tests of this process, and is stopped between them."""
 
 # What waits for other processes begins first, so that nobody waits for it at the end; worlds, which
 # any worker can take one by one, come last.
 FIRST = ("spark", "slow", "examples", "cli", "benchmarks")
 LAST = "sim"
-
-
-@cache
-def name_of(path: Path) -> str:
-    """Return the path of a file from here on: paths are slow, and tests are many."""
-    return path.relative_to(HERE).as_posix()
 
 
 def place_in_line(item: pytest.Item) -> tuple[bool, str, int, bool]:
@@ -96,15 +75,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=place_in_line)
-    seen: set[str] = set()
-    for item in items:
-        name = item.nodeid.partition("[")[0]
-        item.stash[is_first_of_its_kind] = name not in seen
-        seen.add(name)
     if config.getoption("--quick"):
-        others = [item for item in items if not item.stash[is_first_of_its_kind]]
-        config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if item.stash[is_first_of_its_kind]]
+        firsts = list(first_of_each(items).values())
+        config.hook.pytest_deselected(items=list(set(items).difference(firsts)))
+        items[:] = firsts
 
 
 def pytest_collection_finish() -> None:
@@ -112,20 +86,6 @@ def pytest_collection_finish() -> None:
     # again, costs a tenth of it.
     gc.collect()
     gc.freeze()
-
-
-def how_traced(item: pytest.Item) -> AbstractContextManager[None]:
-    """Return what coverage sees of a test: all of it, its beginning, or nothing."""
-    path = name_of(item.path)
-    marks = ("untraced", "processes")
-    if path.startswith(UNTRACED) or any(map(item.get_closest_marker, marks)):
-        return untraced()
-    coverage = item.config.stash[COVERAGE]
-    if path.startswith(WHOLLY_TRACED):
-        return traced(coverage)
-    if item.stash[is_first_of_its_kind] or path.startswith(EACH_TRACED):
-        return traced_at_first(coverage)
-    return untraced()
 
 
 def pytest_asyncio_loop_factories(
@@ -138,6 +98,7 @@ def pytest_asyncio_loop_factories(
 
 def pytest_configure(config: pytest.Config) -> None:
     hear_interrupts()
+    config.pluginmanager.register(TracedTests())
     if config.getoption("--quick"):
         settings.load_profile("quick")
     for name in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
@@ -156,44 +117,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     return scheduler(config, log)
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Let coverage see in the first worker alone what each of them imports."""
-    if os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0":
-        session.config.stash[COVERAGE] = look_away()
-    return (yield)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
-    """Let coverage look away from what is no test."""
-    session.config.stash[COVERAGE] = session.config.stash.get(COVERAGE, None) or look_away()
-    return (yield)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
-    with how_traced(item):
-        return (yield)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    with how_traced(item):
-        return (yield)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    with how_traced(item):
-        return (yield)
-
-
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Leave out of what a worker sends about a test that passes what nobody reads of it."""
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    # What a worker sends about a test that passes, and nobody reads: an eighth of what an empty
+    # test takes.
     report = yield
-    if report.passed:
+    if report.passed and hasattr(item.config, "workerinput"):
         report.keywords = {}
     return report
 
@@ -217,4 +148,6 @@ def _quiet_logs() -> None:
 @pytest.fixture
 def _warm_children(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fork the programs that a test starts from one that has imported everything."""
+    from tests import warm_children  # noqa: PLC0415 - few tests ask for what it imports
+
     monkeypatch.setattr(asyncio, "create_subprocess_exec", warm_children.create_subprocess_exec)

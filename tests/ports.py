@@ -1,8 +1,8 @@
 """Ports for tests that open real sockets, on several processes at once.
 
 A port that the system had chosen, and that is free again, may be chosen by it for somebody else
-before the test has opened it: there are two workers, and each opens sockets all the time. So these
-lie below what Linux chooses from, and every worker has its own.
+before the test has opened it: workers open sockets all the time. So these lie below what Linux
+chooses from, and every worker of a run has its own.
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ def build(tree: Path, kind: str, target: Path) -> Path:
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a copy of what is published, without what was built in it.
 
-    The compiled parts are empty in it: nobody looks at what Cython makes of them, which takes long.
+    The compiled parts are empty in it, since Cython takes long: what it makes of them is installed
+    before any test runs.
     """
     copy = tmp_path_factory.mktemp("tree")
     leftovers = shutil.ignore_patterns("*.so", "__pycache__")
@@ -107,6 +108,10 @@ def test_a_wheel_is_built_where_no_compiler_is(installed: Path) -> None:
     speedups = installed / "aeron_async/_speedups"
     assert list(speedups.glob("*.so")) == []
     assert sorted(path.stem for path in speedups.glob("*.pyx")) == COMPILED
+    # What others compile with, and what linters read.
+    for pattern in ("*.pxd", "*.pyi"):
+        source = (ROOT / "aeron_async/_speedups").glob(pattern)
+        assert {path.name for path in speedups.glob(pattern)} == {path.name for path in source}
     code = "from aeron_async import _speedups as s; print(s.__file__); print(s.WHY_PURE is None)"
     assert run(code, path=installed, cwd=installed.parent) == [
         str(speedups / "__init__.py"),

@@ -2,11 +2,23 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
+from time import process_time
 
 import pytest
 from coverage import Coverage
 
-from tests.tracing import look_away, traced, traced_at_first, untraced, untraced_environment
+from tests.traced_tests import RULES
+from tests.tracing import (
+    TRACED_S,
+    look_away,
+    traced,
+    traced_at_first,
+    untraced,
+    untraced_environment,
+)
+
+ROOT = Path(__file__).parent
 
 with_timer = pytest.mark.skipif(
     not hasattr(signal, "setitimer"), reason="Windows has no timer of processor time"
@@ -64,7 +76,7 @@ def test_a_program_is_not_followed_and_has_all_else(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("COVERAGE_PROCESS_CONFIG", "{}")
     environment = untraced_environment()
     assert environment.keys() == {
-        name for name in os.environ if not name.startswith("COVERAGE_PROCESS")
+        name for name in os.environ if not name.startswith("COVERAGE_PROCESS_")
     }
     assert environment["PATH"] == os.environ["PATH"]
 
@@ -74,8 +86,9 @@ def test_coverage_sees_the_beginning_of_a_test(coverage: Coverage) -> None:
     with untraced():
         with traced_at_first(coverage):
             assert Coverage.current() is coverage
+            begun_s = process_time()
             while Coverage.current() is not None:
-                pass
+                assert process_time() < begun_s + 100 * TRACED_S
         assert Coverage.current() is None
 
 
@@ -97,6 +110,11 @@ def test_a_signal_while_coverage_changes_does_no_harm(
                 assert Coverage.current() is None
             monkeypatch.undo()
         assert Coverage.current() is None
+
+
+@pytest.mark.parametrize("beginning", RULES)
+def test_each_rule_is_about_tests_that_there_are(beginning: str) -> None:
+    assert any(ROOT.glob(f"{beginning}*"))
 
 
 @with_timer

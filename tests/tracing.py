@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from types import FrameType
 
 TRACED_S: Final = 0.1
-"""Processor time after which a test repeats what coverage has seen of it.
+"""Processor time after which a test mostly repeats what coverage has seen of it.
 
-Half of it left the coverage just above what is asked for, and slower machines see less.
+A slower machine sees less in it. With it 96.6 % of the package were seen, with half of it 95.6 %;
+`make test` asks for 95.
 """
 
 FOLLOWING: Final = "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"

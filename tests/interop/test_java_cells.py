@@ -1,7 +1,8 @@
 """Java clients and the Java driver beside those of C and ours, in all combinations.
 
 Each cell has a publisher, a subscriber and a driver, at least one of them Java's;
-`test_one_directory` has the others. DIRECTORY_MESSAGES is how many messages each cell exchanges.
+`test_one_directory` has the others. AERON_ASYNC_DIRECTORY_MESSAGES is how many messages each cell
+exchanges.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 pytestmark = needs_compiled
 
 SOURCE: Final = Path(__file__).with_name("DirectoryClient.java")
-COUNT: Final = int(os.environ.get("DIRECTORY_MESSAGES", "2000"))
+COUNT: Final = int(os.environ.get("AERON_ASYNC_DIRECTORY_MESSAGES", "2000"))
 KINDS: Final = ("ours", "c", "java")
 CELLS: Final = [cell for cell in product(KINDS, repeat=3) if "java" in cell]
 TIMEOUT_S: Final = 60 + COUNT / 500

@@ -1,6 +1,6 @@
 """Official and own clients and drivers in one Aeron directory, in all combinations.
 
-DIRECTORY_MESSAGES is how many messages each combination exchanges; 2,000 unless set.
+AERON_ASYNC_DIRECTORY_MESSAGES is how many messages each combination exchanges; 2,000 unless set.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = needs_compiled
 
-COUNT = int(os.environ.get("DIRECTORY_MESSAGES", "2000"))
+COUNT = int(os.environ.get("AERON_ASYNC_DIRECTORY_MESSAGES", "2000"))
 
 
 @pytest.fixture(params=OURS_AND_OFFICIAL)

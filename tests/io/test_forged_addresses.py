@@ -1,7 +1,6 @@
 """Frames from the publisher's own address, on real sockets: the stream heals, or says so.
 
-`FORGED_MUTATIONS=200000` runs the long version; so many are tried at once by default that the
-suite stays short.
+`AERON_ASYNC_FORGED_MUTATIONS=200000` runs the long version.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ pytestmark = [
     pytest.mark.skipif(not may_forge(), reason="forged addresses need raw sockets: run as root"),
     pytest.mark.untraced,
 ]
-MUTATIONS = int(os.environ.get("FORGED_MUTATIONS", "2000"))
+MUTATIONS = int(os.environ.get("AERON_ASYNC_FORGED_MUTATIONS", "2000"))
 LOUD = {"CONTRADICTED", "GAP_UNFILLED", "REVOKED", "END_OF_STREAM"}
 
 

@@ -1,7 +1,7 @@
 """A server of responses that comes back: its clients hear the new one, or that there is none.
 
-`RESTARTS` and `RESTART_CLIENTS` say how often the server restarts under load, and how many clients
-ask it; `RESTARTS=20 RESTART_CLIENTS=50` is what the guide to requests and responses promises.
+`AERON_ASYNC_RESTARTS` and `AERON_ASYNC_RESTART_CLIENTS` say how often the server restarts under load, and
+how many clients ask it; the guide to requests and responses promises what is true of 20 and 50.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 REQUESTS, RESPONSES = 10, 11
 ASKED, CONTROL = "aeron:udp?endpoint=server:20121", "server:20122"
-CLIENT_COUNT: Final = int(os.environ.get("RESTART_CLIENTS", "8"))
-RESTART_COUNT: Final = int(os.environ.get("RESTARTS", "4"))
+CLIENT_COUNT: Final = int(os.environ.get("AERON_ASYNC_RESTART_CLIENTS", "8"))
+RESTART_COUNT: Final = int(os.environ.get("AERON_ASYNC_RESTARTS", "4"))
 LIMIT_S: Final = 2.0
 PATIENCE_S: Final = 0.5
 """How long a client waits for an answer before it asks again: what was asked of a server that was
