@@ -1,7 +1,8 @@
 """A server of responses that comes back: its clients hear the new one, or that there is none.
 
-`AERON_ASYNC_RESTARTS` and `AERON_ASYNC_RESTART_CLIENTS` say how often the server restarts under load, and
-how many clients ask it; the guide to requests and responses promises what is true of 20 and 50.
+`AERON_ASYNC_RESTARTS` and `AERON_ASYNC_RESTART_CLIENTS` say how often the server restarts under
+load, and how many clients ask it. What the guide to requests and responses promises is that of 20
+restarts and 50 clients.
 """
 
 from __future__ import annotations
