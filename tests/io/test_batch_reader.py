@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+import time
 from array import array
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -194,6 +195,7 @@ def test_drops_and_times_are_told(make: MakeReader, receiver: socket.socket) -> 
     receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
     receiver.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
     reader = make(receiver)
+    begun_ns = time.time_ns()
     with sender_to(receiver) as sender:
         for _ in range(100):
             sender.send(bytes(500))
@@ -202,8 +204,9 @@ def test_drops_and_times_are_told(make: MakeReader, receiver: socket.socket) -> 
             times.append(reader.epoch_ns)
             count += sum(len(segments) // 2 for _, segments, _ in reader.groups)
         assert len(times) == count > 1
-        assert times == sorted(times)
-        assert times[0] > 1_600_000_000_000_000_000
+        # Not in order: until Linux has begun to note when datagrams arrive, it notes when they are
+        # read.
+        assert begun_ns <= min(times) <= max(times) <= time.time_ns()
         assert reader.dropped == -1
         sender.send(b"after")
         assert reader.read(receiver, 64) == 1

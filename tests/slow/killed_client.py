@@ -53,6 +53,8 @@ async def live(
                     os.kill(os.getpid(), signal.SIGKILL)
             return trace
 
+        # Python 3.12 counts instructions only if a frame asks for them before tracing begins.
+        sys._getframe().f_trace_opcodes = True
         sys.settrace(trace)
         for number in range(1_000_000):
             await publication.offer(message_of(life, number, random), timeout=PATIENCE_S)
