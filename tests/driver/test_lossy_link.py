@@ -21,7 +21,7 @@ from tests.logbuffer.logs import STREAM_ID
 if TYPE_CHECKING:
     from aeron_async.driver.core.network_publication import NetworkPublication
 
-# More of them where there is time: nightly, or after a change.
+# `make long` takes more of them.
 SEEDS = int(os.environ.get("AERON_ASYNC_LINK_SEEDS", "64"))
 LIMIT_NS = 120 * SECOND
 
