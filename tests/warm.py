@@ -137,7 +137,7 @@ def run(
         sys.path.insert(0, str(Path(program).parent))
         runpy.run_path(program, run_name="__main__")
     else:
-        # It has been imported already, and is not to be found as something else.
+        # runpy warns of a module that is imported already, and warnings are errors here.
         sys.modules.pop(program, None)
         runpy.run_module(program, run_name="__main__", alter_sys=True)
 
