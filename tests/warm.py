@@ -114,8 +114,11 @@ def run(
     environment: dict[str, str],
     folder: str,
     *ends: Connection,
+    starts_session: bool = False,
 ) -> None:
-    """Become a program; called in its process."""
+    """Become a program, in a session of its own if that is wanted; called in its process."""
+    if starts_session:
+        os.setsid()
     for descriptor, end in enumerate(ends):
         os.dup2(end.fileno(), descriptor)
         end.close()
