@@ -114,8 +114,11 @@ def run(
     environment: dict[str, str],
     folder: str,
     *ends: Connection,
+    starts_session: bool = False,
 ) -> None:
-    """Become a program; called in its process."""
+    """Become a program, in a session of its own if that is wanted; called in its process."""
+    if starts_session:
+        os.setsid()
     for descriptor, end in enumerate(ends):
         os.dup2(end.fileno(), descriptor)
         end.close()
@@ -137,7 +140,7 @@ def run(
         sys.path.insert(0, str(Path(program).parent))
         runpy.run_path(program, run_name="__main__")
     else:
-        # It has been imported already, and is not to be found as something else.
+        # runpy warns of a module that is imported already, and warnings are errors here.
         sys.modules.pop(program, None)
         runpy.run_module(program, run_name="__main__", alter_sys=True)
 

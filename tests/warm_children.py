@@ -1,7 +1,7 @@
 """Stands in for `asyncio.create_subprocess_exec`, and forks warm what a Python would import first.
 
 Programs that measure start two or three others, each of which imports for half a second; see
-`tests.warm`. Where they find what they run, and that they start cold, other tests show.
+`tests.warm`. Other tests show that these programs start in a new Python, and find what they run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from multiprocessing.connection import Connection
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from benchmarks.profiling import VARIABLE as PROFILE
 from tests.warm import COMMAND, CONTEXT, is_like_this, run, serve
@@ -32,7 +32,7 @@ async def create_subprocess_exec(
     stdout: Target = DEVNULL,
     stderr: Target = DEVNULL,
     env: Mapping[str, str] | None = None,
-    **options: Any,
+    start_new_session: bool = False,
 ) -> asyncio.subprocess.Process | WarmChild:
     """Start a program, warm if it is a module that this very Python is to run."""
     environment = dict(os.environ if env is None else env)
@@ -40,11 +40,16 @@ async def create_subprocess_exec(
     is_usual = environment.items() - {(PROFILE, environment.get(PROFILE))} <= os.environ.items()
     if command[:2] != (sys.executable, "-m") or not (is_usual and is_like_this(environment)):
         return await cold(
-            *command, stdin=stdin, stdout=stdout, stderr=stderr, env=environment, **options
+            *command,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            env=environment,
+            start_new_session=start_new_session,
         )
     program = COMMAND if command[2] == "aeron_async" else command[2]
     child = WarmChild(program, command[3:], environment)
-    await child.start(stdin, stdout, stderr)
+    await child.start(stdin, stdout, stderr, starts_session=start_new_session)
     return child
 
 
@@ -67,38 +72,45 @@ class WarmChild:
         self.stdin: asyncio.StreamWriter | None = None
         self.stdout: asyncio.StreamReader | None = None
         self._program = program, arguments, environment
+        self._ended: asyncio.Future[None] | None = None
 
-    async def start(self, stdin: Target, stdout: Target, stderr: Target) -> None:
-        """Start it."""
+    async def start(
+        self, stdin: Target, stdout: Target, stderr: Target, *, starts_session: bool
+    ) -> None:
+        """Start it, in a session of its own if that is wanted."""
         assert CONTEXT is not None
-        assert stderr is not PIPE
+        assert stderr != PIPE
         serve()
         loop = asyncio.get_running_loop()
-        here, its = [], []
+        kept, passed = [], []
         for target, side in ((stdin, 0), (stdout, 1), (stderr, 1)):
             if target == PIPE:
                 ends = os.pipe()
-                here.append(ends[1 - side])
-                its.append(Connection(ends[side]))
+                kept.append(ends[1 - side])
+                passed.append(Connection(ends[side]))
             elif target == DEVNULL:
-                its.append(Connection(os.open(os.devnull, os.O_RDWR)))
+                passed.append(Connection(os.open(os.devnull, os.O_RDWR)))
             else:
                 assert not isinstance(target, int)
-                its.append(Connection(os.dup(target.fileno())))
-        self._process = CONTEXT.Process(target=run, args=(*self._program, str(Path.cwd()), *its))
+                passed.append(Connection(os.dup(target.fileno())))
+        self._process = CONTEXT.Process(
+            target=run,
+            args=(*self._program, str(Path.cwd()), *passed),
+            kwargs={"starts_session": starts_session},
+        )
         self._process.start()
-        for each in its:
+        for each in passed:
             each.close()
         assert self._process.pid is not None
         self.pid = self._process.pid
         if stdout == PIPE:
             self.stdout = reader = asyncio.StreamReader()
             self._reading, _ = await loop.connect_read_pipe(
-                lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(here.pop(), "rb", 0)
+                lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(kept.pop(), "rb", 0)
             )
         if stdin == PIPE:
             transport, protocol = await loop.connect_write_pipe(
-                lambda: asyncio.streams.FlowControlMixin(loop), os.fdopen(here.pop(), "wb", 0)
+                lambda: asyncio.streams.FlowControlMixin(loop), os.fdopen(kept.pop(), "wb", 0)
             )
             self.stdin = asyncio.StreamWriter(transport, protocol, None, loop)
 
@@ -109,13 +121,12 @@ class WarmChild:
 
     async def wait(self) -> int:
         """Wait for its end; return its exit code."""
-        loop = asyncio.get_running_loop()
-        ended = loop.create_future()
-        loop.add_reader(self._process.sentinel, _tell, ended)
-        try:
-            await ended
-        finally:
-            loop.remove_reader(self._process.sentinel)
+        if self._ended is None:
+            loop = asyncio.get_running_loop()
+            self._ended = loop.create_future()
+            loop.add_reader(self._process.sentinel, self._tell, loop, self._ended)
+        # Others may wait too: who is cancelled does not cancel it for them.
+        await asyncio.shield(self._ended)
         self._process.join()
         assert self._process.exitcode is not None
         return self._process.exitcode
@@ -149,11 +160,10 @@ class WarmChild:
         self._check()
         self._process.kill()
 
+    def _tell(self, loop: asyncio.AbstractEventLoop, ended: asyncio.Future[None]) -> None:
+        loop.remove_reader(self._process.sentinel)
+        ended.set_result(None)
+
     def _check(self) -> None:
         if self._process.exitcode is not None:
             raise ProcessLookupError
-
-
-def _tell(ended: asyncio.Future[None]) -> None:
-    if not ended.done():
-        ended.set_result(None)

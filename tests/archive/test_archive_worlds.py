@@ -14,7 +14,7 @@ from tests.archive.archive_world import ArchiveWorld
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# More of them where there is time: nightly, or after a change.
+# `make long` takes more of them.
 SEEDS = range(int(os.environ.get("AERON_ASYNC_ARCHIVE_WORLDS", "10")))
 
 

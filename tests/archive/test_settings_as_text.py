@@ -1,4 +1,4 @@
-"""Settings of an archive as users write them."""
+"""Settings of a driver and of an archive as users write them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,21 @@ from typing import Any
 
 import pytest
 
+from aeron_async import DriverContext
 from aeron_async.archive import ArchiveContext, ControlSettings
 from aeron_async.errors import ConfigurationError
+
+
+def test_a_drivers_sizes_and_durations_are_read_as_in_channels() -> None:
+    """Row A15: text means what it means in a channel, or is refused by the setting's name."""
+    given: dict[str, Any] = {"term_buffer_length": "64k", "image_liveness_timeout_ns": "3s"}
+    context = DriverContext(**given)
+    assert context == DriverContext(
+        term_buffer_length=65_536, image_liveness_timeout_ns=3_000_000_000
+    )
+    wrong: dict[str, Any] = {"term_buffer_length": "64x"}
+    with pytest.raises(ConfigurationError, match=r"aeron\.term\.buffer\.length"):
+        DriverContext(**wrong)
 
 
 def test_an_archives_sizes_and_durations_are_read_as_in_channels() -> None:

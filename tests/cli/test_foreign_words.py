@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 MARKUP: Final = "alias=[/x]|b=[fe80::1]"
 COMMANDS_OF_TERMINALS: Final = "\x1b]0;owned\x07\x1b[2J\x7f\r\x08"
 HOSTILE: Final = f"aeron:udp?endpoint=localhost:20121|{MARKUP}{COMMANDS_OF_TERMINALS}"
+SHOWN: Final = f"{MARKUP}\\x1b]0;owned\\x07\\x1b[2J\\x7f\\r\\x08"
+SHOWN_AS_JSON: Final = f"{MARKUP}\\u001b]0;owned\\u0007\\u001b[2J\\u007f\\r\\b"
 PLACEHOLDER: Final = "invalid-utf-8-here"
 LONG: Final = f"aeron:udp?alias={'x' * 65_000}"
 YEAR_300_000_MS: Final = 9_404_879_817_600_000
@@ -170,6 +172,9 @@ def test_foreign_words_are_shown_as_text(
     assert len(shown) < (2 * LIMIT if "--json" in line else LIMIT)
     if "{channel}" in line or command in {"archive ls", "decode"}:
         assert "[/x]" in shown
+    # A ping looks at no stream and no error.
+    if "{aeron}" in line and command != "driver ping":
+        assert (SHOWN_AS_JSON if "--json" in line else SHOWN) in shown
     assert shown
 
 
@@ -182,7 +187,7 @@ def test_markup_escapes_and_far_years_are_listed_as_they_are(
     """Rows B5 and B6: `[/x]` and `[fe80::1]` are no markup, and the year 300,000 is a number."""
     code, out, err = run(["archive", "ls", str(archive)], is_terminal=is_terminal)
     assert (code, err) == (0, "")
-    assert f"{MARKUP}\\x1b]0;owned\\x07\\x1b[2J\\x7f\\r\\x08" in out
+    assert SHOWN in out
     assert f"{YEAR_300_000_MS}ms-after-1970" in out
     assert "more characters)" in out
     if not is_terminal:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -10,8 +10,10 @@ from aeron_async.cli.main import main
 from aeron_async.cli.pauses import Pauses
 from aeron_async.cli.runner import configure_logs
 from aeron_async.counters import CountersManager
+from aeron_async.driver import media_driver
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounters
+from aeron_async.driver.stall_clock import StallLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +33,25 @@ def test_pauses_are_counted_and_the_longest_is_named() -> None:
         "longest_loop_pause_ns": 412_000_000,
     }
     assert Pauses.of(None) == Pauses()
+
+
+def test_the_summary_of_a_command_names_the_pauses_of_its_driver(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Row A11: the last line of `sub` has what its own driver counted."""
+
+    def paused_once(*arguments: Any, **options: Any) -> StallLog:
+        log = StallLog(*arguments, **options)
+        log.on_pause(412_000_000, 0, "conductor")
+        return log
+
+    # The true pauses of a busy machine must not be counted as well.
+    monkeypatch.setenv("AERON_ASYNC_LOOP_LAG_THRESHOLD", "3600s")
+    monkeypatch.setattr(media_driver, "StallLog", paused_once)
+    nobody = "aeron:udp?endpoint=127.0.0.1:0"
+    assert main(["sub", nobody, "--stream", "1", "--timeout", "0.05"]) == 1
+    told = "received 0 messages, 0 bytes; the event loop stood still 1 time, for 412 ms at most"
+    assert told in capsys.readouterr().err.splitlines()
 
 
 def test_no_line_about_a_pause_follows_the_results(capsys: pytest.CaptureFixture[str]) -> None:

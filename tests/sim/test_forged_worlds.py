@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CHANNEL = "aeron:udp?endpoint=receiver:20121"
 FORGER = frozenset({"forger"})
-# More of them where there is time: nightly, or after a change.
+# `make long` takes more of them.
 SEEDS = range(int(os.environ.get("AERON_ASYNC_FORGER_SEEDS", "8")))
 
 

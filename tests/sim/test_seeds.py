@@ -14,7 +14,7 @@ from tests.support.swarm import run_seed
 
 # Coverage of so many worlds would take minutes; the same code is covered by the other tests.
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
-# More of them where there is time: nightly, or after a change.
+# `make long` takes more of them.
 COUNT = int(os.environ.get("AERON_ASYNC_SWARM_SEEDS", "10"))
 
 pytestmark = pytest.mark.untraced

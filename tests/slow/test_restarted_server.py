@@ -24,6 +24,9 @@ ROOT: Final = Path(__file__).parent.parent.parent
 CLIENT_COUNT: Final = int(os.environ.get("RESTART_CLIENTS", "6"))
 RESTART_COUNT: Final = int(os.environ.get("RESTARTS", "2"))
 LIMIT_S: Final = 2.0
+"""Of half of the answers; of every one where the machine has nothing else to do."""
+LONGEST_S: Final = 10.0
+"""Of any answer, on a machine that is busy."""
 PATIENCE_S: Final = 0.5
 
 
@@ -81,10 +84,13 @@ async def start(*addresses: str) -> asyncio.subprocess.Process:
 
 
 @pytest.mark.slow
-async def test_every_client_is_answered_within_two_seconds_of_each_restart(
+async def test_every_client_is_answered_soon_after_each_restart(
     unused_udp_port_factory: Callable[[], int],
 ) -> None:
-    """Row A1: by SIGTERM and by SIGKILL, while fifty clients go on asking."""
+    """Row A1: by SIGTERM and by SIGKILL, while clients go on asking.
+
+    Half of them within two seconds, and all within ten. With RESTARTS set, all within two.
+    """
     loop, random, took_s = asyncio.get_running_loop(), Random(1), []
     addresses = [f"127.0.0.1:{unused_udp_port_factory()}" for _ in range(2)]
     server = await start(*addresses)
@@ -121,6 +127,6 @@ async def test_every_client_is_answered_within_two_seconds_of_each_restart(
     figures = f"median {median(took_s):.3f} s, longest {max(took_s):.3f} s"
     print(f"{len(took_s)} answers: {figures}")  # noqa: T201 - the figure
     assert len(took_s) == CLIENT_COUNT * RESTART_COUNT
-    if "RESTARTS" in os.environ:
-        # By hand, on a machine with nothing else to do.
-        assert max(took_s) < LIMIT_S, figures
+    assert median(took_s) < LIMIT_S, figures
+    # By hand, the machine has nothing else to do.
+    assert max(took_s) < (LIMIT_S if "RESTARTS" in os.environ else LONGEST_S), figures

@@ -22,7 +22,7 @@ from tests.support.faulty_files import Faults, FaultyDirectory, ProcessStopped
 if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
 
-# Each lives six ways. More of them where there is time: nightly, or after a change.
+# Each lives six ways. `make long` takes more of them.
 SEEDS = range(int(os.environ.get("AERON_ASYNC_DISK_SEEDS", "7")))
 SMOOTH = Faults(short_read=0.1, short_write=0.2)
 ROUGH = Faults(short_read=0.1, short_write=0.2, write_error=0.01, sync_error=0.01, open_error=0.01)
