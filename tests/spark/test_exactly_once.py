@@ -1,8 +1,8 @@
 """Each message comes through once, whatever is killed and whenever.
 
 One kill by default, within a batch of what is read and published: the sink's campaign follows an
-archive as the other one does. `AERON_SPARK_KILLS=20` asks for more, for files as well, and for
-executors of a cluster.
+archive as the other one does. `AERON_ASYNC_SPARK_KILLS=20` asks for more, for files as well, and
+for executors of a cluster.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-KILLS: Final = int(os.environ.get("AERON_SPARK_KILLS", "1"))
+KILLS: Final = int(os.environ.get("AERON_ASYNC_SPARK_KILLS", "1"))
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
 
 
@@ -38,13 +38,13 @@ def _java() -> None:
         pytest.skip(str(error))
 
 
-@pytest.mark.skipif(KILLS <= 2, reason="takes minutes: set AERON_SPARK_KILLS=20")
+@pytest.mark.skipif(KILLS <= 2, reason="takes minutes: set AERON_ASYNC_SPARK_KILLS=20")
 def test_a_driver_that_is_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Path) -> None:
     outcome = Campaign(tmp_path).run(KILLS)
     assert outcome.rows == outcome.sent > 0
 
 
-@pytest.mark.skipif(KILLS <= 2, reason="takes minutes: set AERON_SPARK_KILLS=20")
+@pytest.mark.skipif(KILLS <= 2, reason="takes minutes: set AERON_ASYNC_SPARK_KILLS=20")
 def test_executors_that_are_killed_again_and_again_lose_and_double_nothing(tmp_path: Path) -> None:
     campaign = Campaign(tmp_path, master="local-cluster[2,1,1024]", victim="executor")
     outcome = campaign.run(KILLS)
@@ -60,9 +60,10 @@ def test_what_is_published_effectively_once_is_there_once_however_often_the_driv
     campaign = Campaign(tmp_path, through="sink", reader=spark, at_once=at_once)
     outcome = campaign.run(KILLS)
     assert outcome.rows == outcome.sent > 0
+    assert outcome.kills_within_a_batch > 0
 
 
-@pytest.mark.skipif(KILLS <= 2, reason="takes minutes: set AERON_SPARK_KILLS=20")
+@pytest.mark.skipif(KILLS <= 2, reason="takes minutes: set AERON_ASYNC_SPARK_KILLS=20")
 def test_what_is_published_effectively_once_is_there_once_however_many_executors_are_killed(
     tmp_path: Path,
 ) -> None:

@@ -51,6 +51,7 @@ class Outcome:
 
     Attributes:
         kills: Processes, or groups of them, that were killed.
+        kills_within_a_batch: Those after which a batch had begun that was not committed.
         sent: Messages that were recorded.
         rows: Rows that came through.
         batches: That were committed.
@@ -59,6 +60,7 @@ class Outcome:
     """
 
     kills: int
+    kills_within_a_batch: int
     sent: int
     rows: int
     batches: int
@@ -101,6 +103,8 @@ class Campaign:
         self._at_once = at_once
         self._random = random.Random(seed)
         self._commits = folder / "target" / "checkpoint" / "commits"
+        self._offsets = self._commits.with_name("offsets")
+        self._kills_within_a_batch = 0
         more = {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
         self._environment = untraced_environment() | more
         (folder / "target").mkdir(parents=True)
@@ -122,7 +126,15 @@ class Campaign:
         arrived = self._target.arrived()
         assert arrived.rows == sent, f"{arrived.rows} of {sent} messages came through"
         batches = self._last_commit() + 1
-        return Outcome(kills, sent, arrived.rows, batches, arrived.orphans, arrived.resumed)
+        return Outcome(
+            kills=kills,
+            kills_within_a_batch=self._kills_within_a_batch,
+            sent=sent,
+            rows=arrived.rows,
+            batches=batches,
+            orphans=arrived.orphans,
+            resumed=arrived.resumed,
+        )
 
     def _read_the_rest(self, log: IO[bytes]) -> None:
         """Read what is left, with other limits than before."""
@@ -178,15 +190,13 @@ class Campaign:
         try:
             for number in range(kills):
                 self._wait_for_commits(self._random.randint(1, 3), query)
-                is_within_a_batch = number % 2 == 0
-                if is_within_a_batch:
-                    self._wait_for_part(query)
-                time.sleep(self._random.uniform(0, 0.15 if is_within_a_batch else 1.5))
+                victims = self._victims(query, is_within_a_batch=number % 2 == 0)
+                kill(victims)
                 if self._victim == "executor":
-                    kill([self._random.choice(executors(self._workers or [query.pid]))])
+                    self._kills_within_a_batch += self._is_within_a_batch()
                     continue
-                kill(tree(query.pid))
                 query.wait()
+                self._kills_within_a_batch += self._is_within_a_batch()
                 # What reads the rest goes on from the last kill.
                 if number + 1 < kills:
                     query = self._start_query(log)
@@ -201,16 +211,34 @@ class Campaign:
         wanted = self._last_commit() + count
         wait_until(lambda: self._last_commit() >= wanted, query)
 
-    def _wait_for_part(self, query: subprocess.Popen[bytes]) -> None:
-        """Return when something has come of a batch that is not committed."""
-        offsets = self._commits.with_name("offsets")
-        wait_until(lambda: last_number(offsets) > self._last_commit(), query)
-        planned_ns = (offsets / str(last_number(offsets))).stat().st_mtime_ns
-        before = self._last_commit()
+    def _victims(self, query: subprocess.Popen[bytes], *, is_within_a_batch: bool) -> list[int]:
+        """Return what is to be killed, when it is to be killed."""
+        while True:
+            batch = self._wait_for_part(query) if is_within_a_batch else sys.maxsize
+            time.sleep(self._random.uniform(0, 0.15 if is_within_a_batch else 1.5))
+            victims = (
+                [self._random.choice(executors(self._workers or [query.pid]))]
+                if self._victim == "executor"
+                else tree(query.pid)
+            )
+            # A short batch may have been committed meanwhile, and the next one is waited for.
+            if self._last_commit() < batch:
+                return victims
+
+    def _wait_for_part(self, query: subprocess.Popen[bytes]) -> int:
+        """Return a batch when something has come of it, or all, and it is committed."""
+        wait_until(self._is_within_a_batch, query)
+        batch = last_number(self._offsets)
+        planned_ns = (self._offsets / str(batch)).stat().st_mtime_ns
         wait_until(
-            lambda: self._target.is_written_since(planned_ns) or self._last_commit() > before,
+            lambda: self._target.is_written_since(planned_ns) or self._last_commit() >= batch,
             query,
         )
+        return batch
+
+    def _is_within_a_batch(self) -> bool:
+        """Return whether a batch has begun that is not committed."""
+        return last_number(self._offsets) > self._last_commit()
 
     def _last_commit(self) -> int:
         return last_number(self._commits)

@@ -158,7 +158,7 @@ class Sink:
 
     @property
     def arguments(self) -> list[str]:
-        """Return where to publish, and who records it; in batches that take a while."""
+        """Return where to publish, and who records it; a batch has up to 32 MB, a task 8."""
         where = ["--publish", self._channel, str(STREAM_ID), self._control]
         return ["--bytes", "32m", "--partition-bytes", "8m", *where]
 
