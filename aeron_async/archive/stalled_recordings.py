@@ -32,7 +32,10 @@ LOCAL_REASON: Final = "LOCAL records only what the archive's own driver publishe
 WITHOUT_SPY: Final = "if another process publishes, leave aeron-spy: out of the channel"
 REMEDIES: Final = {
     Media.UDP: "if another process publishes, give source_location=SourceLocation.REMOTE",
-    Media.IPC: "publish over aeron:udp: aeron:ipc does not leave the process of its driver",
+    Media.IPC: (
+        "publish with a client of the archive's own driver, or over aeron:udp: aeron:ipc does not "
+        "leave a driver"
+    ),
 }
 REMOTE_REASON: Final = "aeron:ipc and spies carry only what the archive's own driver publishes"
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, Literal, NoReturn, TextIO, final
 
 import attrs
 
-from aeron_async.cli.driver_settings import configure
+from aeron_async.cli.driver_settings import configure, warn_of_misspelt
 from aeron_async.cli.output import complain, discard_output
 from aeron_async.cli.runner import ExitCode, loop_factory
 from aeron_async.driver.media_driver import MediaDriver
@@ -91,6 +91,7 @@ def main(arguments: Sequence[str]) -> int:
             pidfile(options.pidfile),
             asyncio.Runner(loop_factory=factory) as runner,
         ):
+            warn_of_misspelt(configuration.variables)
             runner.run(serve(configuration.context, ServiceManager(os.environ)))
     except UsageError as error:
         complain(f"{error} (see aeron-async driver --help)")

@@ -27,17 +27,18 @@ from aeron_async.driver.core.context import DriverContext
 from aeron_async.errors import ConfigurationError
 from aeron_async.settings import Flag, Integer
 from aeron_async.text import printable
-from aeron_async.unused_variables import NAME_LENGTH_MAX, NO_EFFECT
+from aeron_async.unused_variables import NAME_LENGTH_MAX, NO_EFFECT, PREFIX, warn_of_unused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from aeron_async.settings import Setting
 
-__all__ = ["DriverConfiguration", "Variables", "configure"]
+__all__ = ["DriverConfiguration", "Variables", "configure", "warn_of_misspelt"]
 
 DIRECTORY_PROPERTY: Final = "aeron.dir"
 DIRECTORY_FIELD: Final = "aeron_directory"
+ARCHIVE_PREFIX: Final = f"{PREFIX}ARCHIVE_"
 PRINT_VARIABLE: Final = "AERON_PRINT_CONFIGURATION"
 FILE_SCHEME: Final = "file://"
 IDLE_FIELD: Final = "idle_strategy"
@@ -122,14 +123,29 @@ def check_spelling(name: str) -> None:
         ConfigurationError: Its name is misspelt.
     """
     variable = variable_of(name)
-    known = {PRINT_VARIABLE: PRINT_VARIABLE, DIRECTORY_VARIABLE: DIRECTORY_PROPERTY}
-    for setting in DriverContext.settings().values():
-        known |= dict.fromkeys((setting.env_name, *setting.old_variables), setting.name)
+    known = known_variables()
     if variable in known or variable in NO_EFFECT or len(name) > NAME_LENGTH_MAX:
         return
     for likely in get_close_matches(variable, known, n=1, cutoff=LIKENESS):
         message = f"-D {name!r} is no setting: did you mean {known[likely]}?"
         raise ConfigurationError(message)
+
+
+def warn_of_misspelt(variables: Iterable[str]) -> None:
+    """Warn about variables that no driver has and whose name almost is that of a setting.
+
+    Official ones without effect are passed over: whoever starts `aeronmd` sets them.
+    """
+    names = {each for each in variables if not each.startswith(ARCHIVE_PREFIX)}
+    warn_of_unused(names - NO_EFFECT, known_variables(), prefix=PREFIX)
+
+
+def known_variables() -> dict[str, str]:
+    """Return the property, or the variable that has none, by each variable that is read."""
+    known = {PRINT_VARIABLE: PRINT_VARIABLE, DIRECTORY_VARIABLE: DIRECTORY_PROPERTY}
+    for setting in DriverContext.settings().values():
+        known |= dict.fromkeys((setting.env_name, *setting.old_variables), setting.name)
+    return known
 
 
 def properties_of(lines: Iterable[str]) -> Iterator[tuple[int, str, str]]:
@@ -169,11 +185,13 @@ class DriverConfiguration:
         context: The settings.
         origins: By field name; a field that is not here has its default.
         is_printed: Whether a variable asks for the lines of `lines`.
+        variables: Names of all variables, of the process and of what was given besides.
     """
 
     context: DriverContext
     origins: Mapping[str, str]
     is_printed: bool
+    variables: Collection[str]
 
     def lines(self) -> list[str]:
         """Return a line for each setting: its property, its value, and where that comes from."""
@@ -229,7 +247,10 @@ def configure(
         found[IDLE_FIELD], origins[IDLE_FIELD] = idle_strategy, "--idle-strategy"
     is_printed = Flag.words.get(variables.values.get(PRINT_VARIABLE, "").strip().lower())
     return DriverConfiguration(
-        context=DriverContext(**found), origins=origins, is_printed=bool(is_printed)
+        context=DriverContext(**found),
+        origins=origins,
+        is_printed=bool(is_printed),
+        variables=variables.values.keys(),
     )
 
 

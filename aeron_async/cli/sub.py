@@ -87,7 +87,7 @@ async def _sub(
             on_unavailable_image=printer.on_unavailable_image,
         )
         printer.counters = aeron.counters
-        printer.say(f"listening on {subscription.local_address}, stream {stream}")
+        printer.say(f"listening on {subscription.local_address or channel}, stream {stream}")
         calls = BlockingCalls()
 
         def silence() -> AeronTimeoutError:

@@ -62,7 +62,7 @@ def explain_publication(stream: str, seen: PublicationSeen, *, is_closed: bool =
     elif not seen.is_connected and seen.elsewhere:
         subject, reason = "no subscriber connected", WaitReason.DRIVER_ELSEWHERE
         sight = "its driver is another process, which has no subscriber of this stream"
-        remedy = _elsewhere_remedy(seen)
+        remedy = f"start a subscription of this channel and stream id: {_elsewhere_remedy(seen)}"
     elif not seen.is_connected:
         subject = "no subscriber connected"
         reason, sight, remedy = _unconnected(seen)
@@ -83,6 +83,8 @@ def explain_publication(stream: str, seen: PublicationSeen, *, is_closed: bool =
     )
 
 
+SILENCE_NS: Final = NS_PER_SECOND
+"""Silence that is no receiver's that lives: it reports five times as often."""
 LOST_SIGHT: Final = "its driver has gone, and the client looks for the next one"
 LOST_REMEDY: Final = "start a driver in the same directory"
 
@@ -243,6 +245,11 @@ def _back_pressured(seen: PublicationSeen) -> tuple[str, str]:
         return (
             f"{sight}; the slowest spy of this driver is {seen.reader_lag} bytes behind",
             "let the spy keep up (a local recording: its disk), or give its channel tether=false",
+        )
+    if seen.receivers and seen.receivers[0].silent_ns >= SILENCE_NS:
+        return sight, (
+            "does that subscriber still run, and do its status messages get through? "
+            "one that has gone is told of once it has been silent for the publication's timeout"
         )
     return sight, (
         "let the subscriber keep up, raise the timeout, or raise rcv-wnd and term-length"
@@ -407,7 +414,8 @@ def explain_subscription(stream: str, seen: SubscriptionSeen, *, is_closed: bool
         subject, reason = "no media driver", WaitReason.DRIVER_LOST
         sight, remedy = LOST_SIGHT, LOST_REMEDY
     elif seen.elsewhere:
-        subject, reason, remedy = "no image", WaitReason.DRIVER_ELSEWHERE, _elsewhere_remedy(seen)
+        subject, reason = "no image", WaitReason.DRIVER_ELSEWHERE
+        remedy = f"start a publication of this channel and stream id: {_elsewhere_remedy(seen)}"
         sight = "its driver is another process, which has no publication for this subscription"
     else:
         subject = "no publication"
@@ -510,7 +518,8 @@ def _heard(seen: SubscriptionSeen) -> tuple[WaitReason, str, str]:
             f"{at} hears {streams(seen.other_streams)}, which no subscription there wants",
             "subscribe to that stream id, or publish with this one",
         )
-    heard = "has heard nothing"
+    # It may have heard publishers that have left since.
+    heard = "hears nothing"
     if seen.answered_from:
         server = f"the server at control address {listed(seen.answered_from)}"
         # The session may have been heard before, and have ended.

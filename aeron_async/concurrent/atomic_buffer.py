@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aeron_async._speedups import WHY_PURE
+from aeron_async._speedups import PURE_VARIABLE, WHY_PURE
 from aeron_async.errors import ConfigurationError
 
 __all__ = [
@@ -71,9 +71,14 @@ def check_shared_memory() -> None:
         ConfigurationError: It is missing, or not in use; the text says how to get it.
     """
     if WHY_NOT_SHARED is not None:
+        remedy = (
+            f"leave {PURE_VARIABLE} unset"
+            if PURE_VARIABLE in WHY_NOT_SHARED
+            else "install a C compiler, and then this package once more (`pip install "
+            "--force-reinstall --no-binary aeron-async aeron-async`; from a clone `pip install .`)"
+        )
         message = (
-            f"an Aeron directory in shared memory needs compiled code, and {WHY_NOT_SHARED}: "
-            "install a C compiler, then `pip install --force-reinstall --no-binary aeron-async "
-            "aeron-async`, and leave AERON_ASYNC_PURE unset"
+            "an Aeron directory in shared memory needs compiled code, and "
+            f"{WHY_NOT_SHARED}: {remedy}"
         )
         raise ConfigurationError(message)

@@ -233,7 +233,7 @@ async def test_a_client_of_a_driver_elsewhere_is_told_what_may_be_wrong(
 ) -> None:
     """It was told of the driver only, and not of the archive."""
     async with client(driver) as aeron:
-        with pytest.raises(AeronTimeoutError, match="is an archive with its control channel there"):
+        with pytest.raises(AeronTimeoutError, match="start one there"):
             await RemoteArchive.connect(aeron, control_channel=IPC, timeout=0.1)
         async with (
             LocalArchive.open(aeron, context) as archive,

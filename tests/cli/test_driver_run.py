@@ -11,9 +11,11 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from structlog.testing import capture_logs
 
 from aeron_async.aeron_directory import AeronDirectory
 from aeron_async.cli.driver_run import DriverOptions, logs
+from aeron_async.cli.driver_settings import configure, warn_of_misspelt
 from aeron_async.cli.entry import runs_driver
 from aeron_async.cli.main import DRIVER_COMMANDS, main
 from aeron_async.concurrent.ring_buffer import ManyToOneRingBuffer
@@ -278,6 +280,20 @@ def test_a_file_that_has_no_properties_is_refused(
     file.write_text(text)
     assert main(["driver", "--print-config", str(file)]) == 1
     assert f"is no file of properties: line {number} " in capsys.readouterr().err
+
+
+def test_a_slip_of_the_pen_in_a_file_of_properties_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "driver.properties"
+    file.write_text("aeron.term.bufer.length=1m\naeron.archive.dir=x\nother.name=y\n")
+    environ = {"AERON_CLIENT_LIVENES_TIMEOUT": "1s", "AERON_SENDER_IDLE_STRATEGY": "noop"}
+    configuration = configure(files=[str(file)], environ=environ)
+    with capture_logs() as lines:
+        warn_of_misspelt(configuration.variables)
+    assert [(line["event"], line["variable"]) for line in lines] == [
+        ("setting_unknown", "AERON_CLIENT_LIVENES_TIMEOUT"),
+        ("setting_unknown", "AERON_TERM_BUFER_LENGTH"),
+    ]
+    assert "did you mean AERON_TERM_BUFFER_LENGTH?" in lines[1]["remedy"]
 
 
 @pytest.mark.parametrize(

@@ -273,7 +273,7 @@ def test_commands_that_wait_for_long_say_why_once(
     errors = [line for line in err.splitlines() if line.startswith("error: ")]
     assert len(waiting) == len(errors) == 2
     assert "none answered; start a subscription" in waiting[0]
-    assert "has heard nothing; start a publication" in waiting[1]
+    assert "hears nothing; start a publication" in waiting[1]
     assert errors[0].endswith(f": no subscriber connected on {channel} stream 7, as said above")
     assert errors[1].endswith(f": no publication on {channel} stream 7, as said above")
 

@@ -9,6 +9,8 @@ import attrs
 import pytest
 
 import aeron_async as aa
+from aeron_async.client.why import explain_publication
+from aeron_async.clock import NS_PER_SECOND
 from aeron_async.logs import FIELD_LENGTH_MAX
 from aeron_async.testing import simulate
 from aeron_async.waits import PublicationSeen
@@ -307,6 +309,11 @@ def test_back_pressure(channel: str) -> None:
             assert seen.slowest_address == seen.receivers[0].address == "127.0.0.1:20121"
             assert seen.receivers[0].silent_ns < 250_000_000
             assert seen.sender_limit == 32 * 1024
+            assert aa.why(publication).remedy.startswith("let the subscriber keep up")
+            # One that is silent is not slow: it may be dead.
+            silent = attrs.evolve(seen.receivers[0], silent_ns=NS_PER_SECOND)
+            why = explain_publication("it", attrs.evolve(seen, receivers=(silent,)))
+            assert why.remedy.startswith("does that subscriber still run, and do")
         else:
             assert seen.reader_lag == seen.position
 

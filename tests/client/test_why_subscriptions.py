@@ -68,7 +68,7 @@ def test_a_subscription_whose_publisher_is_to_take_it_in(mode: str) -> None:
 
     (line,) = told(story)
     assert line["why"].endswith(
-        "127.0.0.1:20121 has heard nothing from a publisher at control address 127.0.0.1:20130; "
+        "127.0.0.1:20121 hears nothing from a publisher at control address 127.0.0.1:20130; "
         "start a publication with control=127.0.0.1:20130|control-mode=dynamic, without endpoint, "
         "and with this stream id, on this machine: no other reaches a loopback address"
     )

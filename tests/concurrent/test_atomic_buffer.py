@@ -350,9 +350,18 @@ def test_without_compiled_code_no_buffer_is_made() -> None:
             kind(bytearray(LENGTH))  # type: ignore[arg-type, call-arg] # no argument helps
 
 
-def test_without_compiled_code_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(atomic_buffer, "WHY_NOT_SHARED", "AERON_ASYNC_PURE is set")
+@pytest.mark.parametrize(
+    ("why", "remedy"),
+    [
+        ("AERON_ASYNC_PURE is set", "leave AERON_ASYNC_PURE unset"),
+        ("it was not built", "install a C compiler, and then this package once more (`pip install"),
+    ],
+)
+def test_without_compiled_code_one_line_says_how_to_get_it(
+    why: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(atomic_buffer, "WHY_NOT_SHARED", why)
     with pytest.raises(ConfigurationError) as raised:
         check_shared_memory()
-    assert "AERON_ASYNC_PURE is set: install a C compiler, then `pip install" in str(raised.value)
+    assert f"{why}: {remedy}" in str(raised.value)
     assert "\n" not in str(raised.value)

@@ -119,8 +119,9 @@ def why_no_archive(why: Why, publication: Publication) -> Why:
     if why.reason not in NO_ARCHIVE:
         return why
     remedy = (
-        "is an archive with its control channel there? check the control stream id "
-        f"({publication.stream_id} here, default {CONTROL_STREAM_ID})"
+        "start one there (`aeron-async archive serve DIRECTORY --control CHANNEL`), or correct the "
+        f"address, or the control stream id ({publication.stream_id} here, default "
+        f"{CONTROL_STREAM_ID})"
     )
     if why.reason is WaitReason.DRIVER_ELSEWHERE:
         remedy = f"{remedy}; {why.remedy}"

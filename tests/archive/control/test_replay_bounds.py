@@ -203,9 +203,10 @@ def test_nobody_answers_where_no_archive_listens() -> None:
                 )
         assert str(caught.value) == (
             "no archive answers at 127.0.0.1:8010 (control channel "
-            "aeron:udp?endpoint=127.0.0.1:8010|term-length=64k stream 11) within 5 s: is an "
-            "archive with its control channel there? check the control stream id (11 here, "
-            "default 10); if it only starts late, raise timeout"
+            "aeron:udp?endpoint=127.0.0.1:8010|term-length=64k stream 11) within 5 s: start one "
+            "there (`aeron-async archive serve DIRECTORY --control CHANNEL`), or correct the "
+            "address, or the control stream id (11 here, default 10); if it only starts late, "
+            "raise timeout"
         )
         assert caught.value.why is not None
         assert "check the control stream id (11 here, default 10)" in str(caught.value.why)

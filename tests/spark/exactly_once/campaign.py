@@ -226,7 +226,7 @@ class Campaign:
                 return victims
 
     def _wait_for_part(self, query: subprocess.Popen[bytes]) -> int:
-        """Return a batch when something has come of it, or all, and it is committed."""
+        """Return a batch when something has come of it; by then it may be committed."""
         wait_until(self._is_within_a_batch, query)
         batch = last_number(self._offsets)
         planned_ns = (self._offsets / str(batch)).stat().st_mtime_ns
