@@ -209,13 +209,13 @@ def test_nobody_answers_where_no_archive_listens() -> None:
             "raise timeout"
         )
         assert caught.value.why is not None
-        assert "check the control stream id (11 here, default 10)" in str(caught.value.why)
+        assert "or the control stream id (11 here, default 10)" in str(caught.value.why)
 
     with capture_logs() as lines:
         simulate(story)
     (line,) = [line for line in lines if line["event"] == "wait_lasted_long"]
     assert (line["operation"], line["seconds"], line["cause"]) == ("connect", 2.0, "no_answer")
-    assert "check the control stream id (11 here, default 10)" in line["why"]
+    assert "or the control stream id (11 here, default 10)" in line["why"]
 
 
 def test_answers_that_do_not_arrive_are_told_of_while_they_are_waited_for() -> None:
