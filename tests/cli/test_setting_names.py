@@ -107,4 +107,4 @@ def test_whoever_waits_for_an_archive_hears_of_it_before_the_timeout(
     (remark,) = [
         line for line in capsys.readouterr().err.splitlines() if line.startswith("still waiting")
     ]
-    assert "check AERON_ARCHIVE_CONTROL_STREAM_ID (11 here, default 10)" in remark
+    assert "or AERON_ARCHIVE_CONTROL_STREAM_ID (11 here, default 10)" in remark

@@ -105,19 +105,26 @@ class ChecksumTally:
         self.without: int = 0
         self._sessions = {0, session_id}
 
-    def has_none(self, stored: int, payload: Buffer, *, following: int | None) -> bool:
+    def has_none(
+        self, stored: int, payload: Buffer, *, following: int | None, is_data_next: bool
+    ) -> bool:
         """Return whether a frame whose checksum is not right was recorded without one.
 
         A recording that was extended has frames of earlier sessions, whose ids are not stored. Such
-        a frame has the same value as the next frame, whereas checksums differ.
+        a frame has the same value as the next frame, whereas checksums differ; or, if it is alone,
+        the next frame was recorded without a checksum.
 
         Args:
             stored: Value in place of its session id: that, or a checksum.
             payload: Bytes behind its header.
             following: The same value of the next frame; None if that is not in the buffer.
+            is_data_next: Whether that is a data frame; padding has a session id in any case.
         """
         if stored not in self._sessions:
-            if stored != following or kind_of(payload, stored) is not None:
+            is_none_next = is_data_next and following in self._sessions
+            if following != stored and not is_none_next:
+                return False
+            if kind_of(payload, stored) is not None:
                 return False
             self._sessions.add(stored)
         self.without += 1

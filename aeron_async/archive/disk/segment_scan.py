@@ -205,11 +205,17 @@ def check_each(
                     stored,
                     payload,
                     following=session_at(buffer, following) if following < length else None,
+                    is_data_next=following < length and kind_at(buffer, following) == DATA,
                 )
             if not has_none:
                 return at
         at += aligned
     return length + padding
+
+
+def kind_at(buffer: ScanBuffer, at: int) -> int:
+    """Return the type of the frame at an offset of a buffer."""
+    return int(HEADER.unpack_from(buffer.bytes, at)[3])
 
 
 def session_at(buffer: ScanBuffer, at: int) -> int:

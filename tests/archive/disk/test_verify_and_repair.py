@@ -119,6 +119,25 @@ def test_frames_without_checksums_are_counted(tmp_path: Path) -> None:
     assert found(tmp_path, CRC) == [what]
 
 
+def test_a_lone_frame_of_an_earlier_session_is_no_damage(tmp_path: Path) -> None:
+    kept = recorded(tmp_path)
+    before = found(tmp_path, CRC)
+    place = next(each for each in kept.starts if kept.data[each - 4_096 + 6])
+    spoil(kept, "0-0.rec", place + 12, b"\1\2\3\4")
+    assert found(tmp_path, CRC) == before != []
+
+
+def test_damage_before_padding_is_damage(tmp_path: Path) -> None:
+    kept = recorded(tmp_path, CRC)
+    padding = next(each for each in kept.starts if not kept.data[each - 4_096 + 6])
+    place = max(each for each in kept.starts if each < padding)
+    at = place % 131_072
+    name = f"0-{place - at}.rec"
+    spoil(kept, name, at + 32, bytes([kept.data[place - 4_096 + 32] ^ 1]))
+    (what,) = found(tmp_path, CRC)
+    assert what.startswith(f"problem: {name}, offset {at}: a frame of")
+
+
 def test_damage_beside_frames_without_checksums_is_named_as_damage(tmp_path: Path) -> None:
     kept = recorded(tmp_path, CRC)
     places = [each for each in kept.starts if kept.data[each - 4_096] > 32]
