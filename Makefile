@@ -126,6 +126,7 @@ lint: $(STAMP)
 bytecode: $(STAMP)
 	-@$(BIN)/pytest --collect-only -q > /dev/null
 
+# Whoever asks for both with --jobs wants them in this order.
 ifneq ($(filter bytecode,$(MAKECMDGOALS)),)
 covered pure: | bytecode
 endif

@@ -638,17 +638,27 @@ class EnvironmentSettings(Settings):
         Raises:
             ConfigurationError: A value cannot be parsed, or as for the class itself.
         """
+        variables = os.environ if environ is None else environ
+        found = cls.found_in(variables, besides=overrides)
+        cls.warn_of_unused(variables)
+        return cls(**found, **overrides)
+
+    @classmethod
+    def warn_of_unused(cls, variables: Iterable[str], *, besides: Iterable[str] = ()) -> None:
+        """Log each variable without effect, once in a process.
+
+        Args:
+            variables: Names of those that are set.
+            besides: Names of those that are read elsewhere.
+        """
         # Spark's tasks read no environment, and import no logs for it.
         from aeron_async.unused_variables import warn_of_unused  # noqa: PLC0415
 
-        variables = os.environ if environ is None else environ
-        found = cls.found_in(variables, besides=overrides)
-        known = {setting.env_name for setting in cls.settings().values()}
+        known = {*besides, *(setting.env_name for setting in cls.settings().values())}
         known.update(*(setting.old_variables for setting in cls.settings().values()))
         other = cls._OTHER_PREFIX
         names = [name for name in variables if not (other and name.startswith(other))]
         warn_of_unused(names, known, prefix=cls._PREFIX)
-        return cls(**found, **overrides)
 
     @classmethod
     def found_in(

@@ -58,15 +58,7 @@ class TracedTests:
         with self._as_told(item):
             return (yield)
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        with self._as_told(item):
-            return (yield)
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
-        with self._as_told(item):
-            return (yield)
+    pytest_runtest_call = pytest_runtest_teardown = pytest_runtest_setup
 
     def _look_away(self) -> None:
         self._coverage = look_away() or self._coverage

@@ -27,7 +27,7 @@ from aeron_async.driver.core.context import DriverContext
 from aeron_async.errors import ConfigurationError
 from aeron_async.settings import Flag, Integer
 from aeron_async.text import printable
-from aeron_async.unused_variables import NAME_LENGTH_MAX, NO_EFFECT, PREFIX, warn_of_unused
+from aeron_async.unused_variables import NAME_LENGTH_MAX, NO_EFFECT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,6 @@ __all__ = ["DriverConfiguration", "Variables", "configure", "warn_of_misspelt"]
 
 DIRECTORY_PROPERTY: Final = "aeron.dir"
 DIRECTORY_FIELD: Final = "aeron_directory"
-ARCHIVE_PREFIX: Final = f"{PREFIX}ARCHIVE_"
 PRINT_VARIABLE: Final = "AERON_PRINT_CONFIGURATION"
 FILE_SCHEME: Final = "file://"
 IDLE_FIELD: Final = "idle_strategy"
@@ -123,7 +122,9 @@ def check_spelling(name: str) -> None:
         ConfigurationError: Its name is misspelt.
     """
     variable = variable_of(name)
-    known = known_variables()
+    known = {PRINT_VARIABLE: PRINT_VARIABLE, DIRECTORY_VARIABLE: DIRECTORY_PROPERTY}
+    for setting in DriverContext.settings().values():
+        known |= dict.fromkeys((setting.env_name, *setting.old_variables), setting.name)
     if variable in known or variable in NO_EFFECT or len(name) > NAME_LENGTH_MAX:
         return
     for likely in get_close_matches(variable, known, n=1, cutoff=LIKENESS):
@@ -136,16 +137,9 @@ def warn_of_misspelt(variables: Iterable[str]) -> None:
 
     Official ones without effect are passed over: whoever starts `aeronmd` sets them.
     """
-    names = {each for each in variables if not each.startswith(ARCHIVE_PREFIX)}
-    warn_of_unused(names - NO_EFFECT, known_variables(), prefix=PREFIX)
-
-
-def known_variables() -> dict[str, str]:
-    """Return the property, or the variable that has none, by each variable that is read."""
-    known = {PRINT_VARIABLE: PRINT_VARIABLE, DIRECTORY_VARIABLE: DIRECTORY_PROPERTY}
-    for setting in DriverContext.settings().values():
-        known |= dict.fromkeys((setting.env_name, *setting.old_variables), setting.name)
-    return known
+    DriverContext.warn_of_unused(
+        set(variables) - NO_EFFECT, besides=(PRINT_VARIABLE, DIRECTORY_VARIABLE)
+    )
 
 
 def properties_of(lines: Iterable[str]) -> Iterator[tuple[int, str, str]]:

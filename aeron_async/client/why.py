@@ -84,7 +84,7 @@ def explain_publication(stream: str, seen: PublicationSeen, *, is_closed: bool =
 
 
 SILENCE_NS: Final = NS_PER_SECOND
-"""Silence that is no receiver's that lives: it reports five times as often."""
+"""A receiver that lives reports five times as often."""
 LOST_SIGHT: Final = "its driver has gone, and the client looks for the next one"
 LOST_REMEDY: Final = "start a driver in the same directory"
 
@@ -248,8 +248,8 @@ def _back_pressured(seen: PublicationSeen) -> tuple[str, str]:
         )
     if seen.receivers and seen.receivers[0].silent_ns >= SILENCE_NS:
         return sight, (
-            "does that subscriber still run, and do its status messages get through? "
-            "one that has gone is told of once it has been silent for the publication's timeout"
+            "does that subscriber still run, and do its status messages get through? if it has "
+            "gone, the publication goes on without it, or says so, after its timeout"
         )
     return sight, (
         "let the subscriber keep up, raise the timeout, or raise rcv-wnd and term-length"
