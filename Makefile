@@ -29,7 +29,7 @@ PURE_TESTS := tests/speedups tests/logbuffer tests/driver/test_data_packet_batch
 # The tests of a file stay together: some share a port or what took long to make. Those that use one
 # Spark do too, whichever file they are in: see tests/spark/sessions.py.
 # Half of the time a test waits for a process it has started: there is room for more than cores.
-PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
+PARALLEL ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 # What a sample is taken of in each run, as much of it as a night allows: see README.
 LONG := \
