@@ -21,7 +21,7 @@ from aeron_async.clock import SystemClock
 from aeron_async.text import utc_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
     from aeron_async.concurrent.cnc_file import CncNotReady
@@ -47,8 +47,8 @@ MS_PER_SECOND: Final = 1_000
 Directory = Annotated[str | None, Parameter(name=("--directory", "-d"))]
 """An Aeron directory; None for the one of this user."""
 
-epoch_ms = SystemClock().epoch_ms
-pause = asyncio.sleep
+epoch_ms: Callable[[], int] = SystemClock().epoch_ms
+pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
 @Parameter(name="*", group="Watching")

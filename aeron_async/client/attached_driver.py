@@ -142,7 +142,7 @@ class AttachedDriver:
         reconnect: bool = False,
     ) -> None:
         self.context: Final = context_here() if context is None else context
-        self.is_closed = False
+        self.is_closed: bool = False
         # A relative one must mean the same when the program has changed its own.
         self.path: Final = Path(directory).absolute()
         self._idle_strategy = idle_strategy
@@ -150,7 +150,7 @@ class AttachedDriver:
         self._network = system_network(self.context)
         self._log_budget = LogBudget(self._clock.now_ns)
         self.listener: ReconnectListener | None = None
-        self.client_id = NO_ID
+        self.client_id: int = NO_ID
         self._attached: Attachment | None = None
         self.publications: Final[dict[int, AttachedPublication]] = {}
         self.subscriptions: Final[dict[int, AttachedSubscription]] = {}

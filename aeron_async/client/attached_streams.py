@@ -309,7 +309,7 @@ class AttachedPublication:
         self._directory: Final = directory
         self.answers: AttachedSubscription | None = None
         self.destinations: dict[int, Destination] = {}
-        self.is_attached = False
+        self.is_attached: bool = False
         self._wake_flag = WakeFlag()
         self._cells: list[CounterCell] = []
         self._window_watch: Final = WordWatch(listener.on_window_changed)
@@ -477,7 +477,7 @@ class AttachedImage:
         on_progress: Callable[[], object],
         is_tethered: bool,
     ) -> None:
-        self.left_count = 0
+        self.left_count: int = 0
         self._is_tethered = is_tethered
         self.log: Final = log
         self._watcher = watcher
@@ -492,7 +492,7 @@ class AttachedImage:
         self._wake_flag = WakeFlag()
         self._wake_flag.callback = self._on_consumed
         # A driver without a bell looks at the position by itself.
-        self.consumption_trigger = INT64_MAX
+        self.consumption_trigger: int = INT64_MAX
         if bells.has_driver:
             self.consumption_trigger = join_position + self._ring_length()
         self._committed = join_position
@@ -662,7 +662,7 @@ class AttachedSubscription:
         self._waiter_count = 0
         self._spinner: Spinner | None = None
         self.asked_id: int | None = None
-        self.registration_id = NO_ID
+        self.registration_id: int = NO_ID
         self.uri: Final = uri
         self.stream_id: Final = stream_id
         self.listener: Final = listener
@@ -671,7 +671,7 @@ class AttachedSubscription:
         self.destinations: Final[dict[int, Destination]] = {}
         self.images: Final[dict[int, AttachedImage]] = {}
         self.unopened: Final[dict[int, ImageBuffersReady]] = {}
-        self.is_attached = False
+        self.is_attached: bool = False
         self.ready: SubscriptionReady | None = None
         self.status: CounterCell | None = None
 

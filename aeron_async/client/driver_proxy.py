@@ -116,7 +116,7 @@ class DriverProxy:
         self._waiting: dict[int, asyncio.Future[ControlMessage]] = {}
         # Removals only, at most one for each command that was written.
         self._unwritten: deque[ClientCommand] = deque()
-        self.is_closed = False
+        self.is_closed: bool = False
         self._lost: Exception | None = None
         self.client_id: Final = self._ring.next_correlation_id()
         self._word: WatchedWord = watcher.add(

@@ -112,9 +112,9 @@ class Comeback:
         self._lost_ns = 0
         # Which things a driver that lives has once not answered for, by their order.
         self._late: set[int] = set()
-        self.is_away = False
+        self.is_away: bool = False
         self.found: Final = asyncio.Event()
-        self.reason = ""
+        self.reason: str = ""
         # Why the driver that is there cannot be attached to.
         self._refusal = ""
 

@@ -145,7 +145,7 @@ class BroadcastReceiver:
         atomic_buffer.check_shared_memory()
         self.capacity: Final = capacity_of(buffer.length, BROADCAST_TRAILER_LENGTH)
         self.max_message_length: Final = self.capacity // 8
-        self.lapped_count = 0
+        self.lapped_count: int = 0
         self._buffer = buffer
         self._next = self._latest()
 

@@ -102,7 +102,7 @@ class ManyToOneRingBuffer:
         capacity = capacity_of(buffer.length, RING_TRAILER_LENGTH)
         self.capacity: Final = capacity
         self.max_message_length: Final = capacity // 8
-        self.corrupt_count = 0
+        self.corrupt_count: int = 0
         self._corrupt_position: int | None = None
         self._buffer = buffer
         self._mask: Final = capacity - 1

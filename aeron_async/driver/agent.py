@@ -65,7 +65,7 @@ class Agent(ABC):
         self._threshold_exceeded = system_counters[threshold_exceeded]
         self._cycle_threshold_ns = cycle_threshold_ns
         self.due_ns = NEVER_NS
-        self.cycle_count = 0
+        self.cycle_count: int = 0
         self._longest_cycle_ns = 0
         self._is_awake = False
         self._waiter: asyncio.Future[None] | None = None

@@ -147,8 +147,8 @@ class MemoryStorage(DriverStorage):
     def __init__(self, context: DriverContext) -> None:
         super().__init__()
         length = context.counters_buffer_length
-        self.counter_values = mmap.mmap(-1, length)
-        self.counter_metadata = mmap.mmap(-1, length * (METADATA_LENGTH // VALUE_LENGTH))
+        self.counter_values: Buffer = mmap.mmap(-1, length)
+        self.counter_metadata: Buffer = mmap.mmap(-1, length * (METADATA_LENGTH // VALUE_LENGTH))
         self._ids: Iterator[int] = count(1)
 
     def next_id(self) -> int:
@@ -220,10 +220,14 @@ class DirectoryStorage(DriverStorage):
             self._header = AtomicBuffer(self._cnc, 0, META_DATA_LENGTH)
             self.commands: Final = ManyToOneRingBuffer(self._atomic(self.layout.to_driver_buffer))
             self.answers: Final = BroadcastTransmitter(self._atomic(self.layout.to_clients_buffer))
-            self.counter_metadata = self.layout.counters_metadata_buffer.of(cnc)
-            self.counter_values = self.layout.counters_values_buffer.of(cnc)
-            self.error_log = DistinctErrorLog(self.layout.error_log_buffer.of(cnc))
-            self.loss_report = LossReport(memoryview(report)[: context.loss_report_buffer_length])
+            self.counter_metadata: Buffer = self.layout.counters_metadata_buffer.of(cnc)
+            self.counter_values: Buffer = self.layout.counters_values_buffer.of(cnc)
+            self.error_log: DistinctErrorLog | None = DistinctErrorLog(
+                self.layout.error_log_buffer.of(cnc)
+            )
+            self.loss_report: LossReport | None = LossReport(
+                memoryview(report)[: context.loss_report_buffer_length]
+            )
             self._last_id = 0
             # As in Aeron, the first id is 1.
             self.commands.next_correlation_id()

@@ -566,7 +566,7 @@ class ConcurrentAppender(Appender):
 
     __slots__ = ()
 
-    IS_SHARED = True
+    IS_SHARED: ClassVar[bool] = True
 
     @property
     def position(self) -> int:

@@ -159,7 +159,7 @@ class SubscribablePublication(ABC):
         self.window_listeners: list[WindowListener] = []
         self.wake_flag: WakeFlag = WakeFlag()
         self.polled_ns = 0
-        self.has_sent_burst = False
+        self.has_sent_burst: bool = False
         self.consumption_trigger: int = position
         self.failure: Exception | None = None
         self.state: PublicationState = PublicationState.ACTIVE
@@ -191,6 +191,11 @@ class SubscribablePublication(ABC):
         return producer_position(self.log)
 
     # What each kind of publication defines.
+
+    @property
+    @abstractmethod
+    def publisher_limit(self) -> int:
+        """Return the position below which an offer may begin, in bytes."""
 
     @property
     @abstractmethod

@@ -12,9 +12,8 @@ Source: Aeron `NetworkPublication.producerPosition`, `ReadablePosition`, which t
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from aeron_async.counters import Counter
 from aeron_async.driver.core.data_sender import StreamSender
@@ -99,11 +98,6 @@ class _CheckedLog(SubscribablePublication):
         self._known_position = producer_position(self.log)
 
     @property
-    @abstractmethod
-    def publisher_limit(self) -> int:
-        """Return the position below which an offer may begin, in bytes."""
-
-    @property
     def producer_position(self) -> int:
         """Return the position up to which the publishers have claimed the log, in bytes."""
         log, known = self.log, self._known_position
@@ -125,11 +119,8 @@ class _CheckedLog(SubscribablePublication):
         return self.producer_position
 
 
-class CheckedIpcPublication(IpcPublication, _CheckedLog):
+class CheckedIpcPublication(_CheckedLog, IpcPublication):
     """An IPC publication whose log is a file."""
-
-    producer_position = _CheckedLog.producer_position
-    rebuild_position = _CheckedLog.rebuild_position
 
 
 HEADER: Final = Struct("<6i")
@@ -144,6 +135,7 @@ class CheckedStreamSender(StreamSender):
     that changes a header after it was checked, and before the system has copied it, still can.
     """
 
+    limit: int
     _checked_position = 0
     _is_checking_in_parts = False
 
@@ -163,11 +155,13 @@ class CheckedStreamSender(StreamSender):
         end = self._checked_position
         if end < furthest or limit <= end:
             return super().send_data(now_ns)
-        self.limit, self._is_checking_in_parts = end, True
+        self.limit = end
+        self._is_checking_in_parts = True
         try:
             deadline_ns = super().send_data(now_ns)
         finally:
-            self.limit, self._is_checking_in_parts = limit, False
+            self.limit = limit
+            self._is_checking_in_parts = False
         return now_ns if self.position >= end else deadline_ns
 
     def resend(self, term_id: int, term_offset: int, length: int) -> int:
@@ -229,9 +223,7 @@ class CheckedStreamSender(StreamSender):
         )
 
 
-class CheckedNetworkPublication(NetworkPublication, _CheckedLog):
+class CheckedNetworkPublication(_CheckedLog, NetworkPublication):
     """A network publication whose log is a file."""
 
-    sender_type = CheckedStreamSender
-    producer_position = _CheckedLog.producer_position
-    rebuild_position = _CheckedLog.rebuild_position
+    sender_type: ClassVar[type[StreamSender]] = CheckedStreamSender
