@@ -43,6 +43,8 @@ def late(rows: DataFrame) -> DataFrame:
 
 # %% Both, for one archive.
 if __name__ == "__main__":
+    if not sys.argv[1:]:
+        sys.exit(__doc__)
     aeron_async.spark.ensure_java()
     aeron_async.spark.ensure_interpreter()
     spark = SparkSession.builder.master("local[2]").getOrCreate()

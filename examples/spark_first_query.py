@@ -46,6 +46,8 @@ def replayed(spark: SparkSession, control: str) -> DataFrame:
 
 def main() -> None:
     """Show how much there is of each recording."""
+    if not sys.argv[1:]:
+        sys.exit(__doc__)
     aeron_async.spark.ensure_java()
     aeron_async.spark.ensure_interpreter()
     spark = SparkSession.builder.master("local[2]").getOrCreate()

@@ -44,6 +44,8 @@ def follow(spark: SparkSession, archive: str, lake: str) -> StreamingQuery:
 
 def main() -> None:
     """Copy, and count."""
+    if not sys.argv[2:]:
+        sys.exit(__doc__)
     aeron_async.spark.ensure_java()
     aeron_async.spark.ensure_interpreter()
     spark = SparkSession.builder.getOrCreate()

@@ -51,6 +51,8 @@ def print_committed(messages: list[tuple[int, bytes]]) -> None:
 
 
 if __name__ == "__main__":
+    if not sys.argv[1:]:
+        sys.exit(__doc__)
     aeron_async.spark.ensure_java()
     aeron_async.spark.ensure_interpreter()
     session = SparkSession.builder.master("local[2]").getOrCreate()

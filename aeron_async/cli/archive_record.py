@@ -431,7 +431,10 @@ async def _stop(
 
 async def _stop_recording(archive: Archive, recording_id: int) -> int:
     if not await archive.stop_recording_by_identity(recording_id):
-        complain(f"recording {recording_id} was not active: nothing was stopped")
+        complain(
+            f"recording {recording_id} was not active: nothing was stopped; a request that waits "
+            "to record has an id of its own, for --subscription: see `archive ls`"
+        )
         return ExitCode.FAILURE
     position = await archive.max_recorded_position(recording_id)
     print_line(f"recording {recording_id} ended at position {position}")

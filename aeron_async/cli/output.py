@@ -19,6 +19,7 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING, Final, TextIO
 
+from aeron_async.errors import UnknownRecordingError
 from aeron_async.text import printable
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ OPTIONS: Final = {
     "`extending_publication`": "`pub --extend`",
     "the control stream id": "AERON_ARCHIVE_CONTROL_STREAM_ID",
     "response_channel": "AERON_ARCHIVE_CONTROL_RESPONSE_CHANNEL",
+    "path='": "ARCHIVE '",
+    "change path": "change ARCHIVE",
     "raise timeout": f"raise {MESSAGE_TIMEOUT}",
     "from_position": "--begin",
     "to_position": "--end",
@@ -164,6 +167,8 @@ def complain(error: BaseException | str) -> None:
         for cause, told in TOLD
     ):
         text = text.replace(str(why), f"{why.subject}, as said above")
+    if isinstance(error, UnknownRecordingError):
+        text += ": `archive ls` shows the ids of all recordings"
     remark(f"error: {rename_settings_for_cli(' '.join(text.split()))}")
 
 

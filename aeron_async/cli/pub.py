@@ -115,6 +115,11 @@ class Source:
         self._count = count
         self._size = size
 
+    @property
+    def reads_lines(self) -> bool:
+        """Whether each line of standard input is a message."""
+        return not self._message and self._count is None and self._size is None
+
     def check(self, max_length: int) -> None:
         """Refuse messages that are known to be too long, before anything waits.
 
@@ -137,7 +142,7 @@ class Source:
             for _ in range(self._count or 1):
                 for data in given:
                     yield data
-        elif self._count is not None or self._size is not None:
+        elif not self.reads_lines:
             size = DEFAULT_SIZE if self._size is None else self._size
             filler = FILLER * (size // len(FILLER) + 1)
             numbers = count_from() if self._count is None else range(self._count)
@@ -331,6 +336,8 @@ async def _publish(
     if not publication.is_connected:
         report.say("waiting for a subscriber")
     await publication.wait_connected(timeout)
+    if source.reads_lines and sys.stdin.isatty():
+        report.say("each line that you type is a message; Ctrl-D ends")
     report.start()
     # Created only now, because the time without a subscriber must not count as a debt.
     pace = Pace(rate)

@@ -139,7 +139,9 @@ def test_a_prune_of_an_unknown_recording_names_it(
     archive: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["archive", "prune", archive, "--max-age", "1", "--recording", "99", "--yes"]) == 1
-    assert capsys.readouterr().err == "error: unknown recording id: 99\n"
+    assert capsys.readouterr().err == (
+        "error: unknown recording id: 99: `archive ls` shows the ids of all recordings\n"
+    )
 
 
 def test_a_prune_says_why_nothing_may_go(archive: str, capsys: pytest.CaptureFixture[str]) -> None:

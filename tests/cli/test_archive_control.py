@@ -84,7 +84,9 @@ def test_a_recording_is_listed_stopped_by_another_client_and_extended(
     assert recording.finish()[0] == 0
     publishing.process.kill()
     assert main(["archive", "stop", where, "0"]) == 1
-    assert "recording 0 was not active" in capfd.readouterr().err
+    err = capfd.readouterr().err
+    assert "recording 0 was not active" in err
+    assert "for --subscription: see `archive ls`" in err
     assert rows(capfd, where) == rows(capfd, served.directory)
 
     extending = ("--auto-stop", "--extend", "0")

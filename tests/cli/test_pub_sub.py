@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -57,6 +58,23 @@ def test_a_file_arrives_whole(
         assert publish(channel, "--quiet") == 0
         code, out, _ = finished.result()
     assert (code, out == path.read_text()) == (0, True)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such terminals")
+def test_who_types_is_told_what_becomes_of_it(
+    start: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subscriber, channel = subscribe(start, "--count", "1")
+    keyboard, terminal = os.openpty()
+    try:
+        with os.fdopen(terminal) as opened:
+            monkeypatch.setattr(sys, "stdin", opened)
+            os.write(keyboard, b"typed\n\x04")
+            assert publish(channel) == 0
+    finally:
+        os.close(keyboard)
+    assert "each line that you type is a message; Ctrl-D ends" in capsys.readouterr().err
+    assert subscriber.finish()[:2] == (0, "typed\n")
 
 
 def test_an_output_that_nobody_reads_stops_the_publisher(

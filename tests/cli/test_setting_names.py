@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         ("/var/mtu_length/x", "/var/mtu_length/x"),
         ("raise max_destinations.", "raise AERON_ASYNC_MAX_DESTINATIONS."),
         ("mtu_length=1408", "mtu_length=1408"),
+        ("path='/x' is no directory: change path", "ARCHIVE '/x' is no directory: change ARCHIVE"),
         ("a directory of its own", "a directory of its own"),
         ("some_other_name", "some_other_name"),
     ],
