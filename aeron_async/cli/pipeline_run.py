@@ -142,8 +142,9 @@ def run(
 
     output = PipelineOutput(is_json=json)
     job = PipelineJob(archive, Lake(lake), settings, output.batch)
-    spark = make_session(settings)
+    remark("starting Spark, which takes seconds")
     with SignalStop() as stopper:
+        spark = make_session(settings)
         try:
             job.run(
                 spark,
