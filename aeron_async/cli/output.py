@@ -55,6 +55,7 @@ OPTIONS: Final = {
     "response_channel": "AERON_ARCHIVE_CONTROL_RESPONSE_CHANNEL",
     "path='": "ARCHIVE '",
     "change path": "change ARCHIVE",
+    "is gone: connect again": "is gone: run the command again",
     "raise timeout": f"raise {MESSAGE_TIMEOUT}",
     "from_position": "--begin",
     "to_position": "--end",

@@ -32,6 +32,7 @@ from aeron_async.archive.control.messages import (
 )
 from aeron_async.archive.control.settings import CONTROL_STREAM_ID
 from aeron_async.client.waiters import Wait
+from aeron_async.client.why import SILENCE_NS, seconds
 from aeron_async.errors import (
     AeronError,
     AeronTimeoutError,
@@ -258,6 +259,50 @@ class Connecting:
         return attrs.evolve(why, remedy=where_answers_go(self._response_channel))
 
 
+class Answering:
+    """The wait for an answer, once there is a session.
+
+    Args:
+        publication: Publication for requests.
+        name: Name of the request.
+        timeout: Seconds after which the request is given up.
+    """
+
+    def __init__(self, publication: Publication, name: str, timeout: float) -> None:
+        self.channel: str = publication.channel
+        self.stream_id: int = publication.stream_id
+        self._publication = publication
+        self._name = name
+        self._timeout = timeout
+
+    def _explain(self) -> Why:
+        """Return why there is no answer yet."""
+        why = self._publication._explain()
+        if why.reason is not WaitReason.NOTHING:
+            return why
+        seen = why.seen
+        silent_ns = 0
+        if isinstance(seen, PublicationSeen) and seen.receivers:
+            silent_ns = seen.receivers[0].silent_ns
+        if silent_ns >= SILENCE_NS:
+            sight = f"its driver was last heard {seconds(silent_ns)} ago"
+            remedy = (
+                "does it still run? if it is gone, this session ends, too, after "
+                "image_liveness_timeout_ns"
+            )
+        else:
+            sight = "its driver is there, and the request has been sent"
+            remedy = f"is it busy, or stopped? the request is given up after {self._timeout:g} s"
+        return attrs.evolve(
+            why,
+            reason=WaitReason.NO_DATA,
+            subject=f"the archive on {self.channel} stream {self.stream_id} has not answered a "
+            f"{self._name}",
+            sight=sight,
+            remedy=remedy,
+        )
+
+
 class ControlConnection:
     """A session with an archive; `open` starts it.
 
@@ -459,10 +504,19 @@ class ControlConnection:
         waiting = Pending() if pending is None else pending
         self._pending[correlation_id] = waiting
         publication = self.publication if through is None else through
+        waits = publication._waits
+        started_ns = waits.now_ns()
+        wait = Wait(
+            Answering(publication, type(request).__name__, self.timeout),
+            "request",
+            lambda: started_ns,
+        )
         try:
             async with asyncio.timeout(self.timeout):
                 await publication.offer(CODEC.encode(request))
                 waiting.is_sent = True
+                if self.control_session_id != -1:
+                    waits.begin(wait)
                 # `shield`: an abandoned listing still uses the answer after this task is cancelled.
                 return await asyncio.shield(waiting.answered)
         except TimeoutError:
@@ -473,6 +527,7 @@ class ControlConnection:
             )
             raise AeronTimeoutError(message) from None
         finally:
+            waits.end(wait)
             del self._pending[correlation_id]
 
     def forget(self, on_late_error: Callable[[ArchiveError], object]) -> None:
