@@ -43,12 +43,11 @@ def late(rows: DataFrame) -> DataFrame:
 
 # %% Both, for one archive.
 if __name__ == "__main__":
-    if not sys.argv[1:]:
-        sys.exit(__doc__)
+    directory = sys.argv[1] if sys.argv[1:] else sys.exit(__doc__)
     aeron_async.spark.ensure_java()
     aeron_async.spark.ensure_interpreter()
     spark = SparkSession.builder.master("local[2]").getOrCreate()
     aeron_async.spark.register(spark)
-    losses(messages(spark, sys.argv[1])).show(truncate=False)
-    late(messages(spark, sys.argv[1])).show(truncate=False)
+    losses(messages(spark, directory)).show(truncate=False)
+    late(messages(spark, directory)).show(truncate=False)
     spark.stop()

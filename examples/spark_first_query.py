@@ -46,13 +46,12 @@ def replayed(spark: SparkSession, control: str) -> DataFrame:
 
 def main() -> None:
     """Show how much there is of each recording."""
-    if not sys.argv[1:]:
-        sys.exit(__doc__)
+    directory = sys.argv[1] if sys.argv[1:] else sys.exit(__doc__)
     aeron_async.spark.ensure_java()
     aeron_async.spark.ensure_interpreter()
     spark = SparkSession.builder.master("local[2]").getOrCreate()
     aeron_async.spark.register(spark)
-    summary(spark, sys.argv[1]).show()
+    summary(spark, directory).show()
     spark.stop()
 
 

@@ -37,9 +37,8 @@ def publish_once(rows: DataFrame, channel: str, archives: str, checkpoint: str) 
 
 def read_back(spark: SparkSession, directory: str) -> DataFrame:
     """Return the rows of closed batches in one partition's archive."""
-    return committed_rows(
-        spark.read.format("aeron_archive").option("includeHeaders", "true").load(directory)
-    )
+    frames = spark.read.format("aeron_archive").option("includeHeaders", "true")
+    return committed_rows(frames.load(directory))
 
 
 def print_committed(messages: list[tuple[int, bytes]]) -> None:
@@ -51,11 +50,10 @@ def print_committed(messages: list[tuple[int, bytes]]) -> None:
 
 
 if __name__ == "__main__":
-    if not sys.argv[1:]:
-        sys.exit(__doc__)
+    channel = sys.argv[1] if sys.argv[1:] else sys.exit(__doc__)
     aeron_async.spark.ensure_java()
     aeron_async.spark.ensure_interpreter()
     session = SparkSession.builder.master("local[2]").getOrCreate()
     aeron_async.spark.register(session)
-    publish(session.range(1_000), sys.argv[1])
+    publish(session.range(1_000), channel)
     session.stop()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 import socket
 import sys
 import tempfile
@@ -113,12 +114,27 @@ FIGURES: Final = "figures"
 CLOSE_TIMEOUT_S: Final = 5.0
 
 
+PORTS: Final = range(10_000, 32_768)
+"""Below those that Linux chooses: one of these may be somebody else's before it is bound."""
+PORT_TRIES: Final = 1_000
+
+
 def free_port() -> int:
-    """Return a free UDP port of loopback."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+    """Return a free UDP port of loopback.
+
+    Raises:
+        BenchError: None was found.
+    """
+    for _ in range(PORT_TRIES):
+        port = secrets.choice(PORTS)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock, suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            return port
+    message = (
+        f"no free UDP port of 127.0.0.1 in {PORT_TRIES} tries from {PORTS.start} to "
+        f"{PORTS.stop - 1}: end the programs that hold them"
+    )
+    raise BenchError(message)
 
 
 def role(name: str, program: Sequence[str] = CHILD, **plan: object) -> tuple[str, ...]:

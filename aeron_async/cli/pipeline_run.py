@@ -18,6 +18,7 @@ from aeron_async.cli.runner import ExitCode, TerminatedError
 from aeron_async.cli.runner import run as run_async
 from aeron_async.clock import SystemClock
 from aeron_async.errors import ConfigurationError
+from aeron_async.spark.java import ensure_java
 from aeron_async.spark.pipeline.lake import Lake, write_atomically
 from aeron_async.spark.pipeline.session import (
     NEEDED_BY_REPORT,
@@ -142,6 +143,7 @@ def run(
 
     output = PipelineOutput(is_json=json)
     job = PipelineJob(archive, Lake(lake), settings, output.batch)
+    ensure_java()
     remark("starting Spark, which takes seconds")
     with SignalStop() as stopper:
         spark = make_session(settings)

@@ -27,6 +27,11 @@ IPC = "aeron:ipc"
 STREAM = "5"
 
 
+@pytest.fixture(autouse=True)
+def _requests_wait_for_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AERON_ARCHIVE_MESSAGE_TIMEOUT", "60s")
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> str:
     """The Aeron directory."""

@@ -11,6 +11,7 @@ import pytest
 
 import aeron_async as aa
 from aeron_async.client.client_conductor import ClientConductor
+from aeron_async.clock import NS_PER_SECOND
 from tests.client.local import IPC, STREAM_ID
 from tests.twins import needs_compiled
 
@@ -96,6 +97,9 @@ async def streams(
         ipc_term_buffer_length=context.ipc_term_buffer_length,
         aeron_directory=str(directory),
         counters_buffer_length=1 << 20,
+        # A busy machine may keep a client from running for seconds.
+        client_liveness_timeout_ns=60 * NS_PER_SECOND,
+        publication_unblock_timeout_ns=90 * NS_PER_SECOND,
     )
     async with aa.MediaDriver.launch(shared) as driver:
         is_attached = request.param == "attached"
