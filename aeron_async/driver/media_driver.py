@@ -38,6 +38,7 @@ from aeron_async.errors import ClosedError, ConfigurationError, DriverError, Wro
 from aeron_async.idle_strategy import idle_strategy_of
 from aeron_async.logs import LogBudget, get_logger
 from aeron_async.tasks import TaskOwner, make_in_thread
+from aeron_async.text import printable
 from aeron_async.watcher import Watcher, check_watcher
 
 if TYPE_CHECKING:
@@ -50,6 +51,9 @@ if TYPE_CHECKING:
     from aeron_async.driver.own_loop import LoopFactory
 
 __all__ = ["MediaDriver"]
+
+NAMED_MAX: Final = 8
+"""Most publications that one line of the log names."""
 
 log: Final = get_logger(__name__)
 
@@ -432,9 +436,13 @@ class MediaDriver:
         with anyio.move_on_after(timeout_s) as scope:
             await conductor.drain()
         if scope.cancelled_caught:
+            left = (*conductor.network_publications, *conductor.ipc_publications)
+            named = [f"{each.channel} stream {each.stream_id}" for each in left[:NAMED_MAX]]
             log.warning(
                 "driver_closed_before_drained",
                 timeout_s=timeout_s,
+                publication_count=len(left),
+                publications=printable(", ".join(named)),
                 remedy="await publication.drain() first, or raise close_linger_timeout_ns",
             )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from structlog.testing import capture_logs
 
 import aeron_async as aa
 from tests.drivers import ERROR, STARTING, caught_up, embedded_only
@@ -173,8 +174,12 @@ async def test_closing_does_not_wait_for_ever_for_a_subscriber_that_does_not_rea
         publication = await sending.add_publication(channel, STREAM_ID)
         while publication.try_offer(bytes(1000)) is not aa.OfferOutcome.BACK_PRESSURED:
             await asyncio.sleep(0)
-        await sending.aclose()
+        with capture_logs() as lines:
+            await sending.aclose()
         assert sending.driver.is_closed
+    (line,) = [each for each in lines if each["event"] == "driver_closed_before_drained"]
+    assert line["publication_count"] == 1
+    assert line["publications"] == f"{channel} stream {STREAM_ID}"
 
 
 async def test_entering_and_leaving_in_different_tasks_works(channel: str) -> None:
