@@ -87,6 +87,10 @@ class WaitReason(Enum):
     NO_DATA = auto()
     """There are images, and everything that has arrived was read."""
 
+    # Of requests to an archive.
+    NOT_ANSWERED = auto()
+    """The archive has not answered, though the request was sent."""
+
 
 @attrs.frozen(kw_only=True)
 class ReceiverSeen:
@@ -198,7 +202,7 @@ class PublicationSeen:
         claim: The claim that blocks the stream, if there is one.
         slowest_address: Address of the slowest receiver, as `host:port`; empty if unknown.
         sender_position: Position up to which was sent, in bytes.
-        sender_limit: Position up to which may be sent, in bytes; 0 on IPC, which sends nothing.
+        sender_limit: Position up to which may be sent, in bytes; on IPC may be offered.
         reader_count: Spies of a UDP publication, subscriptions of an IPC publication.
         reader_lag: Bytes that the slowest of these has not read; None without one.
         do_spies_connect: Whether `ssc=true` is set.

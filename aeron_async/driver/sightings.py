@@ -131,6 +131,7 @@ class Sightings:
             is_ipc=True,
             claim=self._claim(publication, min(publication.subscribers.consumed(), default=0)),
             sender_position=publication.counters.publisher_position.get(),
+            sender_limit=publication.publisher_limit,
             reader_count=len(publication.subscribers),
             reader_lag=lag(publication),
             nearly=likeliest(self._nearly_subscribed(publication, uri)),

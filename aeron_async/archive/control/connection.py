@@ -281,21 +281,23 @@ class Answering:
         if why.reason is not WaitReason.NOTHING:
             return why
         seen = why.seen
-        silent_ns = 0
-        if isinstance(seen, PublicationSeen) and seen.receivers:
-            silent_ns = seen.receivers[0].silent_ns
-        if silent_ns >= SILENCE_NS:
+        assert isinstance(seen, PublicationSeen), "a publication was asked"
+        # Nobody here hears the archive of IPC, or of a stream that another process sends.
+        silent_ns = min((each.silent_ns for each in seen.receivers), default=None)
+        remedy = f"does it still run? if it is only busy, raise timeout ({self._timeout:g} s)"
+        if silent_ns is None:
+            sight = "the request was offered, and no answer has come"
+        elif silent_ns < SILENCE_NS:
+            sight = "its driver is there, and no answer has come"
+        else:
             sight = f"its driver was last heard {seconds(silent_ns)} ago"
             remedy = (
                 "does it still run? if it is gone, this session ends, too, after "
                 "image_liveness_timeout_ns"
             )
-        else:
-            sight = "its driver is there, and the request has been sent"
-            remedy = f"is it busy, or stopped? the request is given up after {self._timeout:g} s"
         return attrs.evolve(
             why,
-            reason=WaitReason.NO_DATA,
+            reason=WaitReason.NOT_ANSWERED,
             subject=f"the archive on {self.channel} stream {self.stream_id} has not answered a "
             f"{self._name}",
             sight=sight,
@@ -504,28 +506,30 @@ class ControlConnection:
         waiting = Pending() if pending is None else pending
         self._pending[correlation_id] = waiting
         publication = self.publication if through is None else through
-        waits = publication._waits
-        started_ns = waits.now_ns()
-        wait = Wait(
-            Answering(publication, type(request).__name__, self.timeout),
-            "request",
-            lambda: started_ns,
-        )
+        answering = Answering(publication, type(request).__name__, self.timeout)
+        waits, sent_ns = publication._waits, 0
+        wait = Wait(answering, "request", lambda: sent_ns)
         try:
             async with asyncio.timeout(self.timeout):
                 await publication.offer(CODEC.encode(request))
                 waiting.is_sent = True
-                if self.control_session_id != -1:
+                # Opening a session is one wait already, with one line.
+                if self._has_session:
+                    sent_ns = waits.now_ns()
                     waits.begin(wait)
                 # `shield`: an abandoned listing still uses the answer after this task is cancelled.
                 return await asyncio.shield(waiting.answered)
         except TimeoutError:
+            if self._has_session:
+                why = answering._explain()
+                what = f"{why.sight}; {why.remedy}"
+            else:
+                why, what = None, remedy(request, self._subscription)
             message = (
                 f"the archive on {publication.channel} stream {publication.stream_id} did not "
-                f"answer a {type(request).__name__} within {self.timeout} s: "
-                f"{remedy(request, self._subscription)}"
+                f"answer a {type(request).__name__} within {self.timeout} s: {what}"
             )
-            raise AeronTimeoutError(message) from None
+            raise AeronTimeoutError(message, why=why) from None
         finally:
             waits.end(wait)
             del self._pending[correlation_id]
@@ -584,6 +588,11 @@ class ControlConnection:
                 pending.fail(error)
             self.on_lost(error)
 
+    @property
+    def _has_session(self) -> bool:
+        """Whether the archive has opened a session."""
+        return self.control_session_id != -1
+
     def _check_open(self) -> None:
         if self._lost is not None:
             raise type(self._lost)(str(self._lost))
@@ -592,7 +601,7 @@ class ControlConnection:
 
     async def aclose(self) -> None:
         """Send a close request if the session is open, and close; a second call does nothing."""
-        if self._lost is None and self.control_session_id != -1:
+        if self._lost is None and self._has_session:
             goodbye = CloseSessionRequest(control_session_id=self.control_session_id)
             with suppress(AeronError):
                 self.publication.try_offer(CODEC.encode(goodbye))

@@ -270,53 +270,6 @@ def test_a_client_that_refuses_the_answers_itself_is_told_its_setting() -> None:
     assert line["why"].endswith("change that setting of this driver")
 
 
-@pytest.mark.parametrize(
-    ("gone", "sight"),
-    [
-        ((), "its driver is there, and the request has been sent; is it busy, or stopped?"),
-        (
-            ("archive",),
-            "ago; does it still run? if it is gone, this session ends, too, after image_live",
-        ),
-    ],
-)
-def test_a_request_that_is_not_answered_says_so_while_it_waits(
-    gone: tuple[str, ...], sight: str
-) -> None:
-    """Who followed an archive that had been killed heard nothing of it for eleven seconds."""
-
-    class Busy(FakeArchive):
-        async def stop_recording_subscription(self, *_args: Any, **_fields: Any) -> int:
-            await asyncio.sleep(60)
-            raise AssertionError
-
-    async def story(world: World) -> None:
-        archive, client = world.host("archive"), world.host("client")
-        async with (
-            archive.aeron(SMALL) as its_aeron,
-            ControlServer(Busy(), its_aeron, ControlSettings(control_channel=CONTROL)),
-            client.aeron(SMALL) as aeron,
-            RemoteArchive.connect(
-                aeron, control_channel=CONTROL, response_channel=RESPONSES
-            ) as remote,
-        ):
-            hosts = [host for host in world.hosts if host.name in gone]
-            with (
-                world.partitioned(*hosts),
-                pytest.raises(AeronTimeoutError, match="did not answer"),
-            ):
-                await remote.stop_recording_subscription(1)
-
-    with capture_logs() as lines:
-        simulate(story)
-    (line,) = [line for line in lines if line["event"] == "wait_lasted_long"]
-    assert (line["operation"], line["seconds"], line["cause"]) == ("request", 2.0, "no_data")
-    assert (
-        "stream 10 has not answered a StopRecordingSubscriptionRequest: its driver" in line["why"]
-    )
-    assert sight in line["why"]
-
-
 def test_requests_that_fail_unforeseen_are_logged_within_the_budget() -> None:
     class Broken(FakeArchive):
         async def stop_recording_subscription(self, *_args: Any, **_fields: Any) -> int:
