@@ -94,8 +94,8 @@ class _CheckedLog(SubscribablePublication):
     """A publication whose log is a file, so that its tails may say anything."""
 
     def __init__(self, **fields: Any) -> None:
+        self._known_position = producer_position(fields["log"])
         super().__init__(**fields)
-        self._known_position = producer_position(self.log)
 
     @property
     def producer_position(self) -> int:
@@ -135,6 +135,7 @@ class CheckedStreamSender(StreamSender):
     that changes a header after it was checked, and before the system has copied it, still can.
     """
 
+    # A type checker would infer it anew where this class assigns it.
     limit: int
     _checked_position = 0
     _is_checking_in_parts = False
