@@ -8,6 +8,7 @@ The count in a mark shows whether whole rounds were lost or doubled.
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import secrets
@@ -115,26 +116,40 @@ CLOSE_TIMEOUT_S: Final = 5.0
 
 
 PORTS: Final = range(10_000, 32_768)
-"""Below those that Linux chooses: one of these may be somebody else's before it is bound."""
+"""Below the ports that Linux hands out by itself: it could give one of those to another program
+before it is bound."""
 PORT_TRIES: Final = 1_000
+"""Most ports that are tried before the search is given up."""
 
 
 def free_port() -> int:
-    """Return a free UDP port of loopback.
+    """Return a port of loopback that was free a moment ago, for UDP and for TCP.
 
     Raises:
         BenchError: None was found.
+        OSError: The system refuses sockets on loopback.
     """
     for _ in range(PORT_TRIES):
         port = secrets.choice(PORTS)
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock, suppress(OSError):
-            sock.bind(("127.0.0.1", port))
+        if is_free(port, socket.SOCK_DGRAM) and is_free(port, socket.SOCK_STREAM):
             return port
     message = (
-        f"no free UDP port of 127.0.0.1 in {PORT_TRIES} tries from {PORTS.start} to "
+        f"no free port of 127.0.0.1 in {PORT_TRIES} tries from {PORTS.start} to "
         f"{PORTS.stop - 1}: end the programs that hold them"
     )
     raise BenchError(message)
+
+
+def is_free(port: int, kind: int) -> bool:
+    """Return whether nobody has bound a port of loopback for this kind of socket."""
+    with socket.socket(socket.AF_INET, kind) as sock:
+        try:
+            sock.bind(("127.0.0.1", port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            return False
+    return True
 
 
 def role(name: str, program: Sequence[str] = CHILD, **plan: object) -> tuple[str, ...]:

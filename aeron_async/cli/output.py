@@ -19,7 +19,6 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING, Final, TextIO
 
-from aeron_async.errors import UnknownRecordingError
 from aeron_async.text import printable
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ OPTIONS: Final = {
     "`extending_publication`": "`pub --extend`",
     "the control stream id": "AERON_ARCHIVE_CONTROL_STREAM_ID",
     "response_channel": "AERON_ARCHIVE_CONTROL_RESPONSE_CHANNEL",
-    "path='": "ARCHIVE '",
+    "path": "ARCHIVE",
     "change path": "change ARCHIVE",
     "is gone: connect again": "is gone: run the command again",
     "raise timeout": f"raise {MESSAGE_TIMEOUT}",
@@ -65,7 +64,7 @@ OPTIONS: Final = {
 }
 NAME: Final = re.compile(
     "|".join([*map(re.escape, (each for each in OPTIONS if not each.isidentifier()))])
-    + r"|(?<![\w./=-])[a-z]+(?:_[a-z]+)+(?![\w/(=-]|\.\w)"
+    + r"|^path(?==')|(?<![\w./=-])[a-z]+(?:_[a-z]+)+(?![\w/(=-]|\.\w)"
 )
 
 
@@ -168,8 +167,8 @@ def complain(error: BaseException | str) -> None:
         for cause, told in TOLD
     ):
         text = text.replace(str(why), f"{why.subject}, as said above")
-    if isinstance(error, UnknownRecordingError):
-        text += ": `archive ls` shows the ids of all recordings"
+    if text.startswith("unknown recording id"):
+        text += "; `archive ls` shows the ids of all recordings"
     remark(f"error: {rename_settings_for_cli(' '.join(text.split()))}")
 
 

@@ -18,7 +18,6 @@ from aeron_async.cli.runner import ExitCode, TerminatedError
 from aeron_async.cli.runner import run as run_async
 from aeron_async.clock import SystemClock
 from aeron_async.errors import ConfigurationError
-from aeron_async.spark.java import ensure_java
 from aeron_async.spark.pipeline.lake import Lake, write_atomically
 from aeron_async.spark.pipeline.session import (
     NEEDED_BY_REPORT,
@@ -143,10 +142,8 @@ def run(
 
     output = PipelineOutput(is_json=json)
     job = PipelineJob(archive, Lake(lake), settings, output.batch)
-    ensure_java()
-    remark("starting Spark, which takes seconds")
+    spark = make_session(settings, lambda: remark("starting Spark: this takes some seconds"))
     with SignalStop() as stopper:
-        spark = make_session(settings)
         try:
             job.run(
                 spark,

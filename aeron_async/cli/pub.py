@@ -337,7 +337,8 @@ async def _publish(
         report.say("waiting for a subscriber")
     await publication.wait_connected(timeout)
     if source.reads_lines and sys.stdin.isatty():
-        report.say("each line that you type is a message; Ctrl-D ends")
+        end = "Ctrl-Z and Enter end" if sys.platform == "win32" else "Ctrl-D ends"
+        report.say(f"each line that you type is a message; {end}")
     report.start()
     # Created only now, because the time without a subscriber must not count as a debt.
     pace = Pace(rate)

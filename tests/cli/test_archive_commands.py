@@ -140,7 +140,7 @@ def test_a_prune_of_an_unknown_recording_names_it(
 ) -> None:
     assert main(["archive", "prune", archive, "--max-age", "1", "--recording", "99", "--yes"]) == 1
     assert capsys.readouterr().err == (
-        "error: unknown recording id: 99: `archive ls` shows the ids of all recordings\n"
+        "error: unknown recording id: 99; `archive ls` shows the ids of all recordings\n"
     )
 
 

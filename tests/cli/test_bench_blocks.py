@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aeron_async.cli import bench_child
+from aeron_async.cli import bench_child, bench_processes
 from aeron_async.cli.bench_child import (
     ROLES,
     FloodPlan,
@@ -125,6 +125,19 @@ async def test_bare_datagrams_that_do_not_come_back_are_told_of(
         plan = RoundTripPlan(there=str(sock.getsockname()[1]), seconds=0.001, warm_up_s=0)
         with pytest.raises(BenchError, match="11 bare datagrams did not come back"):
             await echo_client(plan)
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_DGRAM, socket.SOCK_STREAM])
+def test_a_port_that_somebody_holds_is_not_free(kind: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_INET, kind) as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        monkeypatch.setattr(bench_processes, "PORTS", range(port, port + 1))
+        with pytest.raises(
+            BenchError, match=f"no free port of 127.0.0.1 in .* from {port} to {port}:"
+        ):
+            free_port()
+    assert free_port() == port
 
 
 def test_percentiles_are_in_microseconds() -> None:

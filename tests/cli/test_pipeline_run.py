@@ -14,7 +14,6 @@ import pytest
 pytest.importorskip("pyarrow", reason="pip install 'aeron-async[spark]'")
 pytest.importorskip("pyspark", reason="pip install 'aeron-async[spark]'")
 
-from aeron_async.cli import pipeline_run
 from aeron_async.cli.main import main
 from aeron_async.cli.pipeline_run import PipelineOutput, SignalStop, purge_files
 from aeron_async.cli.runner import ExitCode, TerminatedError
@@ -130,7 +129,7 @@ def test_no_java_is_one_line(
         message = "no Java for Spark (none at all)"
         raise ConfigurationError(message)
 
-    monkeypatch.setattr(pipeline_run, "ensure_java", missing)
+    monkeypatch.setattr(session, "ensure_java", missing)
     archive = copy_of("A1-one-finished", tmp_path)
     assert main(["pipeline", "run", str(archive), str(tmp_path / "lake")]) == 2
     assert capsys.readouterr().err == "error: no Java for Spark (none at all)\n"

@@ -77,6 +77,26 @@ def test_who_types_is_told_what_becomes_of_it(
     assert subscriber.finish()[:2] == (0, "typed\n")
 
 
+@pytest.mark.parametrize("more", [("--quiet",), ("--message", "given")])
+def test_who_does_not_type_or_wants_no_word_is_told_nothing(
+    more: tuple[str, ...],
+    start: Start,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    subscriber, channel = subscribe(start, "--count", "1")
+    keyboard, terminal = os.openpty()
+    try:
+        with os.fdopen(terminal) as opened:
+            monkeypatch.setattr(sys, "stdin", opened)
+            os.write(keyboard, b"typed\n\x04")
+            assert publish(channel, *more) == 0
+    finally:
+        os.close(keyboard)
+    assert "each line that you type" not in capsys.readouterr().err
+    assert subscriber.finish()[0] == 0
+
+
 def test_an_output_that_nobody_reads_stops_the_publisher(
     start: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

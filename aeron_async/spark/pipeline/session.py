@@ -13,7 +13,7 @@ from aeron_async.errors import ArchiveError, ConfigurationError
 from aeron_async.spark.java import ensure_interpreter, ensure_java
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from aeron_async.spark.pipeline.settings import PipelineSettings
 
@@ -108,8 +108,12 @@ def check_format(settings: PipelineSettings) -> None:
         raise ConfigurationError(message)
 
 
-def make_session(settings: PipelineSettings) -> Any:
+def make_session(settings: PipelineSettings, on_start: Callable[[], object] = lambda: None) -> Any:
     """Return the current session, or create one with these settings.
+
+    Args:
+        settings: Of the pipeline.
+        on_start: Called once nothing is missing, before what takes time.
 
     Raises:
         ConfigurationError: Java or PySpark is missing, or the workers' Python does not fit.
@@ -128,6 +132,7 @@ def make_session(settings: PipelineSettings) -> Any:
         builder = builder.master(settings.master or "local[*]")
     for name, value in (DEFAULTS | dict(settings.conf)).items():
         builder = builder.config(name, value)
+    on_start()
     with warnings.catch_warnings(), in_one_line():
         warnings.simplefilter("ignore")
         session = builder.getOrCreate()
