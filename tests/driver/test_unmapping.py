@@ -72,6 +72,11 @@ class Gate:
         return all(mapping.length == 0 for mapping in self.mappings)
 
 
+@pytest.fixture(autouse=True)
+def _a_busy_machine_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage_module, "UNMAPPING_WAIT_S", TIMEOUT_S)
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "aeron"
@@ -307,6 +312,16 @@ async def test_a_driver_that_closes_waits_for_its_memory(path: Path, gate: Gate,
     await waiting
     assert len(gate.mappings) == 2
     assert gate.is_done
+
+
+async def test_a_driver_that_closes_waits_no_longer_than_it_may(
+    path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage_module, "UNMAPPING_WAIT_S", 0.001)
+    driver = await aa.MediaDriver.launch(small_context(path))
+    await close_a_publication(await aa.Aeron.connect(driver), path, gate)
+    await asyncio.wait_for(driver.aclose(), TIMEOUT_S)
+    assert not gate.is_done
 
 
 async def test_a_driver_in_a_thread_waits_for_its_memory(path: Path, gate: Gate) -> None:
