@@ -106,8 +106,9 @@ $(BENCH_STAMP): $(STAMP)
 	$(PIP) 'aeron-async[bench]'
 	@touch $@
 
+# Beside it, what Spark needs may be there without what that needs.
 $(DOCS_STAMP): $(CLI_STAMP)
-	$(PIP) --no-compile 'aeron-async[docs]'
+	$(PIP) --no-compile --no-warn-conflicts 'aeron-async[docs]'
 	@touch $@
 
 demo: $(CLI_STAMP)

@@ -255,7 +255,7 @@ def test_a_pipeline_without_the_flag_names_files_and_removes_none(
     from aeron_async.spark.pipeline import job  # noqa: PLC0415 - an extra
 
     monkeypatch.setattr(job, "PipelineJob", FinishedJob)
-    monkeypatch.setattr(pipeline_run, "make_session", lambda _: Mock())
+    monkeypatch.setattr(pipeline_run, "make_session", Mock())
     before = every_byte(archive)
     assert main(["pipeline", "run", str(archive), str(tmp_path / "lake"), *flag]) == 0
     out, err = capsys.readouterr()
