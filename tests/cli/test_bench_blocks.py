@@ -128,10 +128,12 @@ async def test_bare_datagrams_that_do_not_come_back_are_told_of(
 
 
 @pytest.mark.parametrize("kind", [socket.SOCK_DGRAM, socket.SOCK_STREAM])
-def test_a_port_that_somebody_holds_is_not_free(kind: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_that_somebody_holds_is_not_free(
+    kind: int, unused_udp_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = unused_udp_port
     with socket.socket(socket.AF_INET, kind) as held:
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
+        held.bind(("127.0.0.1", port))
         monkeypatch.setattr(bench_processes, "PORTS", range(port, port + 1))
         with pytest.raises(
             BenchError, match=f"no free port of 127.0.0.1 in .* from {port} to {port}:"

@@ -14,7 +14,7 @@ from aeron_async.cli.sub import json_line, printable_line
 from tests.logs import without_lines_of_the_machine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.cli.conftest import Running
@@ -60,41 +60,43 @@ def test_a_file_arrives_whole(
     assert (code, out == path.read_text()) == (0, True)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there are no such terminals")
+@pytest.fixture
+def _typed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """At a terminal, somebody has typed a line, and then Ctrl-D."""
+    if sys.platform == "win32":
+        pytest.skip("there are no such terminals")
+    keyboard, terminal = os.openpty()
+    try:
+        with os.fdopen(terminal) as opened:
+            monkeypatch.setattr(sys, "stdin", opened)
+            os.write(keyboard, b"typed\n\x04")
+            yield
+    finally:
+        os.close(keyboard)
+
+
+@pytest.mark.usefixtures("_typed")
+@pytest.mark.parametrize(
+    ("more", "is_told", "sent"),
+    [
+        ((), True, "typed\n"),
+        (("--quiet",), False, "typed\n"),
+        (("--message", "given"), False, "given\n"),
+    ],
+)
 def test_who_types_is_told_what_becomes_of_it(
-    start: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    subscriber, channel = subscribe(start, "--count", "1")
-    keyboard, terminal = os.openpty()
-    try:
-        with os.fdopen(terminal) as opened:
-            monkeypatch.setattr(sys, "stdin", opened)
-            os.write(keyboard, b"typed\n\x04")
-            assert publish(channel) == 0
-    finally:
-        os.close(keyboard)
-    assert "each line that you type is a message; Ctrl-D ends" in capsys.readouterr().err
-    assert subscriber.finish()[:2] == (0, "typed\n")
-
-
-@pytest.mark.parametrize("more", [("--quiet",), ("--message", "given")])
-def test_who_does_not_type_or_wants_no_word_is_told_nothing(
     more: tuple[str, ...],
+    sent: str,
     start: Start,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    *,
+    is_told: bool,
 ) -> None:
     subscriber, channel = subscribe(start, "--count", "1")
-    keyboard, terminal = os.openpty()
-    try:
-        with os.fdopen(terminal) as opened:
-            monkeypatch.setattr(sys, "stdin", opened)
-            os.write(keyboard, b"typed\n\x04")
-            assert publish(channel, *more) == 0
-    finally:
-        os.close(keyboard)
-    assert "each line that you type" not in capsys.readouterr().err
-    assert subscriber.finish()[0] == 0
+    assert publish(channel, *more) == 0
+    told = "each line that you type is a message; Ctrl-D ends" in capsys.readouterr().err
+    assert told == is_told
+    assert subscriber.finish()[:2] == (0, sent)
 
 
 def test_an_output_that_nobody_reads_stops_the_publisher(

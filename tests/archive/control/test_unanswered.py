@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +15,7 @@ from aeron_async.testing.world import simulate
 from tests.archive.control.fake_archive import FakeArchive
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import AsyncIterator, MutableMapping
 
     from aeron_async.testing.world import World
 
@@ -33,6 +34,18 @@ class Busy(FakeArchive):
     async def stop_recording_subscription(self, *_args: Any, **_fields: Any) -> int:
         await asyncio.sleep(self.seconds)
         return 0
+
+
+@asynccontextmanager
+async def asking(world: World, archive: Busy) -> AsyncIterator[tuple[aa.Aeron, RemoteArchive]]:
+    """Serve an archive on a host, and connect to it from another one."""
+    async with (
+        world.host("archive").aeron(SMALL) as its_aeron,
+        ControlServer(archive, its_aeron, ControlSettings(control_channel=CONTROL)),
+        world.host("client").aeron(SMALL) as aeron,
+        RemoteArchive.connect(aeron, control_channel=CONTROL, response_channel=RESPONSES) as remote,
+    ):
+        yield aeron, remote
 
 
 def hints(lines: list[MutableMapping[str, Any]]) -> list[MutableMapping[str, Any]]:
@@ -63,15 +76,7 @@ def test_a_request_that_is_not_answered_says_so_while_it_waits(
     """An archive that had been killed was noticed after eleven seconds, without a word before."""
 
     async def story(world: World) -> None:
-        archive, client = world.host("archive"), world.host("client")
-        async with (
-            archive.aeron(SMALL) as its_aeron,
-            ControlServer(Busy(60), its_aeron, ControlSettings(control_channel=CONTROL)),
-            client.aeron(SMALL) as aeron,
-            RemoteArchive.connect(
-                aeron, control_channel=CONTROL, response_channel=RESPONSES
-            ) as remote,
-        ):
+        async with asking(world, Busy(60)) as (_, remote):
             hosts = [host for host in world.hosts if host.name in gone]
             with world.partitioned(*hosts), pytest.raises(aa.AeronTimeoutError) as caught:
                 await remote.stop_recording_subscription(1)
@@ -110,15 +115,7 @@ def test_over_ipc_nobody_says_that_the_archive_is_there() -> None:
 
 def test_an_answer_in_time_leaves_no_line_and_no_timer() -> None:
     async def story(world: World) -> None:
-        archive, client = world.host("archive"), world.host("client")
-        async with (
-            archive.aeron(SMALL) as its_aeron,
-            ControlServer(Busy(1.9), its_aeron, ControlSettings(control_channel=CONTROL)),
-            client.aeron(SMALL) as aeron,
-            RemoteArchive.connect(
-                aeron, control_channel=CONTROL, response_channel=RESPONSES
-            ) as remote,
-        ):
+        async with asking(world, Busy(1.9)) as (aeron, remote):
             await remote.stop_recording_subscription(1)
             given_up = asyncio.create_task(remote.stop_recording_subscription(1))
             await asyncio.sleep(1)
