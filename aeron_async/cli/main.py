@@ -143,7 +143,9 @@ def _fail(error: CycloptsError | AeronError | OSError) -> ExitCode:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     if isinstance(error, MissingArgumentError) and error.argument and error.keyword is None:
         # cyclopts would report a missing value for an argument that was not given at all.
-        text = f"{error.argument.name} is missing"
+        # What it asks at the end ("Did you mean ...?") names the misspelt option.
+        _, _, question = text.partition(" requires an argument.")
+        text = f"{error.argument.name} is missing{question and '.'}{question}"
     if isinstance(error, CycloptsError):
         text += f" (see {' '.join((PROGRAM, *(error.command_chain or ())))} --help)"
     complain(error if text == str(error) else text)

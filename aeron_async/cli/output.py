@@ -154,6 +154,14 @@ TOLD: Final[set[tuple[str, str]]] = set()
 """Causes and texts of the waits of this run that were remarked on."""
 
 
+ERROR_ADVICE: Final = {
+    "unknown recording id": "`archive ls` shows the ids of all recordings",
+    "no recording subscription found": "`archive ls` shows what is recorded, and what waits",
+    "no recording found for": "`archive ls` shows what is recorded, and what waits",
+}
+"""What to do about errors of the archive, by their beginning."""
+
+
 def complain(error: BaseException | str) -> None:
     """Write an error in one line, with the names of the command line.
 
@@ -167,8 +175,9 @@ def complain(error: BaseException | str) -> None:
         for cause, told in TOLD
     ):
         text = text.replace(str(why), f"{why.subject}, as said above")
-    if text.startswith("unknown recording id"):
-        text += "; `archive ls` shows the ids of all recordings"
+    for beginning, advice in ERROR_ADVICE.items():
+        if text.startswith(beginning):
+            text += f"; {advice}"
     remark(f"error: {rename_settings_for_cli(' '.join(text.split()))}")
 
 

@@ -14,7 +14,7 @@ from aeron_async.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping, MutableMapping
-    from types import TracebackType
+    from types import FrameType, TracebackType
 
     from aeron_async.cli.options import RunOptions
 
@@ -143,9 +143,8 @@ def _say_waits_plainly(
         what, why = "no recording yet", f"{event['reason']}; {remedy}"
     else:
         return event
-    remark(
-        f"{what} after {event['seconds']:g} s: {'; '.join((rename_settings_for_cli(why), *ADVICE))}"
-    )
+    seconds = round(event["seconds"], 1)
+    remark(f"{what} after {seconds:g} s: {'; '.join((rename_settings_for_cli(why), *ADVICE))}")
     raise structlog.DropEvent
 
 
@@ -199,13 +198,34 @@ async def _until_terminated(main: Coroutine[object, object, int]) -> int:
 
     loop.add_signal_handler(signal.SIGTERM, terminate)
     try:
-        return await main
+        with _own_line_after_interrupt():
+            return await main
     except asyncio.CancelledError:
         if is_terminated:
             raise TerminatedError from None
         raise
     finally:
         loop.remove_signal_handler(signal.SIGTERM)
+
+
+@contextmanager
+def _own_line_after_interrupt() -> Iterator[None]:
+    """End the line on which the terminal shows `^C`, so that what follows has a line of its own."""
+    before = signal.getsignal(signal.SIGINT)
+    # The loop's runner has a handler, but outside of the main thread.
+    if not sys.stderr.isatty() or not callable(before):
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        sys.stderr.write("\n")
+        before(number, frame)
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 async def together(*coroutines: Coroutine[object, object, object]) -> None:

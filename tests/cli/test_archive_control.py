@@ -146,7 +146,10 @@ def test_what_waits_is_stopped_by_its_subscription_or_its_stream(
         code, out, error = each.finish()
         assert (code, out) == (0, "")
         assert "the recording has stopped" in error
-    assert main(["archive", "stop", where, "--subscription", subscription_id]) == 1
+    unknown = (["--subscription", subscription_id], ["--channel", served.channel, "--stream", "6"])
+    for which in unknown:
+        assert main(["archive", "stop", where, *which]) == 1
+        assert "; `archive ls` shows what is recorded, and what waits" in capfd.readouterr().err
     assert main(["archive", "stop", where, "9"]) == 1
     assert "unknown recording id: 9" in capfd.readouterr().err
 

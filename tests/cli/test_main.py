@@ -79,6 +79,7 @@ def test_arguments_are_those_of_the_process_unless_given(
     [
         (["nope"], 'Unknown command "nope"'),
         (["sub", "aeron:udp?endpoint=127.0.0.1:9"], "--stream is missing"),
+        (["sub", CHANNEL, "--straem", "1"], "--stream is missing. Did you mean --stream instead"),
         (["sub", "aeron:udp?endpoint=127.0.0.1:9", "--stream"], "--stream requires an argument"),
         (["pub"], "aeron-async pub --help"),
         (["pub", CHANNEL], "--stream"),

@@ -3,14 +3,16 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from importlib.util import find_spec
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 import pytest
 import structlog
 
 from aeron_async.cli import runner
 from aeron_async.cli.options import RunOptions
+from aeron_async.cli.output import remark
 from aeron_async.cli.runner import Watchdog, loop_factory, run, together
 from aeron_async.errors import AeronTimeoutError, ConfigurationError
 
@@ -65,20 +67,31 @@ def test_the_log_goes_to_standard_error(
     assert "\x1b" not in captured.err
 
 
-def test_ctrl_c_lets_the_command_close() -> None:
-    ended = []
+@pytest.mark.parametrize(("is_terminal", "before"), [(False, ""), (True, "\n")])
+@pytest.mark.parametrize("loop", ["asyncio", *(["uvloop"] if find_spec("uvloop") else [])])
+def test_ctrl_c_lets_the_command_close_and_say_so_on_a_line_of_its_own(
+    loop: Literal["asyncio", "uvloop"],
+    before: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    is_terminal: bool,
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    handler = signal.getsignal(signal.SIGINT)
 
     async def interrupted() -> int:
         try:
             os.kill(os.getpid(), signal.SIGINT)
             await asyncio.Event().wait()
         finally:
-            ended.append("closed")
+            remark("closed")
         return 0
 
     with pytest.raises(KeyboardInterrupt):
-        run(interrupted(), RunOptions(loop="asyncio"))
-    assert ended == ["closed"]
+        run(interrupted(), RunOptions(loop=loop))
+    assert capsys.readouterr().err == f"{before}closed\n"
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_a_command_that_is_cancelled_from_within_says_so() -> None:
