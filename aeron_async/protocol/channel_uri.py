@@ -80,7 +80,7 @@ _WRITTEN: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """A channel, also in capital letters, or with a wrong sign before its parameters."""
-_SEPARATOR: Final = re.compile(rf"([|&;?])(?=\s*(?:{'|'.join(map(re.escape, PARAMETERS))})=)")
+_SEPARATOR: Final = re.compile(rf"([|&;?,])(?=\s*(?:{'|'.join(map(re.escape, PARAMETERS))})=)")
 """A sign before the key of a parameter."""
 
 

@@ -132,6 +132,7 @@ TWO = "aeron:udp?endpoint=localhost:1|mtu=1408"
     [
         ("aeron:udp?endpoint=localhost:1&mtu=1408", "'|' stands between two parameters", TWO),
         ("aeron:udp?endpoint=localhost:1;mtu=1408", "'|' stands between two parameters", TWO),
+        ("aeron:udp?endpoint=localhost:1,mtu=1408", "'|' stands between two parameters", TWO),
         ("aeron:udp?endpoint=localhost:1?mtu=1408", "'|' stands between two parameters", TWO),
         ("aeron:udp|endpoint=localhost:1|mtu=1408", "'?' stands before the first parameter", TWO),
         ("aeron:ipc&mtu=1408", "'?' stands before the first parameter", "aeron:ipc?mtu=1408"),
