@@ -30,7 +30,7 @@ cdef class FrameWriter:
 
 
 cdef class Message:
-    cdef public bytes data
+    cdef bytes data
     cdef public int64_t position
     cdef public int64_t reserved_value
-    cdef public object image
+    cdef object image

@@ -279,6 +279,22 @@ def test_what_a_message_says_may_be_changed(twin: Any) -> None:
         message.other = 1
 
 
+@needs_compiled
+@pytest.mark.parametrize("name", ["data", "image"])
+def test_a_message_always_has_all_that_it_says(name: str) -> None:
+    message = compiled_twins().Message(b"hello", 64, -3, Image())
+    member = getattr(type(message), name)
+    with pytest.raises(AttributeError):
+        delattr(message, name)
+    with pytest.raises(AttributeError):
+        member.__delete__(message)
+    with pytest.raises(AttributeError):
+        member.__set__(message, b"other")
+    with pytest.raises(TypeError):
+        message.data = "text"
+    assert (message.data, message.session_id) == (b"hello", 7)
+
+
 def test_a_message_can_be_copied_and_pickled(twin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     # A pickle names its class: that must be the one at work.
     monkeypatch.setattr(sys.modules[twin.Message.__module__], "Message", twin.Message)
