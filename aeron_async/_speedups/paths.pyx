@@ -186,6 +186,10 @@ cdef class WakeFlag:
                 self.callback()
 
 
+cdef object NO_VALUE = 0
+"""The reserved value of nearly every message: a step stores another one only if it differs."""
+
+
 cdef bint is_seconds(object timeout) except -1:
     """Return whether a timeout is certainly valid; `check_timeout` examines all others."""
     if type(timeout) is float:
@@ -252,15 +256,17 @@ cdef class Step:
 
     cdef void hand_back(self) noexcept:
         """Return this step to its owner for the next message; hold no references until then."""
-        owner = self.owner
         if self.is_offer:
-            (<Offering>owner).spare = self
+            (<Offering>self.owner).spare = self
+            self.data = None
+            # Comparing costs less than counting references.
+            if self.reserved_value is not NO_VALUE:
+                self.reserved_value = NO_VALUE
+            if self.timeout is not None:
+                self.timeout = None
         else:
-            (<Reading>owner).spare = self
+            (<Reading>self.owner).spare = self
         self.owner = None
-        self.data = None
-        self.reserved_value = None
-        self.timeout = None
 
     cdef void close_for_good(self) noexcept:
         self.state = CLOSED
@@ -428,11 +434,14 @@ cdef class Offering:
         if offer is None or is_held(offer):
             offer = Step.__new__(Step)
             offer.is_offer = True
+            offer.reserved_value = NO_VALUE
         offer.state = CREATED
         offer.owner = self
         offer.data = data
-        offer.reserved_value = reserved_value
-        offer.timeout = timeout
+        if reserved_value is not NO_VALUE:
+            offer.reserved_value = reserved_value
+        if timeout is not None:
+            offer.timeout = timeout
         return offer
 
     cdef int64_t try_at_once(self, object data, object reserved_value) except? -1:
@@ -444,7 +453,7 @@ cdef class Offering:
         # This may run Python code, which may change anything: check all that is used after it.
         if not self._home.is_running_here():
             return -1
-        if reserved_value is not 0:
+        if reserved_value is not NO_VALUE:
             if type(reserved_value) is not int:
                 return -1
             try:
