@@ -495,7 +495,7 @@ class AttachedImage:
         self.consumption_trigger: int = INT64_MAX
         if bells.has_driver:
             self.consumption_trigger = join_position + self._ring_length()
-        self._committed = join_position
+        self._known_position = join_position
         self._word: WatchedWord | None = None
         self._word_at = self._armed_position = -1
         self._end_word: WatchedWord = watcher.add(
@@ -537,30 +537,40 @@ class AttachedImage:
         self.consumption_trigger = self.position.get() + self._ring_length()
         self._bells.ring_driver()
 
-    @property
-    def rebuild_position(self) -> int:
-        """Return the position, in bytes, up to which frames are committed without a gap."""
-        self._committed = self._scan()
-        return self._committed
+    def readable_position(self, position: int) -> int:
+        """Return up to where to read frames that are there one after the other, in bytes.
+
+        The reader finds out itself where they end: looking at each frame here, too, would cost a
+        twentieth of all that a message costs.
+        """
+        self._known_position = position
+        log = self.log
+        index, offset = log.place_of(position)
+        # Another process may have written a length that no frame here has; it may be corrected.
+        if not 0 < log.term_words[index][offset >> 2] <= log.term_length - offset:
+            return position
+        return position + min(SCAN_LENGTH, log.term_length - offset)
 
     @property
     def unread_length(self) -> int:
         """Return how many bytes are committed that the reader has not taken; changes nothing."""
-        return self._scan() - self.position.get()
+        taken_position = self.position.get()
+        # Behind what was taken, the driver may have cleaned the log.
+        return self._committed_position(max(self._known_position, taken_position)) - taken_position
 
-    def _scan(self) -> int:
-        """Return up to where frames are committed behind those that are known."""
+    def _committed_position(self, position: int) -> int:
+        """Return up to where frames are committed from a position on."""
         log = self.log
-        index, offset = log.place_of(self._committed)
+        index, offset = log.place_of(position)
         if log.term_words[index][offset >> 2] <= 0:
-            return self._committed
+            return position
         available, padding = scan_for_send(
             log.terms[index],
             log.term_words[index],
             offset,
             limit=min(SCAN_LENGTH, log.term_length - offset),
         )
-        return self._committed + available + padding
+        return position + available + padding
 
     def arm(self) -> bool:
         """Watch for the next frame, or the end; return whether the frame is there already."""
@@ -568,11 +578,14 @@ class AttachedImage:
         if not self._end_word.is_armed:
             # As the reader knows it: what was stored since then fires at once.
             self._end_word.arm(self._end_position)
-        before = self._committed
+        before = self._known_position
         index, offset = log.place_of(before)
         length = log.term_words[index][offset >> 2]
-        if length > 0 and self.rebuild_position != before:
-            return True
+        if length > 0:
+            # Said once: the image may not have been announced yet, and then nothing reads it.
+            self._known_position = self._committed_position(before)
+            if self._known_position != before:
+                return True
         at = index * log.term_length + offset
         if self._word is None or at != self._word_at:
             if self._word is not None:
@@ -587,13 +600,13 @@ class AttachedImage:
     def next_word(self) -> tuple[Buffer, int, int]:
         """Return where the length of the next frame is, in bytes of the log, and what it is."""
         log = self.log
-        index, offset = log.place_of(self._committed)
+        index, offset = log.place_of(self._known_position)
         return log.memory, index * log.term_length + offset, log.term_words[index][offset >> 2]
 
     def _on_frame(self) -> None:
         # Another reader of the log may have moved on since: then the frame is there.
-        if self._word is not None and self._armed_position == self._committed:
-            index, offset = self.log.place_of(self._committed)
+        if self._word is not None and self._armed_position == self._known_position:
+            index, offset = self.log.place_of(self._known_position)
             length = self.log.term_words[index][offset >> 2]
             if length < 0:
                 # Claimed, and not committed yet.

@@ -328,7 +328,7 @@ class Image(Taking):
             self._reader.poll(
                 deliver,
                 fragment_limit=fragment_limit,
-                limit_position=self._port.rebuild_position,
+                limit_position=self._port.readable_position(self._reader.position),
             )
         except ImageClosedByHandlerError:
             pass
@@ -356,7 +356,7 @@ class Image(Taking):
         # have been left there by a damaged or forged datagram.
         if (
             self._has_closed()
-            or (limit_position := port.rebuild_position) <= position == self._position
+            or (limit_position := port.readable_position(position)) <= position == self._position
         ):
             return None
         end_position = min(limit_position, position + READ_AHEAD_LENGTH)
@@ -368,17 +368,20 @@ class Image(Taking):
         while not reader.read_messages(found, limit=limit, limit_position=end_position, image=self):
             # There may be only padding, or fragments of an incomplete message: move past them.
             position = reader.position
-            is_at_next_term = position != self._position and not position & self._term_mask
+            has_moved = position != self._position
             self._take(position)
-            if self._has_closed():
-                return None
-            if end_position < limit_position:
+            if not self._has_closed() and end_position < limit_position:
                 # The rest of a message is longer than the bytes read at once.
                 end_position = min(limit_position, end_position + READ_AHEAD_LENGTH)
+                continue
+            if self._has_closed() or not has_moved:
+                return None
             # One read never leaves its term. The next term may hold all that the window allows;
             # then nothing more arrives, and nothing would wake the reader.
-            elif not is_at_next_term:
+            limit_position = port.readable_position(position)
+            if limit_position <= position:
                 return None
+            end_position = min(limit_position, position + READ_AHEAD_LENGTH)
         return Batch(found, self)
 
     def _peek_block(self, position: int, limit: int) -> tuple[memoryview, int]:
@@ -406,7 +409,7 @@ class Image(Taking):
             log.terms[index],
             log.term_words[index],
             offset,
-            limit=min(limit, self._port.rebuild_position - position),
+            limit=min(limit, self._port.readable_position(position) - position),
         )
         return log.terms[index][offset : offset + available], padding
 

@@ -126,9 +126,12 @@ class ImagePort(Protocol):
         """Return the position, in bytes, beyond which the reader must notify the driver."""
         ...
 
-    @property
-    def rebuild_position(self) -> int:
-        """Return the position, in bytes, up to which the log may be read."""
+    def readable_position(self, position: int) -> int:
+        """Return up to where to read frames that are there one after the other, in bytes.
+
+        Args:
+            position: Up to where the reader has read, in bytes.
+        """
         ...
 
 

@@ -27,7 +27,9 @@ async def test_an_image_that_ends_when_it_tells_how_far_it_is_is_read_no_more(
 
     image._wake_flag.callback = end
     image._wake_flag.is_set = False
-    image._port = cast("Any", SimpleNamespace(consumption_trigger=-1, rebuild_position=128))
+    image._port = cast(
+        "Any", SimpleNamespace(consumption_trigger=-1, readable_position=lambda _position: 128)
+    )
     calls: dict[str, Any] = {
         "read": lambda: image._read(1),
         "poll": lambda: image.poll(print),

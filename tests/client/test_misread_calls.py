@@ -191,7 +191,7 @@ async def test_a_poll_says_what_it_is_called_with(
     with pytest.raises(aa.ConfigurationError, match="handler=None"):
         subscription.poll(lost[0])
     await publication.offer_many([b"a", b"b", b"c"])
-    while image._port.rebuild_position < publication.position:
+    while image._port.readable_position(image.position) < publication.position:
         await asyncio.sleep(0)
     for poll in (subscription.poll, image.poll):
         for limit in NO_LIMITS:
@@ -223,7 +223,7 @@ async def test_a_poll_says_what_it_is_called_with(
     assert subscription.poll(lambda payload, _: found.append(bytes(payload))) == 2
     assert found == [b"a", b"b", b"c"]
     await publication.offer(b"d")
-    while image._port.rebuild_position < publication.position:
+    while image._port.readable_position(image.position) < publication.position:
         await asyncio.sleep(0)
     with pytest.raises(TypeError, match="of the handler"):
         subscription.poll(fails)

@@ -190,6 +190,10 @@ class SubscribablePublication(ABC):
         """Return the position up to which its log may be read: the furthest claim, in bytes."""
         return producer_position(self.log)
 
+    def readable_position(self, _position: int) -> int:
+        """Return the rebuild position; see `ImagePort`."""
+        return self.rebuild_position
+
     # What each kind of publication defines.
 
     @property

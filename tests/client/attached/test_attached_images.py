@@ -15,6 +15,8 @@ import pytest
 import aeron_async as aa
 from aeron_async.client import attached_driver
 from aeron_async.client.attachment import watch_liveness
+from aeron_async.client.image import Image
+from aeron_async.logbuffer.log_buffers import zero
 from aeron_async.protocol.control_protocol import UnavailableImage
 from aeron_async.protocol.header import FrameType
 from tests.client.attached.attaching import (
@@ -207,7 +209,7 @@ def look_by_why(_: aa.Aeron, subscription: aa.Subscription) -> None:
 
 def look_as_a_reader(aeron: aa.Aeron, subscription: aa.Subscription) -> None:
     (image,) = attached(aeron).subscriptions[subscription.registration_id].images.values()
-    assert image.rebuild_position > 0
+    assert image.readable_position(0) > 0
 
 
 @pytest.mark.parametrize("look", [look_by_why, look_as_a_reader])
@@ -224,6 +226,30 @@ async def test_a_look_at_the_log_takes_no_wake_up_from_the_reader(
     look(aeron, subscription)
     assert (await asyncio.wait_for(waiting, 5)).data == b"a frame"
     claim.abort()
+
+
+async def test_padding_that_is_cleaned_as_soon_as_it_is_read_is_not_watched(
+    aeron: aa.Aeron, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscription, publication = await connected(aeron)
+    term_length = publication.term_length
+    for _ in range(term_length // 1_024 - 1):
+        await publication.offer(bytes(992), timeout=5)
+        await anext(subscription)
+    (await publication.claim(992, timeout=5)).abort()
+    take = Image._take
+
+    def take_and_clean(image: Image, position: int) -> None:
+        # What the driver does, but at once.
+        take(image, position)
+        if position == term_length:
+            zero(image._log.terms[0], 0, term_length)
+
+    monkeypatch.setattr(Image, "_take", take_and_clean)
+    waiting = asyncio.ensure_future(anext(subscription))
+    await until(lambda: subscription.images[0].position == term_length)
+    await publication.offer(b"next", timeout=5)
+    assert (await asyncio.wait_for(waiting, 5)).data == b"next"
 
 
 @pytest.mark.parametrize("counter_id", [-1, -2, 1 << 20])
