@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from aeron_async import congestion_control, flow_control, name_resolver
     from aeron_async.client.aeron import Aeron
+    from aeron_async.client.batch_offer import BatchOffer
     from aeron_async.client.channel import Channel, Fc
     from aeron_async.client.client_conductor import NotAdded, Reconnected
     from aeron_async.client.counter import Counter
@@ -57,6 +58,7 @@ __all__ = [
     "AeronAttribute",
     "AeronError",
     "AeronTimeoutError",
+    "BatchOffer",
     "BufferClaim",
     "BusyError",
     "Channel",
@@ -111,6 +113,7 @@ __all__ = [
 MODULES: Final = {
     "Aeron": "client.aeron",
     "AeronAttribute": "client.streams",
+    "BatchOffer": "client.batch_offer",
     "BufferClaim": "client.publication",
     "Channel": "client.channel",
     "ChannelUri": "protocol.channel_uri",

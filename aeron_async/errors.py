@@ -177,7 +177,10 @@ class OfferTimeoutError(AeronTimeoutError):
         waited_ns: How long the offer waited.
         is_connected: Whether any subscriber was connected at the end.
         slowest_receiver: Identity of the receiver that sets the pace, if it is known.
+        accepted: Of an offer of many messages: how many were appended.
     """
+
+    accepted: int = 0
 
     def __init__(
         self,

@@ -5,6 +5,14 @@ from libc.stdint cimport int32_t, int64_t
 cdef int64_t REFUSED
 
 
+cdef struct Place:
+    int index
+    int32_t term_id
+    int64_t tail
+    int64_t offset
+    int64_t position
+
+
 cdef class FrameWriter:
     cdef Py_buffer _views[4]
     cdef int _view_count
@@ -25,6 +33,10 @@ cdef class FrameWriter:
     cdef int hold(self, tuple views, int64_t term_length) except -1
     cdef int64_t write(self, const char *data, Py_ssize_t length, int64_t limit,
                        int64_t reserved_value) noexcept
+    cdef Py_ssize_t write_list(self, list items, Py_ssize_t first, int64_t limit,
+                               int64_t *end) noexcept
+    cdef bint find(self, Place *place) noexcept
+    cdef bint reserve(self, Place *place, int64_t size) noexcept
     cdef bint claim(self, int index, int64_t size, int64_t *tail) noexcept
     cdef int64_t write_object(self, object data, int64_t limit, int64_t reserved_value)
 

@@ -10,8 +10,10 @@ semantics, so that a reader on another processor never sees a length before the 
 cimport cython
 from cpython.buffer cimport (PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_CheckBuffer,
                              PyObject_GetBuffer)
-from cpython.object cimport PyObject_GenericSetAttr
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport (PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize,
+                            PyBytes_GET_SIZE)
+from cpython.list cimport PyList_GET_SIZE
+from cpython.object cimport PyObject, PyObject_GenericSetAttr
 from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcpy, memset
 
@@ -41,6 +43,12 @@ DEF BEGIN_BIT = 0x8000
 DEF END_BIT = 0x4000
 DEF ACTIVE_TERM_COUNT_INDEX = 6
 DEF METADATA_LENGTH = 4096
+DEF LIST_LENGTH_MAX = 65_536
+"""Bytes of a list that are claimed at once: other publishers of the log wait for no more."""
+
+cdef extern from "Python.h":
+    # Borrowed: no reference is counted for each message.
+    PyObject *PyList_GET_ITEM(object items, Py_ssize_t index) noexcept
 
 cdef int64_t REFUSED = -100
 """The fast path cannot append: the caller uses the appender, which finds and reports the reason."""
@@ -191,6 +199,14 @@ cdef class FrameWriter:
         except OverflowError:
             return REFUSED
 
+    def offer_list(self, list messages not None, Py_ssize_t first, int64_t limit):
+        """Append messages of a list from one on; return how many, and the position behind them."""
+        cdef int64_t position = 0
+        cdef Py_ssize_t count = 0
+        if first >= 0:
+            count = self.write_list(messages, first, limit, &position)
+        return count, position
+
     cdef int64_t write_object(self, object data, int64_t limit, int64_t reserved_value):
         cdef Py_buffer view
         cdef int64_t position
@@ -210,24 +226,13 @@ cdef class FrameWriter:
 
     cdef int64_t write(self, const char *data, Py_ssize_t length, int64_t limit,
                        int64_t reserved_value) noexcept:
-        cdef int64_t count, tail, offset, position, size, rest, stride
+        cdef int64_t offset, size, rest, stride
         cdef int64_t payload = self._max_payload_length
-        cdef int32_t term_id, word
+        cdef int32_t word
         cdef char *frame
-        cdef int index
-        if self._tails is NULL or length > self._max_message_length:
+        cdef Place place
+        if length > self._max_message_length or not self.find(&place):
             return REFUSED
-        count = load_acquire_32(self._words + ACTIVE_TERM_COUNT_INDEX)
-        index = <int>(<uint32_t>count % 3)
-        tail = load_acquire_64(self._tails + index)
-        term_id = <int32_t>(tail >> 32)
-        if <uint32_t>(term_id - self._initial_term_id - count) != 0:
-            return REFUSED
-        offset = <uint32_t>tail
-        # Other processes may write the tail; one beyond the term is refused below, with the size.
-        if count < 0 or offset & 31:
-            return REFUSED
-        position = (count << self._bits) + offset
         stride = 0
         if length <= payload:
             size = align(length + HEADER)
@@ -235,32 +240,105 @@ cdef class FrameWriter:
             stride = align(payload + HEADER)
             rest = length % payload
             size = length // payload * stride + (align(rest + HEADER) if rest else 0)
-        if position >= limit or offset + size > self._term_length:
+        if place.position >= limit or place.offset + size > self._term_length:
             return REFUSED
-        if not self._is_shared:
-            store_release_64(self._tails + index, tail + size)
-        elif self.claim(index, size, &tail):
-            # Other processes may have claimed room, and even filled terms, since the look.
-            term_id = <int32_t>(tail >> 32)
-            offset = <uint32_t>tail
-            count = <uint32_t>(term_id - self._initial_term_id)
-            position = (count << self._bits) + offset
-        else:
+        if not self.reserve(&place, size):
             return REFUSED
-        frame = self._terms[index] + offset
+        offset = place.offset
+        frame = self._terms[place.index] + offset
         word = UNFRAGMENTED_WORD if length <= payload else BEGIN_WORD
         rest = length
         while rest > payload:
-            write_frame(frame, word, <int32_t>offset, self._session_id, self._stream_id, term_id,
-                        reserved_value, data, <int32_t>payload)
+            write_frame(frame, word, <int32_t>offset, self._session_id, self._stream_id,
+                        place.term_id, reserved_value, data, <int32_t>payload)
             frame += stride
             offset += stride
             data += payload
             rest -= payload
             word = MIDDLE_WORD if rest > payload else END_WORD
-        write_frame(frame, word, <int32_t>offset, self._session_id, self._stream_id, term_id,
-                    reserved_value, data, <int32_t>rest)
-        return position + size
+        write_frame(frame, word, <int32_t>offset, self._session_id, self._stream_id,
+                    place.term_id, reserved_value, data, <int32_t>rest)
+        return place.position + size
+
+    cdef Py_ssize_t write_list(self, list items, Py_ssize_t first, int64_t limit,
+                               int64_t *end) noexcept:
+        """Append messages of a list that fit a frame each; return how many, and where they end.
+
+        Only exact `bytes` are appended: no Python code runs here that could change the list, or
+        see a claim that is not filled.
+        """
+        cdef Py_ssize_t each
+        cdef Py_ssize_t count = PyList_GET_SIZE(items)
+        cdef int64_t total = 0
+        cdef int64_t offset, size
+        cdef PyObject *item
+        cdef char *term
+        cdef Place place
+        if not self.find(&place):
+            return 0
+        each = first
+        while each < count and place.position + total < limit:
+            item = PyList_GET_ITEM(items, each)
+            if not PyBytes_CheckExact(<object>item):
+                break
+            size = PyBytes_GET_SIZE(<object>item)
+            if size > self._max_payload_length:
+                break
+            size = align(size + HEADER)
+            if place.offset + total + size > self._term_length:
+                break
+            if total + size > LIST_LENGTH_MAX and total:
+                break
+            total += size
+            each += 1
+        if each <= first or not self.reserve(&place, total):
+            return 0
+        count, each = each, first
+        offset = place.offset
+        term = self._terms[place.index]
+        while each < count:
+            item = PyList_GET_ITEM(items, each)
+            size = PyBytes_GET_SIZE(<object>item)
+            write_frame(term + offset, UNFRAGMENTED_WORD, <int32_t>offset, self._session_id,
+                        self._stream_id, place.term_id, 0, PyBytes_AS_STRING(<object>item),
+                        <int32_t>size)
+            offset += align(size + HEADER)
+            each += 1
+        end[0] = place.position + total
+        return count - first
+
+    cdef bint find(self, Place *place) noexcept:
+        """Find the end of the log; return False if the fast path cannot append there."""
+        cdef int64_t count
+        if self._tails is NULL:
+            return False
+        count = load_acquire_32(self._words + ACTIVE_TERM_COUNT_INDEX)
+        place.index = <int>(<uint32_t>count % 3)
+        place.tail = load_acquire_64(self._tails + place.index)
+        place.term_id = <int32_t>(place.tail >> 32)
+        if <uint32_t>(place.term_id - self._initial_term_id - count) != 0:
+            return False
+        place.offset = <uint32_t>place.tail
+        # Other processes may write the tail; one beyond the term is refused later, with the size.
+        if count < 0 or place.offset & 31:
+            return False
+        place.position = (count << self._bits) + place.offset
+        return True
+
+    cdef bint reserve(self, Place *place, int64_t size) noexcept:
+        """Take room at the end of the log; return whether it lies within the term."""
+        cdef int64_t count
+        if not self._is_shared:
+            store_release_64(self._tails + place.index, place.tail + size)
+            return True
+        if not self.claim(place.index, size, &place.tail):
+            return False
+        # Other processes may have claimed room, and even filled terms, since the look.
+        place.term_id = <int32_t>(place.tail >> 32)
+        place.offset = <uint32_t>place.tail
+        count = <uint32_t>(place.term_id - self._initial_term_id)
+        place.position = (count << self._bits) + place.offset
+        return True
 
     cdef bint claim(self, int index, int64_t size, int64_t *tail) noexcept:
         """Claim room beside other processes; return whether it lies within the term.

@@ -77,6 +77,9 @@ cdef extern from "Python.h":
 cdef extern from "pythread.h":
     unsigned long PyThread_get_thread_ident() noexcept nogil
 
+DEF LISTED_PER_CALL = 64
+"""Messages of a list that take about as long as one call of `offer`."""
+
 cdef enum:
     # First, so that a step that was not set up is a closed one.
     CLOSED
@@ -472,6 +475,25 @@ cdef class Offering:
         self._calls_until_check -= 1
         self._wake_flag.set()
         return position
+
+    def _offer_list(self, list messages not None, Py_ssize_t first):
+        """Append messages of a list from one on; return how many, and the position behind them."""
+        cdef int64_t position = 0
+        cdef Py_ssize_t count
+        if self._calls_until_check <= 0 or self._home is None or first < 0:
+            return 0, 0
+        # As in `try_at_once`.
+        if not self._home.is_running_here():
+            return 0, 0
+        if self._is_closed or self.writer is None or self._wake_flag is None:
+            return 0, 0
+        if self.limit is None or self.limit.place is NULL:
+            return 0, 0
+        count = self.writer.write_list(messages, first, load_acquire(self.limit.place), &position)
+        if count:
+            self._calls_until_check -= (count + LISTED_PER_CALL - 1) // LISTED_PER_CALL
+            self._wake_flag.set()
+        return count, position
 
 
 cdef class Taking:

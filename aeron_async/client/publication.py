@@ -25,6 +25,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from aeron_async._speedups import WHY_PURE
 from aeron_async.client.arguments import check_on_disconnected, check_on_error, destination_uri
+from aeron_async.client.batch_offer import BatchOffer
 from aeron_async.client.client_conductor import BY_FORK, Closing, check_process
 from aeron_async.client.home_loop import HomeLoop, YieldBudget
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
@@ -41,14 +42,13 @@ from aeron_async.driver.commands import PublicationErrorFrame
 from aeron_async.errors import (
     AeronError,
     ClosedError,
-    ConfigurationError,
     ErrorCode,
     MaxPositionExceededError,
     NotConnectedError,
     WrongLoopError,
 )
 from aeron_async.logbuffer.appender import AppendResult, ConcurrentAppender, SharedAppender
-from aeron_async.protocol.arguments import check_reserved, check_timeout, shown
+from aeron_async.protocol.arguments import check_reserved, check_timeout
 from aeron_async.protocol.channel_uri import Media
 from aeron_async.protocol.header import Buffer
 from aeron_async.waits import PublicationSeen
@@ -104,6 +104,13 @@ class Offering:
     def _offer(self, data: Offered, reserved_value: int) -> int:
         """Append if that can be done now; return the position, or a negative `AppendResult`."""
         raise NotImplementedError
+
+    def _offer_list(self, messages: list[Offered], first: int) -> tuple[int, int]:  # noqa: ARG002 - of the twin
+        """Append messages of a list from one on; return how many, and the position behind them.
+
+        None: `offer` takes the next one. Here that is always so.
+        """
+        return 0, 0
 
     def _offer_waiting(
         self, data: Offered, reserved_value: int, timeout: float | None
@@ -676,9 +683,6 @@ class PublicationBase(Offering, ABC):
         return f"<{type(self).__name__} {self.channel} stream {self.stream_id}, {state}>"
 
 
-ONE_MESSAGE: Final = (str, bytes, bytearray, memoryview)
-"""Types that can be iterated over, but are not several messages."""
-
 BEHIND_OTHERS: Final = int(AppendResult.BACK_PRESSURED)
 """Result of an offer that does not try because others wait: it would find no space either."""
 
@@ -737,27 +741,18 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
         """Append messages one after the other; return the position after the last.
 
         If the call is cancelled or a timeout passes, the messages before that point have been
-        appended, and none after it.
+        appended, and none after it; `BatchOffer` says how many those are.
 
         Args:
-            messages: An iterable; the next message is fetched when the one before was appended.
+            messages: An iterable; see `BatchOffer`.
             timeout: Most seconds to wait for each message.
 
         Raises:
-            OfferTimeoutError: As for `offer`, which also raises the other errors of a message.
+            OfferTimeoutError: As for `offer`, which also raises the other errors of a message; its
+                `accepted` is how many messages were appended.
             ConfigurationError: `messages` is one message, or not iterable.
         """
-        timeout = check_timeout(timeout)
-        if isinstance(messages, ONE_MESSAGE) or not isinstance(messages, Iterable):
-            message = (
-                f"messages={shown(messages)} must be messages one after the other, such as a list "
-                "of bytes; one alone goes to offer()"
-            )
-            raise ConfigurationError(message)
-        position = self.position
-        for data in messages:
-            position = await self.offer(data, timeout=timeout)
-        return position
+        return await BatchOffer(self, messages, timeout=timeout)
 
     async def send(self, item: Offered) -> None:
         """Append one message as `offer` does; for code that is written for anyio streams.

@@ -142,6 +142,7 @@ def test_a_tail_that_somebody_else_damaged_takes_nothing(offset: int) -> None:
     tails[0] = (tails[0] & ~0xFFFF_FFFF) + offset
     before = tails[0]
     assert writer.offer(b"abc", NO_LIMIT, 0) < 0
+    assert writer.offer_list([b"abc"] * 3, 0, NO_LIMIT) == (0, 0)
     assert tails[0] == before
     assert not any(log.terms[0])
 
@@ -153,8 +154,45 @@ def test_a_count_of_terms_that_somebody_else_damaged_takes_nothing() -> None:
     for count in (-1, 1, -(2**31)):
         log.metadata.words[6] = count
         assert writer.offer(b"abc", NO_LIMIT, 0) < 0
+        assert writer.offer_list([b"abc"], 0, NO_LIMIT) == (0, 0)
     log.metadata.words[6] = 0
     assert writer.offer(b"abc", NO_LIMIT, 0) == 64
+
+
+@needs_compiled
+def test_a_list_is_written_up_to_what_does_not_fit() -> None:
+    log = make_log()
+    writer = compiled_twins().FrameWriter(log, **LENGTHS)
+    for first in (-1, 3, 2**62):
+        assert writer.offer_list([b"abc"] * 3, first, NO_LIMIT) == (0, 0)
+    assert writer.offer_list([], 0, NO_LIMIT) == (0, 0)
+    assert writer.offer_list([b"abc"], 0, 0) == (0, 0)
+    # A message may begin before the limit, and no message behind it.
+    assert writer.offer_list([b"abc"] * 9, 1, 100) == (2, 128)
+    for stop in (bytearray(b"b"), "b", None, [b"b"], bytes(MAX_PAYLOAD + 1)):
+        before = log.metadata.longs[0]
+        assert writer.offer_list([stop, b"c"], 0, NO_LIMIT) == (0, 0)
+        assert log.metadata.longs[0] == before
+        assert writer.offer_list([b"c", stop], 0, NO_LIMIT)[0] == 1
+    count, position = writer.offer_list([b"e" * 100] * 1_000, 0, NO_LIMIT)
+    assert (count, position) == ((TERM_LENGTH - 448) // 160, 448 + 160 * count)
+    assert writer.offer_list([b"e" * 100], 0, NO_LIMIT) == (0, 0)
+    with pytest.raises(TypeError):
+        writer.offer_list((b"abc",), 0, NO_LIMIT)
+
+
+@needs_compiled
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_list_is_written_as_its_messages_are(is_shared: bool) -> None:  # noqa: FBT001 - one of the cases
+    messages = [bytes((number,)) * (number * 7 % 1_300) for number in range(60)]
+    logs = make_log(), make_log()
+    writer, other = (
+        compiled_twins().FrameWriter(log, is_shared=is_shared, **LENGTHS) for log in logs
+    )
+    positions = [writer.offer(data, NO_LIMIT, 0) for data in messages]
+    assert other.offer_list(messages, 0, NO_LIMIT) == (60, positions[-1])
+    assert logs[0].terms[0] == logs[1].terms[0]
+    assert logs[0].metadata.longs[0] == logs[1].metadata.longs[0]
 
 
 @needs_compiled
@@ -178,6 +216,7 @@ def test_a_writer_is_made_once() -> None:
 def test_a_writer_that_was_never_made_takes_nothing() -> None:
     kind = compiled_twins().FrameWriter
     assert kind.__new__(kind).offer(b"abc", NO_LIMIT, 0) < 0
+    assert kind.__new__(kind).offer_list([b"abc"], 0, NO_LIMIT) == (0, 0)
 
 
 @needs_compiled

@@ -1,0 +1,103 @@
+"""Offers of many messages in one step.
+
+Invariant: the messages before `accepted` were appended, in order, and none after them; however the
+offer ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, final
+
+from aeron_async.errors import ConfigurationError, OfferTimeoutError
+from aeron_async.protocol.arguments import check_timeout, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from typing import Any
+
+    from aeron_async.client.publication import Offered, Publication
+
+__all__ = ["BatchOffer"]
+
+ONE_MESSAGE: Final = (str, bytes, bytearray, memoryview)
+"""Types that can be iterated over, but are not several messages."""
+
+
+@final
+class BatchOffer:
+    """Messages to append one after the other, which says how many were: `await BatchOffer(...)`.
+
+    `Publication.offer_many` is the same without the object. Use this where a call may be cancelled,
+    and what is left must be offered later.
+
+    Args:
+        publication: Where to append.
+        messages: An iterable of messages; each is as for `Publication.offer`. A list of `bytes` is
+            appended in pieces of up to 64 KiB. Of any other iterable, the next message is fetched
+            when the one before was appended.
+        timeout: Most seconds to wait for each message; None sets no limit.
+
+    Attributes:
+        accepted: How many messages were appended.
+        position: Where the last of them ends, in bytes.
+
+    Raises:
+        ConfigurationError: `messages` is one message, or not iterable; or the timeout is not a
+            number of seconds.
+        ClosedError: The publication is closed.
+    """
+
+    __slots__ = ("_is_begun", "_messages", "_publication", "_timeout", "accepted", "position")
+
+    def __init__(
+        self,
+        publication: Publication,
+        messages: Iterable[Offered],
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        self._timeout = check_timeout(timeout)
+        if isinstance(messages, ONE_MESSAGE) or not isinstance(messages, Iterable):
+            message = (
+                f"messages={shown(messages)} must be messages one after the other, such as a list "
+                "of bytes; one alone goes to offer()"
+            )
+            raise ConfigurationError(message)
+        self._publication = publication
+        self._messages = messages
+        self._is_begun = False
+        self.accepted: int = 0
+        self.position: int = publication.position
+
+    def __await__(self) -> Generator[Any, Any, int]:
+        """Append the messages; return the position after the last."""
+        if self._is_begun:
+            message = "a batch is offered once: make another for what is left"
+            raise RuntimeError(message)
+        self._is_begun = True
+        return self._run().__await__()
+
+    async def _run(self) -> int:
+        try:
+            if type(self._messages) in (list, tuple):
+                await self._offer_list(list(self._messages))
+            else:
+                for data in self._messages:
+                    self.position = await self._publication.offer(data, timeout=self._timeout)
+                    self.accepted += 1
+        except OfferTimeoutError as error:
+            error.accepted = self.accepted
+            raise
+        return self.position
+
+    async def _offer_list(self, messages: list[Offered]) -> None:
+        """Append as many messages at a time as can be; what needs more care goes alone."""
+        publication = self._publication
+        while self.accepted < len(messages):
+            count, position = publication._offer_list(messages, self.accepted)  # noqa: SLF001 - this is a part of the publication
+            if not count:
+                data = messages[self.accepted]
+                count, position = 1, await publication.offer(data, timeout=self._timeout)
+            self.accepted += count
+            self.position = position

@@ -1,0 +1,179 @@
+"""Offers of many messages in one step: what is appended, and how far it came."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import aeron_async as aa
+from tests.client.local import IPC, STREAM_ID, take
+from tests.drivers import both_drivers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+CLAIMED_AT_ONCE = 64 * 1024
+
+
+@pytest.fixture(params=["add_publication", "add_exclusive_publication"])
+async def offering(
+    request: pytest.FixtureRequest, aeron: aa.Aeron, subscription: aa.Subscription, channel: str
+) -> aa.Publication:
+    publication: aa.Publication = await getattr(aeron, request.param)(channel, STREAM_ID)
+    await publication.wait_connected(timeout=5)
+    return publication
+
+
+def message_of(number: int) -> bytes:
+    return b"%d:" % number + bytes(number * 37 % 1_300)
+
+
+@both_drivers
+@pytest.mark.parametrize("kind", [list, tuple, iter])
+async def test_all_kinds_of_messages_arrive_in_order(
+    kind: Callable[[Any], Iterable[Any]], offering: aa.Publication, subscription: aa.Subscription
+) -> None:
+    given: list[tuple[Any, bytes]] = []
+    for number in range(0, 1_500, 5):
+        data = message_of(number)
+        given += [
+            (data, data),
+            (b"", b""),
+            (bytearray(data), data),
+            ([data, b"end"], data + b"end"),
+            (memoryview(data) if number % 100 else data * 5, data if number % 100 else data * 5),
+        ]
+    messages = kind([each for each, _ in given])
+    sending = asyncio.create_task(offering.offer_many(messages, timeout=5))
+    assert await take(subscription, len(given)) == [data for _, data in given]
+    assert await sending == offering.position > 3 * offering.term_length
+
+
+async def test_it_says_where_the_last_message_ends(
+    offering: aa.Publication, subscription: aa.Subscription
+) -> None:
+    batch = aa.BatchOffer(offering, [b"a" * 100] * 10)
+    assert (batch.accepted, batch.position) == (0, 0)
+    assert await batch == batch.position == 10 * 160
+    assert batch.accepted == 10
+    assert await offering.offer_many([]) == 10 * 160
+    found = [await anext(subscription) for _ in range(10)]
+    assert [each.position for each in found] == [160 * (each + 1) for each in range(10)]
+    assert {each.reserved_value for each in found} == {0}
+
+
+async def test_a_batch_is_offered_once(offering: aa.Publication) -> None:
+    batch = aa.BatchOffer(offering, [b"a"])
+    await batch
+    with pytest.raises(RuntimeError, match="make another"):
+        await batch
+
+
+@both_drivers
+async def test_a_timeout_says_how_many_were_appended(
+    offering: aa.Publication, subscription: aa.Subscription
+) -> None:
+    messages = [message_of(number) for number in range(1_000)]
+    with pytest.raises(aa.OfferTimeoutError) as caught:
+        await offering.offer_many(messages, timeout=0.05)
+    accepted = caught.value.accepted
+    assert 0 < accepted < len(messages)
+    sending = asyncio.create_task(offering.offer_many(messages[accepted:], timeout=5))
+    assert await take(subscription, len(messages)) == messages
+    await sending
+
+
+@pytest.mark.parametrize("kind", [list, iter])
+async def test_after_a_cancel_it_knows_how_many_were_appended(
+    kind: Callable[[Any], Iterable[Any]], offering: aa.Publication, subscription: aa.Subscription
+) -> None:
+    messages = [message_of(number) for number in range(1_000)]
+    batch = aa.BatchOffer(offering, kind(messages))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await batch
+    assert 0 < batch.accepted < len(messages)
+    assert batch.position == offering.position
+    sending = asyncio.create_task(offering.offer_many(messages[batch.accepted :], timeout=5))
+    assert await take(subscription, len(messages)) == messages
+    await sending
+
+
+async def test_a_list_that_changes_meanwhile_is_sent_as_it_was(
+    offering: aa.Publication, subscription: aa.Subscription
+) -> None:
+    messages = [message_of(number) for number in range(1_000)]
+    expected = list(messages)
+    sending = asyncio.create_task(offering.offer_many(messages, timeout=5))
+    await asyncio.sleep(0)
+    messages.clear()
+    assert await take(subscription, len(expected)) == expected
+    await sending
+
+
+async def test_a_bad_message_ends_it_and_those_before_are_appended(
+    offering: aa.Publication, subscription: aa.Subscription
+) -> None:
+    messages: list[Any] = [b"one", b"two", "text", b"three"]
+    batch = aa.BatchOffer(offering, messages)
+    with pytest.raises(TypeError):
+        await batch
+    assert batch.accepted == 2
+    assert await take(subscription, 2) == [b"one", b"two"]
+    too_long = [b"four", bytes(offering.max_message_length + 1)]
+    with pytest.raises(aa.MessageTooLongError):
+        await offering.offer_many(too_long)
+    assert await take(subscription, 1) == [b"four"]
+
+
+async def test_it_stands_in_line_behind_those_who_wait(
+    aeron: aa.Aeron,
+) -> None:
+    publication = await aeron.add_exclusive_publication(IPC, STREAM_ID)
+    first = asyncio.create_task(publication.offer(b"first"))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(publication.offer_many([b"second", b"third"]))
+    await asyncio.sleep(0)
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    assert await take(subscription, 3) == [b"first", b"second", b"third"]
+    assert await first < await second
+
+
+async def test_publishers_of_one_log_hold_each_other_up_for_64_kib_at_most(
+    aeron: aa.Aeron,
+) -> None:
+    channel = f"{IPC}?term-length=1m"
+    subscription = await aeron.add_subscription(channel, STREAM_ID)
+    first = await aeron.add_publication(channel, STREAM_ID)
+    second = await aeron.add_publication(channel, STREAM_ID)
+    count = 4 * CLAIMED_AT_ONCE // 1_056
+    offers = [
+        asyncio.create_task(each.offer_many([bytes((number,)) * 1_024] * count, timeout=5))
+        for number, each in ((1, first), (2, second))
+    ]
+    found = await take(subscription, 2 * count)
+    await asyncio.gather(*offers)
+    numbers = [data[0] for data in found]
+    assert [numbers.count(number) for number in (1, 2)] == [count, count]
+
+
+async def test_a_list_leaves_the_loop_to_others(
+    offering: aa.Publication, subscription: aa.Subscription
+) -> None:
+    messages = [b"x" * 100] * 20_000
+    reading = asyncio.create_task(take(subscription, len(messages)))
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while not reading.done():
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count_turns())
+    await offering.offer_many(messages, timeout=5)
+    assert await reading == messages
+    await counting
+    assert turns > 20
