@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from aeron_async.client.counter import Counter
     from aeron_async.client.exclusive_publication import ExclusivePublication
     from aeron_async.client.image import FragmentHeader, Image, ImageEvent, ImageEventKind, Message
+    from aeron_async.client.message_batch import MessageBatch
     from aeron_async.client.publication import BufferClaim, OfferOutcome, Publication
     from aeron_async.client.streams import AeronAttribute
     from aeron_async.client.subscription import Subscription
@@ -86,6 +87,7 @@ __all__ = [
     "MaxPositionExceededError",
     "MediaDriver",
     "Message",
+    "MessageBatch",
     "MessageTooLongError",
     "NameResolver",
     "NotAdded",
@@ -132,6 +134,7 @@ MODULES: Final = {
     "ImageEventKind": "client.image",
     "MediaDriver": "driver.media_driver",
     "Message": "client.image",
+    "MessageBatch": "client.message_batch",
     "NameResolver": "driver.core.suppliers",
     "NotAdded": "client.client_conductor",
     "OfferOutcome": "client.publication",

@@ -16,4 +16,6 @@ cdef class Batch:
     cdef readonly Py_ssize_t left
 
     cdef Message hand_out(self)
+    cdef int64_t find(self, int64_t *offset) noexcept
+    cdef list listed(self)
     cdef void let_go(self) noexcept

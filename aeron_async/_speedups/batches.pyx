@@ -9,8 +9,14 @@ there.
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport (PyByteArray_AS_STRING, PyByteArray_FromStringAndSize,
+                                PyByteArray_Resize)
 from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.list cimport PyList_GET_SIZE, PyList_New
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy
 
 from aeron_async._speedups.frames cimport Message
 
@@ -19,6 +25,11 @@ cdef extern from *:
     #define AERON_BATCH_LOAD(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
     """
     int32_t load_acquire_32 "AERON_BATCH_LOAD"(int32_t *place) noexcept nogil
+
+cdef extern from "Python.h":
+    void set_slot "PyList_SET_ITEM"(object found, Py_ssize_t index, PyObject *item) noexcept
+    int cut_slots "PyList_SetSlice"(object found, Py_ssize_t low, Py_ssize_t high,
+                                    PyObject *new) except -1
 
 DEF HEADER = 32
 DEF FLAGS_BITS = 0xC000
@@ -112,6 +123,145 @@ cdef class Batch:
             found.append(message)
             message = self.hand_out()
         return found
+
+    def again(self):
+        """Return another batch of what is left; this one hands out nothing by it."""
+        cdef Batch other = Batch.__new__(Batch)
+        if self.is_open:
+            PyObject_GetBuffer(<object>self.view.obj, &other.view, PyBUF_SIMPLE)
+            other.is_open = True
+        other.messages = self.messages
+        other.image = self.image
+        other.left = self.left
+        other.offset = self.offset
+        other.end = self.end
+        other.begin_position = self.begin_position
+        return other
+
+    cdef int64_t find(self, int64_t *offset) noexcept:
+        """Move to the next message in the log; return its length, or -1 if there is none.
+
+        `open_batch` has checked these frames. They are checked again: they may have changed since
+        if the memory is shared with other processes.
+        """
+        cdef char *frame
+        cdef int32_t frame_length, word
+        cdef int64_t following
+        while self.is_open and offset[0] < self.end:
+            frame = <char *>self.view.buf + offset[0]
+            frame_length = load_acquire_32(<int32_t *>frame)
+            following = align(offset[0] + frame_length)
+            if frame_length <= 0 or following > self.end:
+                break
+            word = (<int32_t *>frame)[1]
+            if word >> 16:
+                if word & FLAGS_BITS != FLAGS_BITS:
+                    break
+                return max(0, frame_length - HEADER)
+            offset[0] = following
+        return -1
+
+    def payloads(self):
+        """Return copies of the payloads that are left, as a list of bytes."""
+        cdef int64_t offset = self.offset
+        cdef int64_t length
+        cdef Py_ssize_t count = 0
+        cdef list found
+        cdef object data
+        if not self.is_open:
+            return [(<Message>message).data for message in self.listed()]
+        # The list has empty slots until it is full, which nobody sees: no Python code runs here,
+        # and making bytes does not run the garbage collector.
+        found = PyList_New(self.left)
+        while count < PyList_GET_SIZE(found):
+            length = self.find(&offset)
+            if length < 0:
+                break
+            data = PyBytes_FromStringAndSize(<char *>self.view.buf + offset + HEADER, length)
+            Py_INCREF(data)
+            set_slot(found, count, <PyObject *>data)
+            count += 1
+            offset = align(offset + HEADER + length)
+        cut_slots(found, count, PyList_GET_SIZE(found), NULL)
+        return found
+
+    def places(self):
+        """Return offset and length of each payload in the term, in bytes.
+
+        None if the messages are not in the log.
+        """
+        cdef int64_t offset = self.offset
+        cdef int64_t length
+        cdef list found = []
+        if not self.is_open:
+            return None
+        while len(found) < self.left:
+            length = self.find(&offset)
+            if length < 0:
+                break
+            found.append((offset + HEADER, length))
+            offset = align(offset + HEADER + length)
+        return found
+
+    def columns(self):
+        """Return what is left as columns of 64-bit words, with all payloads behind each other.
+
+        Returns:
+            The number of messages; where each payload begins, and the last one ends; positions;
+            reserved values; payloads. None if the messages are not in the log.
+        """
+        cdef int64_t offset = self.offset
+        cdef int64_t total = 0
+        cdef Py_ssize_t count = 0
+        cdef int64_t length, room
+        cdef int64_t *starts
+        cdef int64_t *positions
+        cdef int64_t *reserved
+        if not self.is_open:
+            return None
+        bounds, ends, values = (bytearray(8 * (self.left + more)) for more in (1, 0, 0))
+        data = PyByteArray_FromStringAndSize(NULL, max(0, self.end - offset - HEADER * self.left))
+        room = len(data)
+        starts = <int64_t *>PyByteArray_AS_STRING(bounds)
+        positions = <int64_t *>PyByteArray_AS_STRING(ends)
+        reserved = <int64_t *>PyByteArray_AS_STRING(values)
+        while count < self.left:
+            length = self.find(&offset)
+            # Other processes may have made frames shorter, so that there are more than before.
+            if length < 0 or length > room - total:
+                break
+            memcpy(PyByteArray_AS_STRING(data) + total, <char *>self.view.buf + offset + HEADER,
+                   length)
+            reserved[count] = (<int64_t *>(<char *>self.view.buf + offset))[3]
+            total += length
+            offset = align(offset + HEADER + length)
+            positions[count] = self.begin_position + offset
+            count += 1
+            starts[count] = total
+        PyByteArray_Resize(data, total)
+        return count, bounds, ends, values, data
+
+    def extend(self, Batch other not None):
+        """Add what follows in the same term, or was made before; return whether that was possible.
+
+        The other batch must not be used afterwards.
+        """
+        if self.is_open and other.is_open:
+            if self.view.buf != other.view.buf or self.end != other.offset:
+                return False
+            self.end = other.end
+        elif self.messages is not None and other.messages is not None:
+            self.messages = self.listed() + other.listed()
+        else:
+            return False
+        self.left += other.left
+        return True
+
+    cdef list listed(self):
+        """Return the messages that are left of a batch that holds them."""
+        if self.messages is None or self.left <= 0:
+            return []
+        return self.messages[max(0, len(self.messages) - self.left):]
 
     def keep(self):
         """Copy what is still in the log, which is about to be freed."""

@@ -108,7 +108,7 @@ class Subscriber:
             **Pauses.of(self._counters).to_json(),
         )
 
-    async def _take(self, batch: list[Message]) -> int:
+    async def _take(self, batch: Sequence[Message]) -> int:
         """Check and count messages, echo some of them, and return the kind of the last one."""
         now_ns = time.monotonic_ns()
         kind = END

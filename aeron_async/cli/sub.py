@@ -25,7 +25,7 @@ from aeron_async.errors import AeronTimeoutError
 from aeron_async.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from aeron_async.client.image import Image, Message
     from aeron_async.counters import CountersReader
@@ -181,7 +181,7 @@ class Printer:
         if not self._is_quiet:
             remark(text)
 
-    def take(self, messages: list[Message]) -> bytes:
+    def take(self, messages: Sequence[Message]) -> bytes:
         """Count messages, and return their lines."""
         self._last_ns = time.monotonic_ns()
         self._first_ns = self._first_ns or self._last_ns

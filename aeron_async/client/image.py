@@ -158,6 +158,7 @@ READ_AHEAD_LENGTH: Final = 256 * 1024
 
 
 NO_BLOCK: Final = memoryview(b"")
+NOTHING_MORE: Final[Batch[Any]] = Batch([], None)
 
 
 class ImageClosedByHandlerError(Exception):
@@ -344,8 +345,13 @@ class Image(Taking):
             self._take(self._reader.position)
         return count
 
-    def _read(self, limit: int) -> Batch[Message] | None:
-        """Return available complete messages; the caller takes their positions."""
+    def _read(self, limit: int, max_bytes: int = READ_AHEAD_LENGTH) -> Batch[Message] | None:
+        """Return available complete messages; the caller takes their positions.
+
+        Args:
+            limit: Most messages.
+            max_bytes: Most bytes of the log; a single message may be longer.
+        """
         if self._is_closed:
             return None
         self._look_up_trigger()
@@ -359,11 +365,14 @@ class Image(Taking):
             or (limit_position := port.readable_position(position)) <= position == self._position
         ):
             return None
-        end_position = min(limit_position, position + READ_AHEAD_LENGTH)
+        end_position = min(limit_position, position + max_bytes)
         batch = reader.open_batch(limit=limit, limit_position=end_position, image=self)
         if batch.left:
             return batch
         found: list[Message] = []
+        if max_bytes < READ_AHEAD_LENGTH:
+            # Fragments may make a message that is longer: one alone, then.
+            limit = 1
         end_position = min(limit_position, reader.position + READ_AHEAD_LENGTH)
         while not reader.read_messages(found, limit=limit, limit_position=end_position, image=self):
             # There may be only padding, or fragments of an incomplete message: move past them.
@@ -434,10 +443,40 @@ class Image(Taking):
         """Return whether the image is closed by now: the driver may have waited only for a take."""
         return self._is_closed
 
+    def _read_on(self, limit: int, end_position: int) -> Batch[Message] | None:
+        """Return whole frames behind what was read and not taken; None if nothing is there.
+
+        The batch is empty if something else follows: the end of the term, or a fragment. Nothing is
+        taken, so that this is not passed.
+        """
+        reader = self._reader
+        position = reader.position
+        limit_position = min(self._port.readable_position(position), end_position)
+        if limit_position <= position:
+            return None if position < end_position else NOTHING_MORE
+        batch = reader.open_batch(limit=limit, limit_position=limit_position, image=self)
+        if not batch.left:
+            self._read_again(position)
+        return batch
+
+    @property
+    def _read_position(self) -> int:
+        """Return the position behind what was read, whether it was taken or not, in bytes."""
+        return self._reader.position
+
     def _rewind(self) -> None:
         """Move the reader back to the position, so that what lies beyond it is read again."""
+        self._read_again(self._position)
+
+    def _read_again(self, position: int) -> None:
+        """Move the reader back to a position: the start of a message that was read."""
         self._discarded_before += self._reader.discarded_fragments
-        self._reader = TermReader(self._log, self._position)
+        self._reader = TermReader(self._log, position)
+
+    def _term_at(self, position: int) -> memoryview:
+        """Return the term of what ends at a position."""
+        log = self._log
+        return log.terms[((position - 1) >> log.position_bits) % PARTITION_COUNT]
 
     def _mark_closed(self, end: ImageEnd | None = None) -> None:
         """Close the image and stop using its log, which is about to be freed.

@@ -33,14 +33,24 @@ from aeron_async.client.arguments import (
     check_limit,
     check_reason,
     check_session_id,
+    check_whole,
     destination_uri,
 )
 from aeron_async.client.client_conductor import BY_FORK, Closing, check_process
 from aeron_async.client.home_loop import YieldBudget
-from aeron_async.client.image import Image, ImageEvent, ImageEventKind, ImageEvents, Message
+from aeron_async.client.image import (
+    READ_AHEAD_LENGTH,
+    Image,
+    ImageEvent,
+    ImageEventKind,
+    ImageEvents,
+    Message,
+)
+from aeron_async.client.message_batch import MessageBatch
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
 from aeron_async.client.waiters import Notify, Wait, watched_wait
 from aeron_async.client.why import explain_subscription, stream_named
+from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import BusyError, RegistrationError, WrongLoopError
 from aeron_async.logbuffer.message import Batch
 from aeron_async.protocol.arguments import check_function
@@ -195,6 +205,7 @@ class SubscriptionBase(Reading, ABC):
             self._on_unanswered,
             self._on_lapsed,
         )
+        self._lent: MessageBatch | None = None
         self._last_image: Image | None = None
         self.last_error: str | None = None
         self._waits_since_ns: int | None = None
@@ -429,7 +440,7 @@ class SubscriptionBase(Reading, ABC):
         self._is_closed = True
         self._closed = BY_FORK
         self._batch = NOTHING
-        self._taken = None
+        self._taken = self._lent = None
         for image in (*self._unannounced.values(), *self._images.values()):
             image._on_forked()
 
@@ -450,6 +461,8 @@ class SubscriptionBase(Reading, ABC):
         """Close an announced image; call `on_unavailable_image` in the loop's next turn."""
         if self._batch.image is image:
             self._batch.keep()
+        if self._lent is not None and self._lent.image is image:
+            self._lent._keep()
         image._mark_closed(end)
         if self._is_for_responses and not self._is_closed:
             self._last_image = image
@@ -550,7 +563,6 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             on_unavailable_image=on_unavailable_image,
         )
         self._yield_budget = YieldBudget(conductor.home.loop, conductor.clock)
-        self._lent: Message | None = None
         self._is_waiting = False
         self._consumer: ref[asyncio.Task[Any]] | None = None
 
@@ -668,43 +680,83 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             AeronAttribute.local_address: lambda: self.local_address,
         }
 
-    def batches(self, limit: int = MESSAGES_PER_LIST) -> AsyncIterator[list[Message]]:
-        """Iterate over lists of messages that have arrived, each list of one image.
+    def batches(
+        self,
+        max_messages: int = MESSAGES_PER_LIST,
+        *,
+        max_bytes: int = READ_AHEAD_LENGTH,
+        linger_ns: int = 0,
+    ) -> AsyncIterator[MessageBatch]:
+        """Iterate over batches of messages that have arrived, each of one image.
 
-        A list is taken, and the position moves, when the iterator is asked for the next list. If
-        the loop body raises, or leaves the loop, its list is not taken: the next reader gets the
+        A batch is taken, and the position moves, when the iterator is asked for the next one. If
+        the loop body raises, or leaves the loop, its batch is not taken: the next reader gets the
         same messages again. To get each message exactly once, iterate over single messages.
 
         Args:
-            limit: Most messages in one list; 1 or more.
+            max_messages: Most messages in one batch; 1 or more.
+            max_bytes: Most bytes of the log in one batch, headers included; a single message may be
+                longer.
+            linger_ns: How long to wait, in nanoseconds, for more messages than have arrived. The
+                wait ends when the batch is full, and at the end of a term.
 
         Raises:
-            ConfigurationError: The limit is not a whole number of 1 or more.
+            ConfigurationError: An argument is not a whole number, or too small.
             BusyError: Another task consumes the subscription.
             ClosedError: The driver failed.
             WrongLoopError: The subscription belongs to another event loop.
         """
-        return self._batches(check_limit(limit, "limit"))
+        return self._batches(
+            check_limit(max_messages, "max_messages"),
+            check_limit(max_bytes, "max_bytes"),
+            check_whole(linger_ns, "linger_ns"),
+        )
 
-    async def _batches(self, limit: int) -> AsyncIterator[list[Message]]:
+    async def _batches(
+        self, max_messages: int, max_bytes: int, linger_ns: int
+    ) -> AsyncIterator[MessageBatch]:
         while True:
             try:
-                await self._next_batch(limit)
+                await self._next_batch(max_messages, max_bytes=max_bytes)
             except StopAsyncIteration:
                 return
+            batch, self._batch = self._batch, NOTHING
+            lent = self._lent = MessageBatch(batch)
+            if linger_ns:
+                await self._linger(lent, max_messages, max_bytes, linger_ns)
             self._consumer = current_consumer()
-            messages = self._batch.rest()
-            if not messages:
+            if not lent:
+                # Another process has overwritten what lay there.
+                lent._take()
                 continue
-            self._calls_until_check -= len(messages)
-            last = self._lent = messages[-1]
-            yield messages
-            # Another task may have read since, and has then put the list back.
-            if self._lent is last:
+            self._calls_until_check -= len(lent)
+            yield lent
+            # Another task may have read since, and has then put the batch back.
+            if self._lent is lent:
                 if self._check_served is not None:
                     self._check_served()
                 self._lent = None
-                last.image._take(last.position)
+                lent._take()
+
+    async def _linger(
+        self, lent: MessageBatch, max_messages: int, max_bytes: int, linger_ns: int
+    ) -> None:
+        """Add messages that come within a time to a batch, until it is full."""
+        image = lent.image
+        end_position = image.position + max_bytes
+        self._is_waiting = True
+        try:
+            async with asyncio.timeout(linger_ns / NS_PER_SECOND):
+                while (room := max_messages - len(lent)) > 0 and not image.is_closed:
+                    more = image._read_on(room, end_position)
+                    if more is None:
+                        await self._wait_for_progress()
+                    elif not lent._extend(more):
+                        break
+        except TimeoutError:
+            pass
+        finally:
+            self._is_waiting = False
 
     async def _next_of(self, image: Image) -> Message:
         """Return the next message of one image; see `Image.__anext__`."""
@@ -766,7 +818,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             self._taken.image._take(self._taken.position)
             self._taken = None
         if self._lent is not None:
-            self._lent.image._rewind()
+            self._lent._put_back()
             self._lent = None
         if self._batch.left and self._batch.image is not None:
             self._batch.image._rewind()
@@ -774,12 +826,15 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         if not is_ours:
             self._consumer = None
 
-    async def _next_batch(self, limit: int, only: Image | None = None) -> None:
+    async def _next_batch(
+        self, limit: int, only: Image | None = None, *, max_bytes: int = READ_AHEAD_LENGTH
+    ) -> None:
         """Read another batch, waiting for messages.
 
         Args:
             limit: Most messages to read.
             only: The image to read from; None reads from all in turn.
+            max_bytes: Most bytes to read, but for a longer message.
 
         Raises:
             StopAsyncIteration: No more messages will come.
@@ -792,7 +847,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             self._rotate()
             while not self._is_over(only):
                 for image in self._turn if only is None else (only,):
-                    batch = image._read(limit)
+                    batch = image._read(limit, max_bytes)
                     if batch is not None:
                         self._batch = batch
                         return

@@ -211,12 +211,45 @@ class Batch(Generic[MessageT]):
 
     def rest(self) -> list[MessageT]:
         """Return all messages that are left, and empty the batch."""
-        messages = self._messages[len(self._messages) - self.left :]
+        messages = self._left()
         self.left = 0
         return messages
 
+    def again(self) -> Batch[MessageT]:
+        """Return another batch of what is left; this one hands out nothing by it."""
+        return Batch(self._left(), self.image)
+
+    def extend(self, other: Batch[MessageT]) -> bool:
+        """Add what follows; return whether that was possible.
+
+        Compiled, only messages of one term can follow each other in the log.
+        """
+        self._messages = self._left() + other._left()
+        self.left = len(self._messages)
+        return True
+
+    def payloads(self) -> list[bytes]:
+        """Return copies of the payloads that are left."""
+        messages: list[Any] = self._left()
+        return [message.data for message in messages]
+
+    def places(self) -> list[tuple[int, int]] | None:
+        """Return where the payloads that are left lie in the log; None if they are not there."""
+        return None
+
+    def columns(self) -> tuple[int, bytearray, bytearray, bytearray, bytearray] | None:
+        """Return the columns of what is left in the log; None if it is not there.
+
+        Those are the number of messages; where each payload begins, and the last one ends;
+        positions; reserved values; payloads. Numbers have 64 bits.
+        """
+        return None
+
     def keep(self) -> None:
         """Copy what is still in the log, which is about to be freed; nothing to do in Python."""
+
+    def _left(self) -> list[MessageT]:
+        return self._messages[len(self._messages) - self.left :]
 
 
 def open_batch(

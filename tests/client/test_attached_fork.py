@@ -247,7 +247,7 @@ async def test_a_child_says_that_everything_is_closed(streams: Streams) -> None:
 
 
 async def test_a_child_drops_what_it_has_inherited(streams: Streams) -> None:
-    iterator = streams.subscription.batches(limit=2)
+    iterator = streams.subscription.batches(max_messages=2)
     await anext(iterator)
     assert outcome_in_child(lambda: started(iterator.__anext__())).startswith("WrongLoopError")
 

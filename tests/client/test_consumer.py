@@ -115,7 +115,7 @@ async def test_a_batch_whose_loop_body_fails_comes_again(
 
     async def fail_at(data: bytes) -> None:
         nonlocal taken_count
-        async for batch in subscription.batches(limit=2):
+        async for batch in subscription.batches(max_messages=2):
             if data in [message.data for message in batch]:
                 raise ZeroDivisionError
             taken_count += len(batch)
@@ -138,7 +138,7 @@ async def test_a_batch_that_another_read_has_put_back_is_not_taken_with_the_next
     publication: aa.Publication, subscription: aa.Subscription
 ) -> None:
     await publication.offer_many([b"a", b"b", b"c"])
-    batches = subscription.batches(limit=1)
+    batches = subscription.batches(max_messages=1)
     assert [message.data for message in await anext(batches)] == [b"a"]
     assert (await anext(subscription)).data == b"a"
     assert [message.data for message in await anext(batches)] == [b"b"]
@@ -184,7 +184,7 @@ async def test_every_wait_lets_another_image_be_the_first(
     while [r.value for r in aeron.counters if r.label.startswith("rcv-pos")] != [256, 256]:
         await asyncio.sleep(0)
     first: list[int] = []
-    async for batch in subscription.batches(limit=1):
+    async for batch in subscription.batches(max_messages=1):
         first.append(batch[0].session_id)
         if len(first) == 8:
             break

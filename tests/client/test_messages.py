@@ -177,7 +177,7 @@ async def test_batches_hold_what_has_arrived(
 ) -> None:
     await publication.offer_many([b"%d" % number for number in range(100)])
     received: list[bytes] = []
-    async for batch in subscription.batches(limit=16):
+    async for batch in subscription.batches(max_messages=16):
         assert 1 <= len(batch) <= 16
         received += [message.data for message in batch]
         if len(received) == 100:

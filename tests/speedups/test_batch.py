@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -110,7 +111,81 @@ def test_batches_are_alike(garbage: bytes, lengths: list[int], limit: int, end: 
     assert found[0] == found[1]
 
 
+def asked(batch: Any) -> tuple[Any, ...]:
+    """Return what a batch says of its messages without handing them out."""
+    messages = batch.again().rest()
+    payloads = batch.payloads()
+    assert payloads == [message.data for message in messages]
+    columns = batch.columns()
+    if columns is not None:
+        count, bounds, positions, values, data = columns
+        words = memoryview(bounds).cast("q")
+        pieces = [bytes(data[start:end]) for start, end in pairwise(words[: count + 1])]
+        assert pieces == payloads
+        assert list(memoryview(positions).cast("q")[:count]) == [m.position for m in messages]
+        assert list(memoryview(values).cast("q")[:count]) == [m.reserved_value for m in messages]
+        assert [length for _, length in batch.places()] == [len(data) for data in payloads]
+    return batch.left, [facts(message) for message in messages]
+
+
+@given(garbage=WORD_BYTES, lengths=LENGTHS, limit=st.integers(0, 50), cut=st.integers(0, 9))
+@needs_compiled
+def test_what_batches_say_is_alike(
+    garbage: bytes, lengths: list[int], limit: int, cut: int
+) -> None:
+    log = filled(lengths)
+    log.terms[0][len(garbage) :] = bytes(TERM_LENGTH - len(garbage))
+    log.terms[0][: len(garbage)] = garbage
+    found = []
+    for twin in (pure_twins(), compiled_twins()):
+        batch, behind = opened(twin, log, limit=limit)
+        for _ in range(cut):
+            batch.following()
+        said = asked(batch)
+        more, _ = opened(twin, log, behind, limit=limit)
+        if batch.left and more.left:
+            assert batch.extend(more)
+        found.append((said, asked(batch)))
+    assert found[0] == found[1]
+
+
+@needs_compiled
+def test_batches_of_different_places_are_not_put_together() -> None:
+    twin = compiled_twins()
+    log, other = filled([100] * 4), filled([100] * 4)
+    batch, behind = opened(twin, log, limit=2)
+    for stranger in (opened(twin, other, behind)[0], opened(twin, log, 160)[0]):
+        assert not batch.extend(stranger)
+    made = twin.Batch([twin.Message(b"made", 64, 0, IMAGE)], IMAGE)
+    assert not batch.extend(made)
+    assert not made.extend(batch)
+    assert batch.left == 2
+    assert batch.extend(opened(twin, log, behind)[0])
+    assert len(batch.payloads()) == batch.left == 4
+
+
 # What another process may do meanwhile, and what nobody would.
+
+
+@needs_compiled
+@pytest.mark.parametrize("length", [0, -1, 32, 64, 128, 2**31 - 1, TERM_LENGTH])
+def test_what_is_copied_stays_within_the_batch(length: int) -> None:
+    """With shorter frames there are others behind them, made of payload."""
+    log = filled([100] * 4)
+    for place in range(0, 640, 32):
+        log.term_words[0][place >> 2] = 132
+        log.term_words[0][(place >> 2) + 1] = 0x0001_C000
+    batch, _ = opened(compiled_twins(), log, end=640)
+    for place in range(0, 640, 32):
+        log.term_words[0][place >> 2] = length
+    assert len(batch.payloads()) <= 4
+    count, bounds, positions, values, data = batch.columns()
+    assert count <= 4
+    assert len(data) <= 512
+    assert {len(bounds), len(positions), len(values)} == {40, 32}
+    places = batch.places()
+    assert len(places) <= 4
+    assert all(32 <= start <= start + length <= 640 for start, length in places)
 
 
 @needs_compiled

@@ -1,0 +1,233 @@
+"""What `Subscription.batches` delivers: messages that lie in the log, and copies of them."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from array import array
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import aeron_async as aa
+from tests.client.local import IPC, STREAM_ID, until
+from tests.drivers import both_drivers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MESSAGES = [b"%d:" % number + bytes(number * 37 % 1_300) for number in range(60)]
+LONG = bytes(range(200)) * 20
+ASKS: dict[str, Callable[[aa.MessageBatch], Any]] = {
+    "payloads": aa.MessageBatch.payloads,
+    "views": aa.MessageBatch.views,
+    "positions": aa.MessageBatch.positions,
+    "sessions": aa.MessageBatch.sessions,
+    "reserved_values": aa.MessageBatch.reserved_values,
+    "a message": lambda batch: batch[0],
+    "iter": iter,
+}
+
+
+async def all_there(aeron: aa.Aeron, messages: list[bytes], **options: int) -> aa.MessageBatch:
+    """Return the first batch, once all messages have been offered."""
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    publication = await aeron.add_exclusive_publication(IPC, STREAM_ID)
+    for number, data in enumerate(messages):
+        await publication.offer(data, reserved_value=number - 2, timeout=5)
+    batches = subscription.batches(1_000, **options)
+    return await anext(batches)
+
+
+@both_drivers
+@pytest.mark.parametrize("messages", [MESSAGES[:20], [LONG]], ids=["frames", "fragments"])
+async def test_all_ways_to_ask_say_the_same(aeron: aa.Aeron, messages: list[bytes]) -> None:
+    batch = await all_there(aeron, messages)
+    made = list(batch)
+    assert len(batch) == len(made) == len(messages)
+    assert [message.data for message in made] == messages
+    assert batch.payloads() == [bytes(view) for view in batch.views()] == messages
+    assert list(batch.positions()) == [message.position for message in made]
+    assert list(batch.reserved_values()) == [number - 2 for number in range(len(messages))]
+    (image,) = {message.image for message in made}
+    assert image is batch.image
+    assert batch.sessions() == array("i", [image.session_id] * len(messages))
+    assert (batch.session_id, batch.stream_id) == (image.session_id, STREAM_ID)
+    assert f"of {len(messages)} messages, session {image.session_id}" in repr(batch)
+
+
+async def test_it_is_a_sequence_of_messages(aeron: aa.Aeron) -> None:
+    batch = await all_there(aeron, MESSAGES[:9])
+    assert batch[0].data == MESSAGES[0]
+    assert batch[-1].data == MESSAGES[8]
+    assert [message.data for message in batch[2:4]] == MESSAGES[2:4]
+    assert [message.data for message in reversed(batch)] == MESSAGES[8::-1]
+    assert batch[3] is batch[3]
+    assert batch[3] in batch
+    with pytest.raises(IndexError):
+        batch[9]
+
+
+@both_drivers
+async def test_once_taken_it_says_what_to_keep(aeron: aa.Aeron) -> None:
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    await publication.offer_many(MESSAGES[:4], timeout=5)
+    batches = subscription.batches(2)
+    first = await anext(batches)
+    kept = first.payloads()
+    assert subscription.images[0].position == 0
+    second = await anext(batches)
+    assert subscription.images[0].position == first_end(kept)
+    for ask in ASKS.values():
+        with pytest.raises(aa.ClosedError, match=r"keep payloads\(\) or list"):
+            ask(first)
+    assert len(first) == 2
+    assert "taken" in repr(first)
+    assert kept + second.payloads() == MESSAGES[:4]
+
+
+def first_end(messages: list[bytes]) -> int:
+    return sum((len(data) + 63) & -32 for data in messages)
+
+
+@both_drivers
+async def test_what_is_put_back_is_let_go(aeron: aa.Aeron) -> None:
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    await publication.offer_many(MESSAGES[:4], timeout=5)
+    batch = await anext(subscription.batches(2))
+    assert (await anext(subscription)).data == MESSAGES[0]
+    with pytest.raises(aa.ClosedError):
+        batch.payloads()
+
+
+@both_drivers
+@pytest.mark.parametrize("how", ["subscription", "publication", "client"])
+async def test_a_batch_outlives_its_stream(aeron: aa.Aeron, how: str) -> None:
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    await publication.offer_many(MESSAGES[:4], timeout=5)
+    batches = subscription.batches(4)
+    batch = await anext(batches)
+    closed: Any = {"subscription": subscription, "publication": publication, "client": aeron}[how]
+    await closed.aclose()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert batch.payloads() == [bytes(view) for view in batch.views()] == MESSAGES[:4]
+    assert [message.data for message in batch] == MESSAGES[:4]
+    assert list(batch.positions())[-1] == first_end(MESSAGES[:4])
+    if how != "publication":
+        assert [each async for each in batches] == []
+
+
+async def test_a_batch_has_a_length_in_bytes(aeron: aa.Aeron) -> None:
+    batch = await all_there(aeron, [bytes(100)] * 20, max_bytes=160 * 5 + 31)
+    assert len(batch) == 5
+    batch.image.subscription.close()
+    assert len(await all_there(aeron, [bytes(1_000)], max_bytes=1)) == 1
+
+
+async def test_a_longer_message_comes_alone(aeron: aa.Aeron) -> None:
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    await publication.offer_many([LONG, LONG, b"short"], timeout=5)
+    lengths = []
+    async for batch in subscription.batches(9, max_bytes=100):
+        lengths += [[len(data) for data in batch.payloads()]]
+        if len(lengths) == 3:
+            break
+    assert lengths == [[len(LONG)], [len(LONG)], [5]]
+
+
+@both_drivers
+async def test_it_waits_for_more_until_it_is_full(aeron: aa.Aeron) -> None:
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    await publication.offer(MESSAGES[0], timeout=5)
+
+    async def publish() -> None:
+        for data in MESSAGES[1:12]:
+            await asyncio.sleep(0.001)
+            await publication.offer(data, timeout=5)
+
+    publishing = asyncio.create_task(publish())
+    async with asyncio.timeout(5):
+        batch = await anext(subscription.batches(12, linger_ns=60 * 10**9))
+    assert batch.payloads() == MESSAGES[:12]
+    await publishing
+
+
+@both_drivers
+async def test_it_waits_no_longer_than_it_was_told(aeron: aa.Aeron) -> None:
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    batches = subscription.batches(12, linger_ns=20_000_000)
+    found: list[bytes] = []
+    for part in (MESSAGES[:3], [LONG, b"x"], MESSAGES[3:5]):
+        await publication.offer_many(part, timeout=5)
+        async with asyncio.timeout(5):
+            while len(found) < len(part):
+                found += (await anext(batches)).payloads()
+        assert found == part
+        found.clear()
+
+
+@both_drivers
+@pytest.mark.parametrize("linger_ns", [0, 1_000_000])
+async def test_every_message_comes_once_over_many_terms(aeron: aa.Aeron, linger_ns: int) -> None:
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    messages = [MESSAGES[number % 60] * (1 + number % 4) for number in range(600)]
+    sending = asyncio.create_task(publication.offer_many(messages, timeout=5))
+    found: list[bytes] = []
+    async with asyncio.timeout(20):
+        async for batch in subscription.batches(50, linger_ns=linger_ns, max_bytes=20_000):
+            assert len(batch) <= 50
+            found += batch.payloads()
+            if len(found) == len(messages):
+                break
+    assert found == messages
+    assert await sending > 5 * publication.term_length
+
+
+async def test_nobody_else_may_read_while_it_waits_for_more(aeron: aa.Aeron) -> None:
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    await publication.offer(b"first")
+    waiting = asyncio.ensure_future(anext(subscription.batches(2, linger_ns=60 * 10**9)))
+    await until(lambda: subscription._lent is not None)
+    with pytest.raises(aa.BusyError):
+        await anext(subscription)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert (await anext(subscription)).data == b"first"
+
+
+@both_drivers
+@pytest.mark.parametrize("messages", [MESSAGES[:20], [LONG]], ids=["frames", "fragments"])
+async def test_arrow_has_the_same_columns(aeron: aa.Aeron, messages: list[bytes]) -> None:
+    pytest.importorskip("pyarrow")
+    batch = await all_there(aeron, messages)
+    made = batch.to_arrow()
+    assert made.schema.names == [
+        "position", "session_id", "stream_id", "reserved_value", "payload",
+    ]  # fmt: skip
+    assert made.to_pydict() == {
+        "position": list(batch.positions()),
+        "session_id": list(batch.sessions()),
+        "stream_id": [STREAM_ID] * len(messages),
+        "reserved_value": list(batch.reserved_values()),
+        "payload": messages,
+    }
+    made.validate(full=True)
+
+
+async def test_without_arrow_it_says_what_to_install(
+    aeron: aa.Aeron, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = await all_there(aeron, MESSAGES[:2])
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(aa.ConfigurationError, match="pip install"):
+        batch.to_arrow()
