@@ -147,7 +147,7 @@ async def take_lists(subscription: aa.Subscription, plan: SharedPlan) -> dict[st
         if not count:
             list_count, started_s, started_cpu_s = 0, time.perf_counter(), time.process_time()
         list_count += 1
-        data = [message.data for message in messages] if plan.is_read else [messages[-1].data]
+        data = messages.payloads() if plan.is_read else [messages[-1].data]
         count += len(messages)
         if len(data[-1]) == plan.length:
             continue

@@ -88,6 +88,7 @@ PRINTED = {
         r"one archiver is slow: 200 events took (?!0)\d\.\d s",
         r"the gateway had \d\d of 400 events, and is still run over",
     ],
+    "batches": ["10000 prices, which sum up to 49995000"],
     "pump": [
         "no reader at the far end: stopped after 1[23]\\d KiB, two windows of 64 KiB",
         r"with a reader: 300 more took \d+\.\d s",
