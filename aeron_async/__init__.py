@@ -14,13 +14,20 @@ if TYPE_CHECKING:
     from aeron_async import congestion_control, flow_control, name_resolver
     from aeron_async.client.aeron import Aeron
     from aeron_async.client.batch_offer import BatchOffer
+    from aeron_async.client.buffer_claim import BufferClaim
     from aeron_async.client.channel import Channel, Fc
     from aeron_async.client.client_conductor import NotAdded, Reconnected
     from aeron_async.client.counter import Counter
     from aeron_async.client.exclusive_publication import ExclusivePublication
-    from aeron_async.client.image import FragmentHeader, Image, ImageEvent, ImageEventKind, Message
-    from aeron_async.client.message_batch import MessageBatch
-    from aeron_async.client.publication import BufferClaim, OfferOutcome, Publication
+    from aeron_async.client.image import (
+        FragmentHeader,
+        Image,
+        ImageEvent,
+        ImageEventKind,
+        Message,
+        MessageBatch,
+    )
+    from aeron_async.client.publication import OfferOutcome, Publication
     from aeron_async.client.streams import AeronAttribute
     from aeron_async.client.subscription import Subscription
     from aeron_async.client.why import why
@@ -116,7 +123,7 @@ MODULES: Final = {
     "Aeron": "client.aeron",
     "AeronAttribute": "client.streams",
     "BatchOffer": "client.batch_offer",
-    "BufferClaim": "client.publication",
+    "BufferClaim": "client.buffer_claim",
     "Channel": "client.channel",
     "ChannelUri": "protocol.channel_uri",
     "Clock": "clock",
@@ -134,7 +141,7 @@ MODULES: Final = {
     "ImageEventKind": "client.image",
     "MediaDriver": "driver.media_driver",
     "Message": "client.image",
-    "MessageBatch": "client.message_batch",
+    "MessageBatch": "client.image",
     "NameResolver": "driver.core.suppliers",
     "NotAdded": "client.client_conductor",
     "OfferOutcome": "client.publication",

@@ -106,7 +106,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
 # What only these may touch of the world outside.
 ONLY = {
     "pyspark": ("spark",),
-    "pyarrow": ("spark",),
+    "pyarrow": ("spark", "client.arrow"),
     "numpy": ("spark",),
     "cyclopts": ("cli",),
     "rich": ("cli",),

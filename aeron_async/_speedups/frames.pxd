@@ -13,6 +13,14 @@ cdef struct Place:
     int64_t position
 
 
+cdef struct Column:
+    const char *bounds
+    const char *data
+    Py_ssize_t count
+    int64_t length
+    int width
+
+
 cdef class FrameWriter:
     cdef Py_buffer _views[4]
     cdef int _view_count
@@ -35,6 +43,10 @@ cdef class FrameWriter:
                        int64_t reserved_value) noexcept
     cdef Py_ssize_t write_list(self, list items, Py_ssize_t first, int64_t limit,
                                int64_t *end) noexcept
+    cdef Py_ssize_t write_column(self, object bounds, object data, int width, Py_ssize_t first,
+                                 int64_t limit, int64_t *end) except -1
+    cdef Py_ssize_t write_pieces(self, Column *column, Py_ssize_t first, int64_t limit,
+                                 int64_t *end) noexcept
     cdef bint find(self, Place *place) noexcept
     cdef bint reserve(self, Place *place, int64_t size) noexcept
     cdef bint claim(self, int index, int64_t size, int64_t *tail) noexcept

@@ -103,6 +103,22 @@ cdef inline void write_padding(char *frame, int32_t offset, int32_t session_id, 
     store_release_32(words, frame_length)
 
 
+cdef inline int64_t piece(Column *column, Py_ssize_t index, int64_t *start) noexcept nogil:
+    """Return the length of one message of a column, and where it starts; -1 if it is not there."""
+    cdef const char *place = column.bounds + index * column.width
+    cdef int64_t end
+    if column.width == 4:
+        start[0] = peek_32(place)
+        end = peek_32(place + 4)
+    else:
+        memcpy(start, place, 8)
+        memcpy(&end, place + 8, 8)
+    if not 0 <= start[0] <= end <= column.length:
+        start[0] = 0
+        return -1
+    return end - start[0]
+
+
 # The garbage collector would clear the owners of the buffers without releasing the buffers.
 @cython.no_gc
 @cython.final
@@ -306,6 +322,80 @@ cdef class FrameWriter:
             each += 1
         end[0] = place.position + total
         return count - first
+
+    def offer_column(self, bounds not None, data not None, int width, Py_ssize_t first,
+                     int64_t limit):
+        """Append messages of a column from one on; see `write_column`."""
+        cdef int64_t position = 0
+        cdef Py_ssize_t count = self.write_column(bounds, data, width, first, limit, &position)
+        return count, position
+
+    cdef Py_ssize_t write_column(self, object bounds, object data, int width, Py_ssize_t first,
+                                 int64_t limit, int64_t *end) except -1:
+        """Append messages that lie behind each other; return how many, and where they end.
+
+        Message `i` lies from number `i` to the next one of `bounds`; these have 4 or 8 bytes.
+        """
+        cdef Py_buffer places
+        cdef Py_buffer source
+        cdef Column column
+        PyObject_GetBuffer(bounds, &places, PyBUF_SIMPLE)
+        try:
+            PyObject_GetBuffer(data, &source, PyBUF_SIMPLE)
+            try:
+                if width != 4 and width != 8:
+                    raise ValueError(f"numbers of {width} bytes, not of 4 or 8")
+                column.bounds = <const char *>places.buf
+                column.count = places.len // width - 1
+                column.data = <const char *>source.buf
+                column.length = source.len
+                column.width = width
+                return self.write_pieces(&column, first, limit, end)
+            finally:
+                PyBuffer_Release(&source)
+        finally:
+            PyBuffer_Release(&places)
+
+    cdef Py_ssize_t write_pieces(self, Column *column, Py_ssize_t first, int64_t limit,
+                                 int64_t *end) noexcept:
+        cdef Py_ssize_t each = first
+        cdef Py_ssize_t count = 0
+        cdef int64_t total = 0
+        cdef int64_t offset, size, start
+        cdef char *term
+        cdef Place place
+        if first < 0 or not self.find(&place):
+            return 0
+        while each < column.count and place.position + total < limit:
+            size = piece(column, each, &start)
+            if size < 0 or size > self._max_payload_length:
+                break
+            size = align(size + HEADER)
+            if place.offset + total + size > self._term_length:
+                break
+            if total + size > LIST_LENGTH_MAX and total:
+                break
+            total += size
+            each += 1
+        if each == first or not self.reserve(&place, total):
+            return 0
+        offset = place.offset
+        term = self._terms[place.index]
+        end[0] = place.position + total
+        for each in range(first, each):
+            # A library's thread may write the numbers meanwhile: what was claimed is filled anyway.
+            size = min(max(piece(column, each, &start), 0), total - HEADER)
+            write_frame(term + offset, UNFRAGMENTED_WORD, <int32_t>offset, self._session_id,
+                        self._stream_id, place.term_id, 0, column.data + start, <int32_t>size)
+            offset += align(size + HEADER)
+            total -= align(size + HEADER)
+            count += 1
+            if total < HEADER:
+                break
+        if total:
+            write_padding(term + offset, <int32_t>offset, self._session_id, self._stream_id,
+                          place.term_id, <int32_t>total)
+        return count
 
     cdef bint find(self, Place *place) noexcept:
         """Find the end of the log; return False if the fast path cannot append there."""

@@ -476,23 +476,44 @@ cdef class Offering:
         self._wake_flag.set()
         return position
 
-    def _offer_list(self, list messages not None, Py_ssize_t first):
-        """Append messages of a list from one on; return how many, and the position behind them."""
-        cdef int64_t position = 0
-        cdef Py_ssize_t count
-        if self._calls_until_check <= 0 or self._home is None or first < 0:
-            return 0, 0
-        # As in `try_at_once`.
+    cdef bint may_write(self) except -1:
+        """Return whether the compiled code may append now; see `try_at_once`."""
+        if self._calls_until_check <= 0 or self._home is None:
+            return False
+        # This may run Python code, which may change anything: check all that is used after it.
         if not self._home.is_running_here():
-            return 0, 0
+            return False
         if self._is_closed or self.writer is None or self._wake_flag is None:
-            return 0, 0
-        if self.limit is None or self.limit.place is NULL:
-            return 0, 0
-        count = self.writer.write_list(messages, first, load_acquire(self.limit.place), &position)
+            return False
+        return self.limit is not None and self.limit.place is not NULL
+
+    cdef void note(self, Py_ssize_t count) except *:
         if count:
             self._calls_until_check -= (count + LISTED_PER_CALL - 1) // LISTED_PER_CALL
             self._wake_flag.set()
+
+    def _offer_list(self, list messages not None, Py_ssize_t first):
+        """Append messages of a list from one on; return how many, and the position behind them."""
+        cdef int64_t position = 0
+        cdef Py_ssize_t count = 0
+        if first >= 0 and self.may_write():
+            count = self.writer.write_list(
+                messages, first, load_acquire(self.limit.place), &position)
+            self.note(count)
+        return count, position
+
+    def _offer_column(self, bounds, data, int width, Py_ssize_t first):
+        """Append messages of a column from one on; return how many, and the position behind them."""
+        cdef int64_t position = 0
+        cdef Py_ssize_t count = 0
+        cdef FrameWriter writer
+        if self.may_write():
+            # Getting the buffers may run Python code, which may close the publication.
+            writer = self.writer
+            count = writer.write_column(
+                bounds, data, width, first, load_acquire(self.limit.place), &position)
+            if self._wake_flag is not None:
+                self.note(count)
         return count, position
 
 

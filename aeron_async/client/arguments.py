@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, get_args
 
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.media_driver import MediaDriver
@@ -17,6 +17,7 @@ from aeron_async.protocol.arguments import (
 )
 from aeron_async.protocol.channel_uri import ChannelUri, Media, parse_channel
 from aeron_async.protocol.error import ERROR_MAX_TEXT_LENGTH
+from aeron_async.protocol.header import Buffer
 from aeron_async.protocol.units import INT32_MAX, INT32_MIN
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Any, SupportsIndex
 
 __all__ = [
+    "Offered",
     "OnDisconnected",
     "check_answer_timeout",
     "check_callable",
@@ -42,6 +44,9 @@ __all__ = [
     "publication_uri",
     "subscription_uri",
 ]
+
+Offered: TypeAlias = Buffer | list[Buffer] | tuple[Buffer, ...]
+"""One message, or a list or tuple of its parts."""
 
 F = TypeVar("F")
 

@@ -7,8 +7,9 @@ offer ends.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
+from aeron_async.client.arrow import arrow_array, is_arrow, pieces_of
 from aeron_async.errors import ConfigurationError, OfferTimeoutError
 from aeron_async.protocol.arguments import check_timeout, shown
 
@@ -16,12 +17,32 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import Any
 
-    from aeron_async.client.publication import Offered, Publication
+    from aeron_async.client.arguments import Offered
 
 __all__ = ["BatchOffer"]
 
 ONE_MESSAGE: Final = (str, bytes, bytearray, memoryview)
 """Types that can be iterated over, but are not several messages."""
+INT_LENGTH: Final = 4
+
+
+class Appending(Protocol):
+    """The part of a publication that appends messages."""
+
+    @property
+    def position(self) -> int:
+        """Return the position at which the next message would start, in bytes."""
+        ...
+
+    async def offer(self, data: Offered, *, timeout: float | None = None) -> int:
+        """Append one message; return the position after it."""
+        ...
+
+    def _offer_list(self, messages: list[Offered], first: int, /) -> tuple[int, int]: ...
+
+    def _offer_column(
+        self, bounds: memoryview, data: memoryview, width: int, first: int, /
+    ) -> tuple[int, int]: ...
 
 
 @final
@@ -34,8 +55,9 @@ class BatchOffer:
     Args:
         publication: Where to append.
         messages: An iterable of messages; each is as for `Publication.offer`. A list of `bytes` is
-            appended in pieces of up to 64 KiB. Of any other iterable, the next message is fetched
-            when the one before was appended.
+            appended in pieces of up to 64 KiB, and so is an Arrow array of binaries or strings,
+            which may be chunked. Of any other iterable, the next message is fetched when the one
+            before was appended.
         timeout: Most seconds to wait for each message; None sets no limit.
 
     Attributes:
@@ -43,8 +65,8 @@ class BatchOffer:
         position: Where the last of them ends, in bytes.
 
     Raises:
-        ConfigurationError: `messages` is one message, or not iterable; or the timeout is not a
-            number of seconds.
+        ConfigurationError: `messages` is one message, or not iterable, or an Arrow array of another
+            type or with nulls; or the timeout is not a number of seconds.
         ClosedError: The publication is closed.
     """
 
@@ -52,7 +74,7 @@ class BatchOffer:
 
     def __init__(
         self,
-        publication: Publication,
+        publication: Appending,
         messages: Iterable[Offered],
         *,
         timeout: float | None = None,
@@ -65,7 +87,7 @@ class BatchOffer:
             )
             raise ConfigurationError(message)
         self._publication = publication
-        self._messages = messages
+        self._messages = arrow_array(messages) if is_arrow(messages) else messages
         self._is_begun = False
         self.accepted: int = 0
         self.position: int = publication.position
@@ -82,9 +104,12 @@ class BatchOffer:
         try:
             if type(self._messages) in (list, tuple):
                 await self._offer_list(list(self._messages))
+            elif is_arrow(self._messages):
+                for bounds, data, width in pieces_of(self._messages):
+                    await self._offer_column(bounds, data, width)
             else:
-                for data in self._messages:
-                    self.position = await self._publication.offer(data, timeout=self._timeout)
+                for message in self._messages:
+                    self.position = await self._publication.offer(message, timeout=self._timeout)
                     self.accepted += 1
         except OfferTimeoutError as error:
             error.accepted = self.accepted
@@ -100,4 +125,18 @@ class BatchOffer:
                 data = messages[self.accepted]
                 count, position = 1, await publication.offer(data, timeout=self._timeout)
             self.accepted += count
+            self.position = position
+
+    async def _offer_column(self, bounds: memoryview, data: memoryview, width: int) -> None:
+        """Append messages that lie behind each other, as many at a time as can be."""
+        publication = self._publication
+        numbers = bounds.cast("B").cast("i" if width == INT_LENGTH else "q")
+        first, count = 0, len(numbers) - 1
+        while first < count:
+            done, position = publication._offer_column(bounds, data, width, first)  # noqa: SLF001 - as above
+            if not done:
+                message = data[numbers[first] : numbers[first + 1]]
+                done, position = 1, await publication.offer(message, timeout=self._timeout)
+            first += done
+            self.accepted += done
             self.position = position

@@ -1,10 +1,13 @@
-"""Images: one publication as a subscription receives it, and the events when images come and go.
+"""Images: one publication as a subscription receives it, its messages, and when images come and go.
 
 Invariant: the position of an `Image` moves after the application has taken a message, never before,
 so that flow control follows what was processed and not what was delivered.
 
 The log reader creates each `Message` and knows no images; for type checkers this module defines a
 `Message` whose `image` is an `Image`.
+
+Invariant: the messages of a `MessageBatch` lie in the log until it is taken, and nothing is copied
+before it is asked for.
 
 Source: Aeron `Header`, `FragmentHandler`, `Image`, `AvailableImageHandler`,
 `UnavailableImageHandler`.
@@ -13,8 +16,10 @@ Source: Aeron `Header`, `FragmentHandler`, `Image`, `AvailableImageHandler`,
 from __future__ import annotations
 
 import asyncio
+from array import array
 from asyncio import iscoroutine
 from collections import deque
+from collections.abc import Sequence
 from enum import Enum, auto
 from typing import (
     TYPE_CHECKING,
@@ -22,7 +27,9 @@ from typing import (
     Final,
     NamedTuple,
     Self,
+    SupportsIndex,
     final,
+    overload,
 )
 
 from aeron_async._speedups import WHY_PURE
@@ -30,7 +37,7 @@ from aeron_async.client.arguments import check_limit
 from aeron_async.client.client_conductor import check_process
 from aeron_async.client.waiters import Notify, Wait
 from aeron_async.driver.commands import ImageEnd, ImageEndReason
-from aeron_async.errors import ConfigurationError
+from aeron_async.errors import ClosedError, ConfigurationError
 from aeron_async.logbuffer.message import Batch
 from aeron_async.logbuffer.message import Message as LogMessage
 from aeron_async.logbuffer.metadata import END_OF_STREAM_UNKNOWN
@@ -41,10 +48,11 @@ from aeron_async.protocol.arguments import awaited_by_nobody, check_function
 from aeron_async.protocol.header import DataFlags
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import TracebackType
     from weakref import WeakSet
 
+    from aeron_async.client.arrow import Columns, RecordBatch
     from aeron_async.client.subscription import Subscription, SubscriptionBase
     from aeron_async.driver.commands import ImageReady
     from aeron_async.logbuffer.wake_flag import WakeFlag
@@ -56,6 +64,7 @@ __all__ = [
     "ImageEventKind",
     "ImageEvents",
     "Message",
+    "MessageBatch",
     "Taking",
 ]
 
@@ -548,6 +557,187 @@ class Image(Taking):
 
 MAX_EVENTS: Final = 1024
 """Most events that one iterator keeps until its consumer asks for them."""
+
+
+@final
+class MessageBatch(Sequence["Message"]):
+    """Messages of one image, in order, which are made when they are asked for.
+
+    `payloads()` is the fastest way to take them all. The batch is taken when the next one is asked
+    for: from then on it refuses everything but its length. What was made of it before stays: keep
+    `payloads()` or `list(batch)`, and not the batch.
+
+    Attributes:
+        image: The image that they came from.
+    """
+
+    __slots__ = ("_batch", "_count", "_end_position", "_messages", "image")
+
+    def __init__(self, batch: Batch[Message]) -> None:
+        self.image: Image = batch.image
+        self._batch: Batch[Message] | None = batch
+        self._count = batch.left
+        self._messages: list[Message] | None = None
+        self._end_position = self.image._read_position
+
+    @property
+    def session_id(self) -> int:
+        """Return the session id of the publication they came from."""
+        return self.image.session_id
+
+    @property
+    def stream_id(self) -> int:
+        """Return the stream id they came on."""
+        return self.image.stream_id
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> Message: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Message]: ...
+
+    def __getitem__(self, index: SupportsIndex | slice) -> Message | list[Message]:
+        batch = self._lying()
+        if self._messages is None:
+            self._messages = batch.again().rest()
+        return self._messages[index]
+
+    def __iter__(self) -> Iterator[Message]:
+        batch = self._lying()
+        if self._messages is not None:
+            return iter(self._messages)
+        return iter(batch.again().following, None)
+
+    def payloads(self) -> list[bytes]:
+        """Return a copy of each payload.
+
+        Raises:
+            ClosedError: The batch was taken.
+        """
+        return self._lying().payloads()
+
+    def views(self) -> list[memoryview]:
+        """Return a view of each payload where it lies; valid until the batch is taken.
+
+        Nothing enforces that: once the batch is taken, the publisher may overwrite what a view
+        shows. A message that was put together from fragments has a view of a copy.
+
+        Raises:
+            ClosedError: The batch was taken.
+        """
+        batch = self._lying()
+        places = batch.places()
+        if places is None:
+            return [memoryview(payload) for payload in batch.payloads()]
+        term = self.image._term_at(self._end_position)
+        return [term[start : start + length] for start, length in places]
+
+    def positions(self) -> array[int]:
+        """Return where each message ends in its stream, in bytes.
+
+        Raises:
+            ClosedError: The batch was taken.
+        """
+        return self._numbers(1)
+
+    def sessions(self) -> array[int]:
+        """Return the session id of each message: that of the image, which they all have in common.
+
+        Raises:
+            ClosedError: The batch was taken.
+        """
+        self._lying()
+        return array("i", [self.session_id]) * self._count
+
+    def reserved_values(self) -> array[int]:
+        """Return the publisher's own 64 bits of each message.
+
+        Raises:
+            ClosedError: The batch was taken.
+        """
+        return self._numbers(2)
+
+    def to_arrow(self) -> RecordBatch:
+        """Return a copy as a `pyarrow.RecordBatch`.
+
+        Its columns are position (int64), session_id and stream_id (int32), reserved_value (int64)
+        and payload (large_binary).
+
+        Raises:
+            ClosedError: The batch was taken.
+            ConfigurationError: pyarrow is not installed.
+        """
+        from aeron_async.client.arrow import record_batch  # noqa: PLC0415 - needs an extra
+
+        return record_batch(self._columns(), self.session_id, self.stream_id)
+
+    def __repr__(self) -> str:
+        state = "taken" if self._batch is None else f"session {self.session_id}"
+        return f"<MessageBatch of {self._count} messages, {state}>"
+
+    def _lying(self) -> Batch[Message]:
+        """Return the messages as they lie in the log."""
+        if self._batch is None:
+            message = (
+                "the batch was taken when the next one was asked for: keep payloads() or "
+                "list(batch), and not the batch"
+            )
+            raise ClosedError(message)
+        return self._batch
+
+    def _numbers(self, column: int) -> array[int]:
+        count, *columns = self._columns()
+        return array("q", memoryview(columns[column]).cast("B")[: 8 * count].tobytes())
+
+    def _columns(self) -> Columns:
+        """Return the messages as columns, wherever they lie."""
+        batch = self._lying()
+        columns = batch.columns()
+        if columns is not None:
+            return columns
+        messages = batch.again().rest()
+        bounds = array("q", [0])
+        for message in messages:
+            bounds.append(bounds[-1] + len(message.data))
+        return (
+            len(messages),
+            bounds,
+            array("q", [message.position for message in messages]),
+            array("q", [message.reserved_value for message in messages]),
+            b"".join([message.data for message in messages]),
+        )
+
+    # For the subscription.
+
+    def _extend(self, more: Batch[Message]) -> bool:
+        """Add what was read on, before anybody has the batch; return whether that was possible."""
+        batch = self._lying()
+        if not more.left:
+            return False
+        if not batch.extend(more):
+            self.image._read_again(self._end_position)
+            return False
+        self._count = batch.left
+        self._end_position = self.image._read_position
+        return True
+
+    def _keep(self) -> None:
+        """Copy what is still in the log, which is about to be freed."""
+        if self._batch is not None:
+            self._batch.keep()
+
+    def _take(self) -> None:
+        """Move the image's position behind the batch, and let go of the log."""
+        self._batch = None
+        self.image._take(self._end_position)
+
+    def _put_back(self) -> None:
+        """Let go of the log, and leave the messages to the next reader."""
+        self._batch = None
+        self.image._rewind()
 
 
 @final

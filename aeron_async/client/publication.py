@@ -15,17 +15,23 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, final
 
 import attrs
 from anyio.abc import ObjectSendStream
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from aeron_async._speedups import WHY_PURE
-from aeron_async.client.arguments import check_on_disconnected, check_on_error, destination_uri
+from aeron_async.client.arguments import (
+    Offered,
+    check_on_disconnected,
+    check_on_error,
+    destination_uri,
+)
+from aeron_async.client.arrow import arrow_array
 from aeron_async.client.batch_offer import BatchOffer
+from aeron_async.client.buffer_claim import BufferClaim
 from aeron_async.client.client_conductor import BY_FORK, Closing, check_process
 from aeron_async.client.home_loop import HomeLoop, YieldBudget
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
@@ -41,16 +47,14 @@ from aeron_async.client.why import explain_publication, stream_named
 from aeron_async.driver.commands import PublicationErrorFrame
 from aeron_async.errors import (
     AeronError,
-    ClosedError,
     ErrorCode,
     MaxPositionExceededError,
     NotConnectedError,
     WrongLoopError,
 )
 from aeron_async.logbuffer.appender import AppendResult, ConcurrentAppender, SharedAppender
-from aeron_async.protocol.arguments import check_reserved, check_timeout
+from aeron_async.protocol.arguments import check_timeout
 from aeron_async.protocol.channel_uri import Media
-from aeron_async.protocol.header import Buffer
 from aeron_async.waits import PublicationSeen
 
 if TYPE_CHECKING:
@@ -58,27 +62,23 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from aeron_async.client.arguments import OnDisconnected
+    from aeron_async.client.arrow import ArrowArray
     from aeron_async.client.client_conductor import ClientConductor
     from aeron_async.client.waiters import Place, WaitWatch
     from aeron_async.counters import Counter
     from aeron_async.driver.commands import PublicationReady
-    from aeron_async.logbuffer.appender import Appender, Claim
+    from aeron_async.logbuffer.appender import Appender
     from aeron_async.logbuffer.wake_flag import WakeFlag
     from aeron_async.protocol.channel_uri import ChannelUri
     from aeron_async.waits import Why
 
 __all__ = [
-    "BufferClaim",
     "OfferOutcome",
     "Offering",
     "Publication",
     "PublicationBase",
     "PublicationErrorHandler",
 ]
-
-
-Offered: TypeAlias = Buffer | list[Buffer] | tuple[Buffer, ...]
-"""One message, or a list or tuple of its parts."""
 
 
 class Offering:
@@ -105,12 +105,11 @@ class Offering:
         """Append if that can be done now; return the position, or a negative `AppendResult`."""
         raise NotImplementedError
 
-    def _offer_list(self, messages: list[Offered], first: int) -> tuple[int, int]:  # noqa: ARG002 - of the twin
-        """Append messages of a list from one on; return how many, and the position behind them.
-
-        None: `offer` takes the next one. Here that is always so.
-        """
+    def _offer_list(self, *_given: object) -> tuple[int, int]:
+        """Append several messages; return how many, and where they end. Here always none."""
         return 0, 0
+
+    _offer_column = _offer_list
 
     def _offer_waiting(
         self, data: Offered, reserved_value: int, timeout: float | None
@@ -156,99 +155,6 @@ class Offering:
 
 if not TYPE_CHECKING and WHY_PURE is None:
     from aeron_async._speedups.paths import Offering
-
-
-@final
-class BufferClaim:
-    """Space in the log for one message: its `with` block commits it, or aborts it on an exception.
-
-    Nothing behind the claim can be sent until it is committed or aborted. After the publication
-    unblock timeout (15 s by default) the driver turns a claim of a shared publication into padding.
-
-    Attributes:
-        data: Buffer for the payload; invalid once the claim is committed or aborted.
-    """
-
-    __slots__ = ("_claim", "_is_finished", "_publication", "data")
-
-    def __init__(self, publication: PublicationBase, claim: Claim) -> None:
-        self._publication = publication
-        self._claim = claim
-        self._is_finished = False
-        self.data: memoryview = claim.data
-
-    @property
-    def position(self) -> int:
-        """Return the position at which the message ends, in bytes."""
-        return self._claim.position
-
-    @property
-    def reserved_value(self) -> int:
-        """Return the application's value that is sent with the message: signed 64 bits.
-
-        Raises:
-            ClosedError: The claim was committed or aborted, or the publication is closed.
-            ConfigurationError: The new value is no whole number, or does not fit 64 bits.
-        """
-        self._check_open()
-        return self._claim.reserved_value
-
-    @reserved_value.setter
-    def reserved_value(self, value: int) -> None:
-        self._check_open()
-        self._claim.reserved_value = check_reserved(value)
-
-    def commit(self) -> int:
-        """Release the message for sending; return the position at which it ends.
-
-        Raises:
-            ClosedError: The claim was committed or aborted, or the publication is closed.
-        """
-        self._finish()
-        self._claim.commit()
-        self._publication._wake()
-        return self._claim.position
-
-    def abort(self) -> None:
-        """Discard the message: its space becomes padding, which subscribers skip.
-
-        Raises:
-            ClosedError: The claim was committed or aborted, or the publication is closed.
-        """
-        self._finish()
-        self._claim.abort()
-        self._publication._wake()
-
-    def _finish(self) -> None:
-        self._check_open()
-        self._is_finished = True
-
-    def _check_open(self) -> None:
-        if self._is_finished:
-            message = "the claim has been committed or aborted already"
-            raise ClosedError(message)
-        if self._publication.is_closed:
-            closed = self._publication._closed  # noqa: SLF001 - a claim is part of its publication
-            assert closed is not None
-            message = f"the publication was closed before its claim was finished: {closed.text}"
-            raise ClosedError(message) from closed.error
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._is_finished or (exc_type is not None and self._publication.is_closed):
-            return
-        if exc_type is None:
-            self.commit()
-        else:
-            with suppress(ClosedError):
-                self.abort()
 
 
 @final
@@ -748,11 +654,19 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
             timeout: Most seconds to wait for each message.
 
         Raises:
-            OfferTimeoutError: As for `offer`, which also raises the other errors of a message; its
-                `accepted` is how many messages were appended.
+            OfferTimeoutError: `accepted` of `messages` were appended. Other errors are as for
+                `offer`.
             ConfigurationError: `messages` is one message, or not iterable.
         """
         return await BatchOffer(self, messages, timeout=timeout)
+
+    async def offer_arrow(self, messages: ArrowArray, *, timeout: float | None = None) -> int:
+        """Append the binaries or strings of an Arrow array, as `offer_many` does.
+
+        Raises:
+            ConfigurationError: It is no such array, or has nulls.
+        """
+        return await BatchOffer(self, arrow_array(messages), timeout=timeout)
 
     async def send(self, item: Offered) -> None:
         """Append one message as `offer` does; for code that is written for anyio streams.

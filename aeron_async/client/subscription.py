@@ -45,8 +45,8 @@ from aeron_async.client.image import (
     ImageEventKind,
     ImageEvents,
     Message,
+    MessageBatch,
 )
-from aeron_async.client.message_batch import MessageBatch
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
 from aeron_async.client.waiters import Notify, Wait, watched_wait
 from aeron_async.client.why import explain_subscription, stream_named

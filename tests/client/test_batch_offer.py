@@ -128,6 +128,60 @@ async def test_a_bad_message_ends_it_and_those_before_are_appended(
     assert await take(subscription, 1) == [b"four"]
 
 
+def arrow_arrays() -> dict[str, Any]:
+    pa = pytest.importorskip("pyarrow")
+    data = [message_of(number) for number in range(120)]
+    long = [b"", bytes(5_000), b"x", bytes(8_000)]
+    return {
+        "binary": pa.array(data, pa.binary()),
+        "large": pa.array(data, pa.large_binary()),
+        "sliced": pa.array(data, pa.large_binary())[7:100],
+        "text": pa.array([f"text {number}" for number in range(50)]),
+        "chunks": pa.chunked_array([data[:20], [], data[30:90]], pa.binary()),
+        "long": pa.array(long, pa.binary()),
+        "empty": pa.array([], pa.binary()),
+        "of empty": pa.array([b"", b""], pa.large_binary()),
+    }
+
+
+ARRAYS = ["binary", "large", "sliced", "text", "chunks", "long", "empty", "of empty"]
+
+
+@both_drivers
+@pytest.mark.parametrize("name", ARRAYS)
+async def test_an_arrow_array_is_offered_as_its_items_are(
+    name: str, offering: aa.Publication, subscription: aa.Subscription
+) -> None:
+    array = arrow_arrays()[name]
+    expected = [each.encode() if isinstance(each, str) else each for each in array.to_pylist()]
+    sending = asyncio.create_task(offering.offer_arrow(array, timeout=5))
+    assert await take(subscription, len(expected)) == expected
+    assert await sending == offering.position
+    again = aa.BatchOffer(offering, array, timeout=5)
+    sending = asyncio.create_task(offered(again))
+    assert await take(subscription, len(expected)) == expected
+    assert await sending == again.position
+    assert again.accepted == len(expected)
+
+
+async def offered(batch: aa.BatchOffer) -> int:
+    return await batch
+
+
+async def test_an_arrow_array_that_holds_no_messages_is_refused(offering: aa.Publication) -> None:
+    pa = pytest.importorskip("pyarrow")
+    for array, says in (
+        (pa.array([1, 2]), "not of int64"),
+        (pa.array([b"ab", b"cd"], pa.binary(2)), r"not of fixed_size_binary\[2\]"),
+        (pa.array([b"a", None, b"b"]), "1 of 3 are null"),
+        (pa.chunked_array([[b"a"], [None]], pa.binary()), "1 of 2 are null"),
+        ([b"a"], "not of None"),
+    ):
+        with pytest.raises(aa.ConfigurationError, match=says):
+            await offering.offer_arrow(array)
+    assert offering.position == 0
+
+
 async def test_it_stands_in_line_behind_those_who_wait(
     aeron: aa.Aeron,
 ) -> None:

@@ -7,6 +7,7 @@ import gc
 import pickle
 import sys
 import weakref
+from array import array
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -179,6 +180,35 @@ def test_a_list_is_written_up_to_what_does_not_fit() -> None:
     assert writer.offer_list([b"e" * 100], 0, NO_LIMIT) == (0, 0)
     with pytest.raises(TypeError):
         writer.offer_list((b"abc",), 0, NO_LIMIT)
+
+
+@needs_compiled
+@pytest.mark.parametrize(("width", "code"), [(4, "i"), (8, "q")])
+def test_a_column_is_written_up_to_what_is_not_there(width: int, code: str) -> None:
+    log = make_log()
+    writer = compiled_twins().FrameWriter(log, **LENGTHS)
+
+    def offer(bounds: list[int], first: int = 0, limit: int = NO_LIMIT) -> tuple[int, int]:
+        found: tuple[int, int] = writer.offer_column(
+            array(code, bounds), b"abcdefgh", width, first, limit
+        )
+        return found
+
+    for bounds in ([], [0], [-1, 3], [3, 2], [0, 9], [9, 9], [2**31 - 1, 2**31 - 1]):
+        assert offer(bounds) == (0, 0)
+    for first in (-1, 2, 2**62, -(2**63)):
+        assert offer([0, 3, 8], first) == (0, 0)
+    assert offer([0, 3, 8], limit=0) == (0, 0)
+    assert log.metadata.longs[0] & 0xFFFF_FFFF == 0
+    assert offer([0, 3, 3, 8]) == (3, 64 + 32 + 64)
+    assert offer([0, 3, 8, 9]) == (2, 160 + 128)
+    assert read_all(log) == [b"abc", b"", b"defgh", b"abc", b"defgh"]
+    with pytest.raises(ValueError, match="of 2 bytes"):
+        writer.offer_column(b"", b"", 2, 0, NO_LIMIT)
+    with pytest.raises(TypeError):
+        writer.offer_column([0], b"", 8, 0, NO_LIMIT)
+    long = bytes(MAX_PAYLOAD + 1)
+    assert writer.offer_column(array(code, [0, len(long)]), long, width, 0, NO_LIMIT) == (0, 0)
 
 
 @needs_compiled

@@ -1,0 +1,96 @@
+"""Arrow arrays: what a batch of messages becomes, and what is offered as messages.
+
+Needs pyarrow, which the extra `arrow` installs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from aeron_async.errors import ConfigurationError
+from aeron_async.protocol.arguments import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from typing_extensions import Buffer
+
+__all__ = [
+    "ArrowArray",
+    "Columns",
+    "RecordBatch",
+    "arrow_array",
+    "is_arrow",
+    "pieces_of",
+    "record_batch",
+]
+
+if TYPE_CHECKING:
+    ArrowArray: TypeAlias = pa.Array | pa.ChunkedArray
+    RecordBatch: TypeAlias = pa.RecordBatch
+    Columns: TypeAlias = tuple[int, Buffer, Buffer, Buffer, Buffer]
+    """Number of messages; bounds of payloads, positions, reserved values; payloads."""
+
+WIDTHS: Final = {"binary": 4, "string": 4, "large_binary": 8, "large_string": 8}
+"""Length of a bound, in bytes, by the type of an array of messages."""
+
+
+def record_batch(columns: Columns, session_id: int, stream_id: int) -> RecordBatch:
+    """Return messages of one image as a record batch.
+
+    Raises:
+        ConfigurationError: pyarrow is not installed.
+    """
+    try:
+        import pyarrow as pa  # noqa: PLC0415 - an extra
+    except ImportError:
+        message = "Arrow batches need pyarrow: pip install aeron-async[arrow]"
+        raise ConfigurationError(message) from None
+    count, bounds, positions, values, data = columns
+    payloads = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
+    arrays = {
+        "position": pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(positions)]),
+        "session_id": pa.repeat(pa.scalar(session_id, pa.int32()), count),
+        "stream_id": pa.repeat(pa.scalar(stream_id, pa.int32()), count),
+        "reserved_value": pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(values)]),
+        "payload": pa.Array.from_buffers(pa.large_binary(), count, payloads),
+    }
+    return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+
+def is_arrow(messages: object) -> bool:
+    """Return whether these are an array of pyarrow, without importing it."""
+    return type(messages).__module__.partition(".")[0] == "pyarrow"
+
+
+def arrow_array(messages: Any) -> Any:
+    """Return an Arrow array, or one in chunks, whose items are messages.
+
+    Raises:
+        ConfigurationError: It is no array of binaries or strings, or has nulls.
+    """
+    name = str(getattr(messages, "type", None))
+    if name not in WIDTHS:
+        message = (
+            f"messages={shown(messages)} must be an array of binary, large_binary, string or "
+            f"large_string, not of {name}"
+        )
+        raise ConfigurationError(message)
+    if messages.null_count:
+        message = (
+            f"messages: {messages.null_count} of {len(messages)} are null, and a null is no "
+            "message: fill them, or leave them out with drop_null()"
+        )
+        raise ConfigurationError(message)
+    return messages
+
+
+def pieces_of(messages: Any) -> Iterator[tuple[memoryview, memoryview, int]]:
+    """Yield the bounds, the data and the width of a bound, in bytes, of each chunk of an array."""
+    width = WIDTHS[str(messages.type)]
+    for chunk in getattr(messages, "chunks", [messages]):
+        _, bounds, data = chunk.buffers()
+        if len(chunk):
+            first, last = width * chunk.offset, width * (chunk.offset + len(chunk) + 1)
+            yield memoryview(bounds)[first:last], memoryview(data or b""), width
