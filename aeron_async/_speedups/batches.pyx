@@ -169,7 +169,7 @@ cdef class Batch:
         cdef list found
         cdef object data
         if not self.is_open:
-            return [(<Message>message).data for message in self.listed()]
+            return [(<Message?>message).data for message in self.listed()]
         # The list has empty slots until it is full, which nobody sees: no Python code runs here,
         # and making bytes does not run the garbage collector.
         found = PyList_New(self.left)
@@ -199,16 +199,18 @@ cdef class Batch:
             length = self.find(&offset)
             if length < 0:
                 break
+            # This may run the garbage collector, and so any code: that may close the image.
             found.append((offset + HEADER, length))
             offset = align(offset + HEADER + length)
-        return found
+        return found if self.is_open else None
 
-    def columns(self):
+    def columns(self, bint with_payloads=True):
         """Return what is left as columns of 64-bit words, with all payloads behind each other.
 
         Returns:
             The number of messages; where each payload begins, and the last one ends; positions;
-            reserved values; payloads. None if the messages are not in the log.
+            reserved values; payloads, unless they are left out. None if the messages are not in the
+            log.
         """
         cdef int64_t offset = self.offset
         cdef int64_t total = 0
@@ -217,28 +219,33 @@ cdef class Batch:
         cdef int64_t *starts
         cdef int64_t *positions
         cdef int64_t *reserved
-        if not self.is_open:
+        cdef Py_ssize_t left = max(0, self.left)
+        bounds, ends, values = [bytearray(8 * (left + more)) for more in (1, 0, 0)]
+        room = max(0, self.end - offset - HEADER * left)
+        data = PyByteArray_FromStringAndSize(NULL, room if with_payloads else 0)
+        # Last, because allocating may run the garbage collector, and so any code: that may close
+        # the image.
+        if not self.is_open or left != self.left:
             return None
-        bounds, ends, values = (bytearray(8 * (self.left + more)) for more in (1, 0, 0))
-        data = PyByteArray_FromStringAndSize(NULL, max(0, self.end - offset - HEADER * self.left))
-        room = len(data)
         starts = <int64_t *>PyByteArray_AS_STRING(bounds)
         positions = <int64_t *>PyByteArray_AS_STRING(ends)
         reserved = <int64_t *>PyByteArray_AS_STRING(values)
-        while count < self.left:
+        while count < left:
             length = self.find(&offset)
             # Other processes may have made frames shorter, so that there are more than before.
             if length < 0 or length > room - total:
                 break
-            memcpy(PyByteArray_AS_STRING(data) + total, <char *>self.view.buf + offset + HEADER,
-                   length)
+            if with_payloads:
+                memcpy(PyByteArray_AS_STRING(data) + total,
+                       <char *>self.view.buf + offset + HEADER, length)
             reserved[count] = (<int64_t *>(<char *>self.view.buf + offset))[3]
             total += length
             offset = align(offset + HEADER + length)
             positions[count] = self.begin_position + offset
             count += 1
             starts[count] = total
-        PyByteArray_Resize(data, total)
+        if with_payloads:
+            PyByteArray_Resize(data, total)
         return count, bounds, ends, values, data
 
     def extend(self, Batch other not None):

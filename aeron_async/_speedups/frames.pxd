@@ -36,6 +36,8 @@ cdef class FrameWriter:
     cdef int32_t _session_id
     cdef int32_t _stream_id
     cdef bint _is_shared
+    # Bytes of the log that the last list or column took.
+    cdef int64_t listed_length
 
     cdef void release(self) noexcept
     cdef int hold(self, tuple views, int64_t term_length) except -1

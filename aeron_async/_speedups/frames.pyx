@@ -44,7 +44,10 @@ DEF END_BIT = 0x4000
 DEF ACTIVE_TERM_COUNT_INDEX = 6
 DEF METADATA_LENGTH = 4096
 DEF LIST_LENGTH_MAX = 65_536
-"""Bytes of a list that are claimed at once: other publishers of the log wait for no more."""
+"""Bytes of a list that are claimed at once, or an eighth of a term if that is less.
+
+A claim may begin just before the limit, so publishers of one log pass it by that much each.
+"""
 
 cdef extern from "Python.h":
     # Borrowed: no reference is counted for each message.
@@ -285,6 +288,7 @@ cdef class FrameWriter:
         """
         cdef Py_ssize_t each
         cdef Py_ssize_t count = PyList_GET_SIZE(items)
+        cdef int64_t most = min(LIST_LENGTH_MAX, self._term_length >> 3)
         cdef int64_t total = 0
         cdef int64_t offset, size
         cdef PyObject *item
@@ -303,7 +307,7 @@ cdef class FrameWriter:
             size = align(size + HEADER)
             if place.offset + total + size > self._term_length:
                 break
-            if total + size > LIST_LENGTH_MAX and total:
+            if total + size > most and total:
                 break
             total += size
             each += 1
@@ -320,6 +324,7 @@ cdef class FrameWriter:
                         <int32_t>size)
             offset += align(size + HEADER)
             each += 1
+        self.listed_length = total
         end[0] = place.position + total
         return count - first
 
@@ -360,6 +365,7 @@ cdef class FrameWriter:
                                  int64_t *end) noexcept:
         cdef Py_ssize_t each = first
         cdef Py_ssize_t count = 0
+        cdef int64_t most = min(LIST_LENGTH_MAX, self._term_length >> 3)
         cdef int64_t total = 0
         cdef int64_t offset, size, start
         cdef char *term
@@ -373,7 +379,7 @@ cdef class FrameWriter:
             size = align(size + HEADER)
             if place.offset + total + size > self._term_length:
                 break
-            if total + size > LIST_LENGTH_MAX and total:
+            if total + size > most and total:
                 break
             total += size
             each += 1
@@ -381,6 +387,7 @@ cdef class FrameWriter:
             return 0
         offset = place.offset
         term = self._terms[place.index]
+        self.listed_length = total
         end[0] = place.position + total
         for each in range(first, each):
             # A library's thread may write the numbers meanwhile: what was claimed is filled anyway.

@@ -77,8 +77,10 @@ cdef extern from "Python.h":
 cdef extern from "pythread.h":
     unsigned long PyThread_get_thread_ident() noexcept nogil
 
-DEF LISTED_PER_CALL = 64
+DEF LISTED_PER_CALL = 16
 """Messages of a list that take about as long as one call of `offer`."""
+DEF BYTES_PER_CALL = 2_048
+"""Bytes of a list that take about as long to copy as one call of `offer`."""
 
 cdef enum:
     # First, so that a step that was not set up is a closed one.
@@ -488,8 +490,10 @@ cdef class Offering:
         return self.limit is not None and self.limit.place is not NULL
 
     cdef void note(self, Py_ssize_t count) except *:
+        """Count what was appended as that many calls, and wake the sender."""
         if count:
-            self._calls_until_check -= (count + LISTED_PER_CALL - 1) // LISTED_PER_CALL
+            self._calls_until_check -= max(
+                1, count // LISTED_PER_CALL, self.writer.listed_length // BYTES_PER_CALL)
             self._wake_flag.set()
 
     def _offer_list(self, list messages not None, Py_ssize_t first):
@@ -512,7 +516,7 @@ cdef class Offering:
             writer = self.writer
             count = writer.write_column(
                 bounds, data, width, first, load_acquire(self.limit.place), &position)
-            if self._wake_flag is not None:
+            if self.writer is writer and self._wake_flag is not None:
                 self.note(count)
         return count, position
 

@@ -34,13 +34,14 @@ from aeron_async.driver.commands import (
     SubscriptionReady,
 )
 from aeron_async.errors import DriverError, ErrorCode, ProtocolError
+from aeron_async.logbuffer.frame import TYPE_SHIFT
 from aeron_async.logbuffer.log_buffers import LogBuffers, producer_position
 from aeron_async.logbuffer.metadata import END_OF_STREAM_OFFSET, IS_CONNECTED_OFFSET
 from aeron_async.logbuffer.scanner import scan_for_send
 from aeron_async.logbuffer.wake_flag import WakeFlag
 from aeron_async.protocol.channel_uri import Media
 from aeron_async.protocol.control_protocol import NO_COUNTER, NO_ID, AddressType, text_of
-from aeron_async.protocol.header import FRAME_ALIGNMENT
+from aeron_async.protocol.header import FRAME_ALIGNMENT, align_frame
 from aeron_async.protocol.units import INT64_MAX
 from aeron_async.text import printable
 from aeron_async.waits import ImageSeen, PublicationSeen, SubscriptionSeen
@@ -538,24 +539,28 @@ class AttachedImage:
         self._bells.ring_driver()
 
     def readable_position(self, position: int) -> int:
-        """Return up to where to read frames that are there one after the other, in bytes.
+        """Return the position that the reader must not pass, in bytes; see `ImagePort`.
 
-        The reader finds out itself where they end: looking at each frame here, too, would cost a
-        twentieth of all that a message costs.
+        The reader finds out itself where the frames end: looking at each frame here, too, would
+        cost a twentieth of all that a message costs.
         """
         self._known_position = position
         log = self.log
         index, offset = log.place_of(position)
+        words, rest = log.term_words[index], log.term_length - offset
+        length = words[offset >> 2]
+        is_padding = not words[(offset >> 2) + 1] >> TYPE_SHIFT
         # Another process may have written a length that no frame here has; it may be corrected.
-        if not 0 < log.term_words[index][offset >> 2] <= log.term_length - offset:
+        # Padding ends with the term at the latest, whatever its length says.
+        if length <= 0 or (length > rest and not is_padding):
             return position
-        return position + min(SCAN_LENGTH, log.term_length - offset)
+        return position + min(rest, max(SCAN_LENGTH, align_frame(length)))
 
     @property
     def unread_length(self) -> int:
         """Return how many bytes are committed that the reader has not taken; changes nothing."""
         taken_position = self.position.get()
-        # Behind what was taken, the driver may have cleaned the log.
+        # The driver may have cleaned what was taken.
         return self._committed_position(max(self._known_position, taken_position)) - taken_position
 
     def _committed_position(self, position: int) -> int:

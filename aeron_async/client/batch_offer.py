@@ -62,7 +62,7 @@ class BatchOffer:
 
     Attributes:
         accepted: How many messages were appended.
-        position: Where the last of them ends, in bytes.
+        position: Where the last of them ends, in bytes; before the first, that of the publication.
 
     Raises:
         ConfigurationError: `messages` is one message, or not iterable, or an Arrow array of another
@@ -135,7 +135,14 @@ class BatchOffer:
         while first < count:
             done, position = publication._offer_column(bounds, data, width, first)  # noqa: SLF001 - as above
             if not done:
-                message = data[numbers[first] : numbers[first + 1]]
+                start, end = numbers[first], numbers[first + 1]
+                if not 0 <= start <= end <= len(data):
+                    text = (
+                        f"message {first} of the array lies from {start} to {end} of {len(data)} "
+                        "bytes: the array is damaged, as its validate(full=True) says"
+                    )
+                    raise ConfigurationError(text)
+                message = data[start:end]
                 done, position = 1, await publication.offer(message, timeout=self._timeout)
             first += done
             self.accepted += done

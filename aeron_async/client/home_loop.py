@@ -1,4 +1,4 @@
-"""The event loop that an object belongs to, and how long calls may run without yielding to it.
+"""The event loop that an object belongs to, the task that uses it, and how long calls may run without yielding to it.
 
 A task that offers or reads without ever waiting must let the loop run other tasks now and then. A
 fixed number of messages would be either too small to be cheap or, if the application works between
@@ -8,21 +8,22 @@ message: the number of messages between two readings depends on how long the las
 
 from __future__ import annotations
 
+import asyncio
 import os
 from threading import get_ident
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
+from weakref import ref
 
 from aeron_async._speedups import WHY_PURE
 
 if TYPE_CHECKING:
-    import asyncio
-
     from aeron_async.clock import Clock
 
 __all__ = [
     "FIRST_STRIDE",
     "HomeLoop",
     "YieldBudget",
+    "current_consumer",
 ]
 
 
@@ -130,3 +131,9 @@ class YieldBudget:
 
     def _break_off(self) -> None:
         self._is_broken_off = True
+
+
+def current_consumer() -> ref[asyncio.Task[Any]] | None:
+    """Return the running task as a weak reference, so that what it consumes does not keep it."""
+    task = asyncio.current_task()
+    return None if task is None else ref(task)

@@ -367,8 +367,8 @@ class Image(Taking):
         reader, port = self._reader, self._port
         position = reader.position
         # Notifying the driver may have closed the image: that may be all it was waiting for.
-        # Differs: Aeron reads wherever it finds a frame. Beyond the rebuild position, frames may
-        # have been left there by a damaged or forged datagram.
+        # Differs: Aeron reads wherever it finds a frame, as a client of another process does here.
+        # Beyond the rebuild position, a damaged or forged datagram may have left some.
         if (
             self._has_closed()
             or (limit_position := port.readable_position(position)) <= position == self._position
@@ -392,12 +392,12 @@ class Image(Taking):
                 # The rest of a message is longer than the bytes read at once.
                 end_position = min(limit_position, end_position + READ_AHEAD_LENGTH)
                 continue
-            if self._has_closed() or not has_moved:
+            if self._has_closed():
                 return None
             # One read never leaves its term. The next term may hold all that the window allows;
             # then nothing more arrives, and nothing would wake the reader.
             limit_position = port.readable_position(position)
-            if limit_position <= position:
+            if not has_moved or limit_position <= position:
                 return None
             end_position = min(limit_position, position + READ_AHEAD_LENGTH)
         return Batch(found, self)
@@ -559,6 +559,13 @@ MAX_EVENTS: Final = 1024
 """Most events that one iterator keeps until its consumer asks for them."""
 
 
+TAKEN: Final = (
+    "the batch was taken when the next one was asked for: keep payloads() or list(batch), and not "
+    "the batch"
+)
+NOT_IN_CHILD: Final = "the batch lies in a log that a forked child process does not have"
+
+
 @final
 class MessageBatch(Sequence["Message"]):
     """Messages of one image, in order, which are made when they are asked for.
@@ -571,13 +578,15 @@ class MessageBatch(Sequence["Message"]):
         image: The image that they came from.
     """
 
-    __slots__ = ("_batch", "_count", "_end_position", "_messages", "image")
+    __slots__ = ("_batch", "_count", "_end_position", "_gone", "_handed", "_messages", "image")
 
     def __init__(self, batch: Batch[Message]) -> None:
         self.image: Image = batch.image
         self._batch: Batch[Message] | None = batch
         self._count = batch.left
         self._messages: list[Message] | None = None
+        self._handed: list[Batch[Message]] = []
+        self._gone = TAKEN
         self._end_position = self.image._read_position
 
     @property
@@ -606,10 +615,11 @@ class MessageBatch(Sequence["Message"]):
         return self._messages[index]
 
     def __iter__(self) -> Iterator[Message]:
-        batch = self._lying()
-        if self._messages is not None:
-            return iter(self._messages)
-        return iter(batch.again().following, None)
+        batch = self._lying().again()
+        self._handed.append(batch)
+        for message in self._messages or iter(batch.following, None):
+            yield message
+            self._lying()
 
     def payloads(self) -> list[bytes]:
         """Return a copy of each payload.
@@ -620,10 +630,11 @@ class MessageBatch(Sequence["Message"]):
         return self._lying().payloads()
 
     def views(self) -> list[memoryview]:
-        """Return a view of each payload where it lies; valid until the batch is taken.
+        """Return a view of each payload where it lies.
 
-        Nothing enforces that: once the batch is taken, the publisher may overwrite what a view
-        shows. A message that was put together from fragments has a view of a copy.
+        The views are valid until the batch is taken, or its image closes. Nothing enforces that:
+        later the publisher may overwrite what a view shows, and in a forked child process there may
+        be no memory. A message that was put together from fragments has a view of a copy.
 
         Raises:
             ClosedError: The batch was taken.
@@ -681,21 +692,17 @@ class MessageBatch(Sequence["Message"]):
     def _lying(self) -> Batch[Message]:
         """Return the messages as they lie in the log."""
         if self._batch is None:
-            message = (
-                "the batch was taken when the next one was asked for: keep payloads() or "
-                "list(batch), and not the batch"
-            )
-            raise ClosedError(message)
+            raise ClosedError(self._gone)
         return self._batch
 
     def _numbers(self, column: int) -> array[int]:
-        count, *columns = self._columns()
+        count, *columns = self._columns(with_payloads=False)
         return array("q", memoryview(columns[column]).cast("B")[: 8 * count].tobytes())
 
-    def _columns(self) -> Columns:
+    def _columns(self, *, with_payloads: bool = True) -> Columns:
         """Return the messages as columns, wherever they lie."""
         batch = self._lying()
-        columns = batch.columns()
+        columns = batch.columns(with_payloads)
         if columns is not None:
             return columns
         messages = batch.again().rest()
@@ -727,7 +734,13 @@ class MessageBatch(Sequence["Message"]):
     def _keep(self) -> None:
         """Copy what is still in the log, which is about to be freed."""
         if self._batch is not None:
-            self._batch.keep()
+            for batch in (self._batch, *self._handed):
+                batch.keep()
+            self._count = self._batch.left
+
+    def _on_forked(self) -> None:
+        """Let go of the log, which a child process does not have."""
+        self._batch, self._gone = None, NOT_IN_CHILD
 
     def _take(self) -> None:
         """Move the image's position behind the batch, and let go of the log."""

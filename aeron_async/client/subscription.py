@@ -37,7 +37,7 @@ from aeron_async.client.arguments import (
     destination_uri,
 )
 from aeron_async.client.client_conductor import BY_FORK, Closing, check_process
-from aeron_async.client.home_loop import YieldBudget
+from aeron_async.client.home_loop import YieldBudget, current_consumer
 from aeron_async.client.image import (
     READ_AHEAD_LENGTH,
     Image,
@@ -281,9 +281,12 @@ class SubscriptionBase(Reading, ABC):
         try:
             if not arm():
                 await self._progress.wait()
-            else:
+            elif self._calls_until_check:
                 # No turn of the loop has passed: `_look` finds out whether one is due.
                 self._calls_until_check = 0
+            else:
+                # Whatever is there again and again cannot be read, and must not stop the loop.
+                await asyncio.sleep(0)
         finally:
             disarm()
 
@@ -440,7 +443,10 @@ class SubscriptionBase(Reading, ABC):
         self._is_closed = True
         self._closed = BY_FORK
         self._batch = NOTHING
-        self._taken = self._lent = None
+        self._taken = None
+        if self._lent is not None:
+            self._lent._on_forked()
+            self._lent = None
         for image in (*self._unannounced.values(), *self._images.values()):
             image._on_forked()
 
@@ -493,6 +499,8 @@ class SubscriptionBase(Reading, ABC):
             image._mark_closed()
         for image in self._images.values():
             self._retire(image)
+        # After its image has closed: whoever has the batch keeps a copy.
+        self._lent = None
         self._images.clear()
         self._unannounced.clear()
         self._turn.clear()
@@ -697,8 +705,10 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             max_messages: Most messages in one batch; 1 or more.
             max_bytes: Most bytes of the log in one batch, headers included; a single message may be
                 longer.
-            linger_ns: How long to wait, in nanoseconds, for more messages than have arrived. The
-                wait ends when the batch is full, and at the end of a term.
+            linger_ns: How long to wait, in nanoseconds, for more messages of the same image than
+                have arrived. The wait ends when the batch is full; and before a fragmented message,
+                padding, or the end of a term. Meanwhile other images wait, and so does a publisher
+                whose window is shorter than `max_bytes`.
 
         Raises:
             ConfigurationError: An argument is not a whole number, or too small.
@@ -725,10 +735,6 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             if linger_ns:
                 await self._linger(lent, max_messages, max_bytes, linger_ns)
             self._consumer = current_consumer()
-            if not lent:
-                # Another process has overwritten what lay there.
-                lent._take()
-                continue
             self._calls_until_check -= len(lent)
             yield lent
             # Another task may have read since, and has then put the batch back.
@@ -887,9 +893,3 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         turn = self._turn
         if len(turn) > 1:
             turn.append(turn.pop(0))
-
-
-def current_consumer() -> ref[asyncio.Task[Any]] | None:
-    """Return the running task as a weak reference, so that the subscription does not keep it."""
-    task = asyncio.current_task()
-    return None if task is None else ref(task)

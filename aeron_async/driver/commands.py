@@ -127,7 +127,9 @@ class ImagePort(Protocol):
         ...
 
     def readable_position(self, position: int) -> int:
-        """Return up to where to read frames that are there one after the other, in bytes.
+        """Return the position that the reader must not pass, in bytes.
+
+        The reader stops before that at the first frame that is missing.
 
         Args:
             position: Up to where the reader has read, in bytes.

@@ -237,11 +237,14 @@ class Batch(Generic[MessageT]):
         """Return where the payloads that are left lie in the log; None if they are not there."""
         return None
 
-    def columns(self) -> tuple[int, bytearray, bytearray, bytearray, bytearray] | None:
+    def columns(
+        self,
+        with_payloads: bool = True,  # noqa: ARG002, FBT001, FBT002 - of the twin
+    ) -> tuple[int, bytearray, bytearray, bytearray, bytearray] | None:
         """Return the columns of what is left in the log; None if it is not there.
 
         Those are the number of messages; where each payload begins, and the last one ends;
-        positions; reserved values; payloads. Numbers have 64 bits.
+        positions; reserved values; payloads, unless they are left out. Numbers have 64 bits.
         """
         return None
 

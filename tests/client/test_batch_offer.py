@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import aeron_async as aa
 from tests.client.local import IPC, STREAM_ID, take
 from tests.drivers import both_drivers
+from tests.twins import needs_compiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -152,12 +154,12 @@ ARRAYS = ["binary", "large", "sliced", "text", "chunks", "long", "empty", "of em
 async def test_an_arrow_array_is_offered_as_its_items_are(
     name: str, offering: aa.Publication, subscription: aa.Subscription
 ) -> None:
-    array = arrow_arrays()[name]
-    expected = [each.encode() if isinstance(each, str) else each for each in array.to_pylist()]
-    sending = asyncio.create_task(offering.offer_arrow(array, timeout=5))
+    given = arrow_arrays()[name]
+    expected = [each.encode() if isinstance(each, str) else each for each in given.to_pylist()]
+    sending = asyncio.create_task(offering.offer_arrow(given, timeout=5))
     assert await take(subscription, len(expected)) == expected
     assert await sending == offering.position
-    again = aa.BatchOffer(offering, array, timeout=5)
+    again = aa.BatchOffer(offering, given, timeout=5)
     sending = asyncio.create_task(offered(again))
     assert await take(subscription, len(expected)) == expected
     assert await sending == again.position
@@ -168,9 +170,21 @@ async def offered(batch: aa.BatchOffer) -> int:
     return await batch
 
 
+async def test_a_damaged_arrow_array_is_refused_where_it_is_damaged(
+    offering: aa.Publication,
+) -> None:
+    pa = pytest.importorskip("pyarrow")
+    numbers = pa.py_buffer(array("i", [0, 3, 1]))
+    damaged = pa.Array.from_buffers(pa.binary(), 2, [None, numbers, pa.py_buffer(b"abcd")])
+    batch = aa.BatchOffer(offering, damaged)
+    with pytest.raises(aa.ConfigurationError, match="the array is damaged"):
+        await batch
+    assert batch.accepted == 1
+
+
 async def test_an_arrow_array_that_holds_no_messages_is_refused(offering: aa.Publication) -> None:
     pa = pytest.importorskip("pyarrow")
-    for array, says in (
+    for given, says in (
         (pa.array([1, 2]), "not of int64"),
         (pa.array([b"ab", b"cd"], pa.binary(2)), r"not of fixed_size_binary\[2\]"),
         (pa.array([b"a", None, b"b"]), "1 of 3 are null"),
@@ -178,7 +192,7 @@ async def test_an_arrow_array_that_holds_no_messages_is_refused(offering: aa.Pub
         ([b"a"], "not of None"),
     ):
         with pytest.raises(aa.ConfigurationError, match=says):
-            await offering.offer_arrow(array)
+            await offering.offer_arrow(given)
     assert offering.position == 0
 
 
@@ -195,22 +209,22 @@ async def test_it_stands_in_line_behind_those_who_wait(
     assert await first < await second
 
 
-async def test_publishers_of_one_log_hold_each_other_up_for_64_kib_at_most(
-    aeron: aa.Aeron,
+@needs_compiled
+@pytest.mark.parametrize(("term", "most"), [("1m", CLAIMED_AT_ONCE), ("64k", 8 * 1024)])
+async def test_a_claim_for_a_list_is_short_beside_a_term(
+    term: str, most: int, aeron: aa.Aeron
 ) -> None:
-    channel = f"{IPC}?term-length=1m"
+    """Publishers of other processes may all begin just before the limit, and pass it by a claim."""
+    channel = f"{IPC}?term-length={term}"
     subscription = await aeron.add_subscription(channel, STREAM_ID)
-    first = await aeron.add_publication(channel, STREAM_ID)
-    second = await aeron.add_publication(channel, STREAM_ID)
-    count = 4 * CLAIMED_AT_ONCE // 1_056
-    offers = [
-        asyncio.create_task(each.offer_many([bytes((number,)) * 1_024] * count, timeout=5))
-        for number, each in ((1, first), (2, second))
-    ]
-    found = await take(subscription, 2 * count)
-    await asyncio.gather(*offers)
-    numbers = [data[0] for data in found]
-    assert [numbers.count(number) for number in (1, 2)] == [count, count]
+    publication = await aeron.add_publication(channel, STREAM_ID)
+    await publication.offer(b"first", timeout=5)
+    begin = publication.position
+    count, position = publication._offer_list([bytes(992)] * 100, 0)
+    assert position - begin == count * 1_024 == most
+    # Longer ones go alone.
+    assert publication._offer_list([bytes(publication.max_payload_length)], 0)[0] == 1
+    assert len(await take(subscription, count + 2)) == count + 2
 
 
 async def test_a_list_leaves_the_loop_to_others(

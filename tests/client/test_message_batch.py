@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from array import array
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import pytest
 
@@ -25,7 +27,7 @@ ASKS: dict[str, Callable[[aa.MessageBatch], Any]] = {
     "sessions": aa.MessageBatch.sessions,
     "reserved_values": aa.MessageBatch.reserved_values,
     "a message": lambda batch: batch[0],
-    "iter": iter,
+    "iter": lambda batch: next(iter(batch)),
 }
 
 
@@ -119,6 +121,39 @@ async def test_a_batch_outlives_its_stream(aeron: aa.Aeron, how: str) -> None:
     assert list(batch.positions())[-1] == first_end(MESSAGES[:4])
     if how != "publication":
         assert [each async for each in batches] == []
+
+
+@both_drivers
+async def test_an_iterator_ends_with_its_batch_and_outlives_its_image(aeron: aa.Aeron) -> None:
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    await publication.offer_many(MESSAGES[:9], timeout=5)
+    batches = subscription.batches(3)
+    taken = iter(await anext(batches))
+    assert next(taken).data == MESSAGES[0]
+    kept = iter(await anext(batches))
+    with pytest.raises(aa.ClosedError, match="was taken"):
+        next(taken)
+    assert next(kept).data == MESSAGES[3]
+    subscription.close()
+    await publication.aclose()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert [message.data for message in kept] == MESSAGES[4:6]
+
+
+async def test_a_loop_that_was_left_keeps_nothing_alive(driver: aa.MediaDriver) -> None:
+    async with aa.Aeron.connect(driver) as client:
+        subscription = await client.add_subscription(IPC, STREAM_ID)
+        publication = await client.add_publication(IPC, STREAM_ID)
+        await publication.offer_many(MESSAGES[:4], timeout=5)
+        async for _ in subscription.batches():
+            break
+        watched = ref(subscription), ref(subscription.images[0])
+    del subscription, publication, client, _
+    await asyncio.sleep(0)
+    gc.collect()
+    assert [each() for each in watched] == [None, None]
 
 
 async def test_a_batch_has_a_length_in_bytes(aeron: aa.Aeron) -> None:

@@ -164,6 +164,14 @@ def test_batches_of_different_places_are_not_put_together() -> None:
     assert len(batch.payloads()) == batch.left == 4
 
 
+@needs_compiled
+def test_a_batch_of_what_are_no_messages_hands_out_nothing() -> None:
+    batch = compiled_twins().Batch(["x"], IMAGE)
+    for ask in (batch.payloads, batch.following, batch.rest):
+        with pytest.raises(TypeError):
+            ask()
+
+
 # What another process may do meanwhile, and what nobody would.
 
 

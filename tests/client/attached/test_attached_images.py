@@ -252,6 +252,41 @@ async def test_padding_that_is_cleaned_as_soon_as_it_is_read_is_not_watched(
     assert (await asyncio.wait_for(waiting, 5)).data == b"next"
 
 
+@pytest.mark.parametrize("is_polled", [False, True])
+async def test_padding_may_be_longer_than_what_is_read_at_once(
+    aeron: aa.Aeron, *, is_polled: bool
+) -> None:
+    channel = f"{IPC}?term-length=4m"
+    subscription = await aeron.add_subscription(channel, STREAM_ID)
+    publication = await aeron.add_exclusive_publication(channel, STREAM_ID)
+    await subscription.wait_connected(timeout=5)
+    await publication.append_padding(500_000, timeout=5)
+    await publication.offer(b"behind it", timeout=5)
+    found: list[bytes] = []
+    async with asyncio.timeout(5):
+        while is_polled and not found:
+            subscription.poll(lambda data, _: found.append(bytes(data)))
+            await asyncio.sleep(0)
+        if not is_polled:
+            found.append((await anext(subscription)).data)
+    assert found == [b"behind it"]
+
+
+@pytest.mark.parametrize("length", [64, 65_536, 65_568, 2**31 - 1])
+async def test_padding_of_any_length_leaves_the_loop_to_others(
+    aeron: aa.Aeron, length: int
+) -> None:
+    subscription, publication = await connected(aeron)
+    words = publication._ready.log.term_words[0]
+    words[1] = FrameType.PAD << 16
+    words[0] = length
+    waiting = asyncio.ensure_future(anext(subscription))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    waiting.cancel()
+
+
 @pytest.mark.parametrize("counter_id", [-1, -2, 1 << 20])
 async def test_a_position_that_is_no_counter_ends_the_client(
     driver: aa.MediaDriver, aeron: aa.Aeron, counter_id: int
