@@ -1,4 +1,4 @@
-"""The event loop that an object belongs to, the task that uses it, and how long calls may run without yielding to it.
+"""The loop and the task that use an object, and how long calls may run without yielding to it.
 
 A task that offers or reads without ever waiting must let the loop run other tasks now and then. A
 fixed number of messages would be either too small to be cheap or, if the application works between

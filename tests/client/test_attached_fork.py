@@ -246,6 +246,17 @@ async def test_a_child_says_that_everything_is_closed(streams: Streams) -> None:
     assert not streams.shared.is_closed
 
 
+async def test_a_child_has_no_batch(streams: Streams) -> None:
+    await streams.exclusive.offer_many([b"one", b"two"], timeout=5)
+    batch = await anext(streams.subscription.batches())
+    kept, iterator = batch.payloads(), iter(batch)
+    assert next(iterator).data == kept[0]
+    for ask in (batch.payloads, batch.views, batch.positions, lambda: batch[0]):
+        assert "forked child" in outcome_in_child(ask)
+    assert "forked child" in outcome_in_child(lambda: next(iterator))
+    assert batch.payloads() == kept
+
+
 async def test_a_child_drops_what_it_has_inherited(streams: Streams) -> None:
     iterator = streams.subscription.batches(max_messages=2)
     await anext(iterator)
