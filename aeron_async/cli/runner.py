@@ -217,8 +217,10 @@ def _own_line_after_interrupt() -> Iterator[None]:
         yield
         return
 
+    from aeron_async.cli.output import remark  # noqa: PLC0415 - as above
+
     def interrupt(number: int, frame: FrameType | None) -> None:
-        sys.stderr.write("\n")
+        remark("")
         before(number, frame)
 
     signal.signal(signal.SIGINT, interrupt)
