@@ -125,6 +125,8 @@ def asked(batch: Any) -> tuple[Any, ...]:
         assert list(memoryview(positions).cast("q")[:count]) == [m.position for m in messages]
         assert list(memoryview(values).cast("q")[:count]) == [m.reserved_value for m in messages]
         assert [length for _, length in batch.places()] == [len(data) for data in payloads]
+    else:
+        assert batch.places() is None
     return batch.left, [facts(message) for message in messages]
 
 
@@ -147,6 +149,16 @@ def test_what_batches_say_is_alike(
             assert batch.extend(more)
         found.append((said, asked(batch)))
     assert found[0] == found[1]
+
+
+def test_a_batch_is_extended_by_what_follows(twin: Any) -> None:
+    log = filled([100] * 4)
+    batch, behind = opened(twin, log, limit=2)
+    batch.following()
+    assert batch.extend(opened(twin, log, behind)[0])
+    assert batch.payloads() == [bytes((number,)) * 100 for number in (2, 3, 4)]
+    assert asked(batch)[0] == batch.left == 3
+    assert [facts(message)[1] for message in batch.rest()] == [320, 480, 640]
 
 
 @needs_compiled
