@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 IS_BUILT: Final = find_spec("aeron_async._speedups.frames") is not None
 needs_compiled = pytest.mark.skipif(not IS_BUILT, reason=NOT_BUILT)
-COMPILED: Final = ("atomics", "batches", "chains", "clocks", "frames", "paths")
+COMPILED: Final = ("appending", "atomics", "chains", "clocks", "frames", "messages", "paths")
 IN_PYTHON: Final = {
     "driver.stall_clock": ("StallClock",),
     "logbuffer.atomics": (

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from aeron_async._speedups.frames import FrameWriter as FrameWriterType
+    from aeron_async._speedups.appending import FrameWriter as FrameWriterType
     from aeron_async._speedups.sockets import BatchReader as BatchReaderType
     from aeron_async._speedups.sockets import SendSegmented
     from aeron_async._speedups.writing import BlockWriter as BlockWriterType
@@ -39,7 +39,7 @@ def _why_pure() -> str | None:
     if os.environ.get(PURE_VARIABLE, "0") not in {"", "0"}:
         return f"{PURE_VARIABLE} is set"
     try:
-        for name in ("atomics", "frames", "batches", "chains", "clocks", "paths"):
+        for name in ("atomics", "frames", "appending", "messages", "chains", "clocks", "paths"):
             import_module(f"{__name__}.{name}")
     except (ImportError, ValueError) as error:
         # ValueError: some modules were built before a change, and others after it.
@@ -61,7 +61,7 @@ BlockWriter: type[BlockWriterType] | None = None
 """Writes blocks to files in its own thread; None in pure Python, and without native threads."""
 
 if WHY_PURE is None:
-    from aeron_async._speedups.frames import FrameWriter
+    from aeron_async._speedups.appending import FrameWriter
 
     # A system may lack the calls that this needs, and still support the rest.
     with suppress(ImportError):

@@ -1,62 +1,40 @@
-"""Declarations of `FrameWriter` and `Message`, for the other compiled modules."""
+"""What the compiled modules know of a frame: its header, its words, and where it may lie.
+
+Lengths, tails and positions are stored with release and loaded with acquire semantics, so that a reader on another
+processor never sees one before what it stands for.
+"""
 
 from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy
 
-cdef int64_t REFUSED
+cdef extern from *:
+    """
+    #define AERON_STORE_RELEASE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
+    #define AERON_LOAD_ACQUIRE(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
+    """
+    void store_release_32 "AERON_STORE_RELEASE"(int32_t *place, int32_t value) noexcept nogil
+    int32_t load_acquire_32 "AERON_LOAD_ACQUIRE"(int32_t *place) noexcept nogil
+    void store_release_64 "AERON_STORE_RELEASE"(int64_t *place, int64_t value) noexcept nogil
+    int64_t load_acquire_64 "AERON_LOAD_ACQUIRE"(int64_t *place) noexcept nogil
 
-
-cdef struct Place:
-    int index
-    int32_t term_id
-    int64_t tail
-    int64_t offset
-    int64_t position
-
-
-cdef struct Column:
-    const char *bounds
-    const char *data
-    Py_ssize_t count
-    int64_t length
-    int width
-
-
-cdef class FrameWriter:
-    cdef Py_buffer _views[4]
-    cdef int _view_count
-    cdef bint _is_made
-    cdef char *_terms[3]
-    cdef int64_t *_tails
-    cdef int32_t *_words
-    cdef int64_t _initial_term_id
-    cdef int64_t _term_length
-    cdef int64_t _max_payload_length
-    cdef int64_t _max_message_length
-    cdef int _bits
-    cdef int32_t _session_id
-    cdef int32_t _stream_id
-    cdef bint _is_shared
-    # Bytes of the log that the last list or column took.
-    cdef int64_t listed_length
-
-    cdef void release(self) noexcept
-    cdef int hold(self, tuple views, int64_t term_length) except -1
-    cdef int64_t write(self, const char *data, Py_ssize_t length, int64_t limit,
-                       int64_t reserved_value) noexcept
-    cdef Py_ssize_t write_list(self, list items, Py_ssize_t first, int64_t limit,
-                               int64_t *end) noexcept
-    cdef Py_ssize_t write_column(self, object bounds, object data, int width, Py_ssize_t first,
-                                 int64_t limit, int64_t *end) except -1
-    cdef Py_ssize_t write_pieces(self, Column *column, Py_ssize_t first, int64_t limit,
-                                 int64_t *end) noexcept
-    cdef bint find(self, Place *place) noexcept
-    cdef bint reserve(self, Place *place, int64_t size) noexcept
-    cdef bint claim(self, int index, int64_t size, int64_t *tail) noexcept
-    cdef int64_t write_object(self, object data, int64_t limit, int64_t reserved_value)
+cdef enum:
+    HEADER = 32
+    FLAGS_BITS = 0xC000
+    BEGIN_BIT = 0x8000
+    END_BIT = 0x4000
 
 
-cdef class Message:
-    cdef bytes data
-    cdef public int64_t position
-    cdef public int64_t reserved_value
-    cdef object image
+cdef inline int64_t align(int64_t length) noexcept nogil:
+    return (length + 31) & ~(<int64_t>31)
+
+
+cdef inline int32_t peek_32(const char *place) noexcept nogil:
+    """Return a 32-bit word of a peer's data, at any address, aligned or not."""
+    cdef int32_t value
+    memcpy(&value, place, 4)
+    return value
+
+
+cdef inline bint is_slot(Py_buffer *view, int64_t offset) noexcept nogil:
+    """Return whether an offset is aligned and in the view, or at its end."""
+    return 0 <= offset <= view.len and not offset & 31 and not <size_t>view.buf & 7

@@ -17,8 +17,9 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_REFCNT
 from libc.stdint cimport int64_t
 
-from aeron_async._speedups.batches cimport Batch
-from aeron_async._speedups.frames cimport FrameWriter, Message
+from aeron_async._speedups.appending cimport FrameWriter
+from aeron_async._speedups.frames cimport load_acquire_64, store_release_64
+from aeron_async._speedups.messages cimport Batch, Message
 
 import os
 from collections.abc import Coroutine
@@ -28,9 +29,6 @@ from aeron_async.protocol.arguments import check_timeout
 
 cdef extern from *:
     """
-    #define AERON_PATH_LOAD(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
-    #define AERON_PATH_STORE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
-
     /* Called by `await` from Python 3.12 on. Tasks, and `await` before 3.12, call `am_send`. */
     static PyObject *aeron_next(PyObject *self) {
         PyObject *result = NULL, *stop;
@@ -60,8 +58,6 @@ cdef extern from *:
                 ((PyTypeObject *)from)->tp_as_async->am_anext;
     }
     """
-    int64_t load_acquire "AERON_PATH_LOAD"(int64_t *place) noexcept nogil
-    void store_release "AERON_PATH_STORE"(int64_t *place, int64_t value) noexcept nogil
     ctypedef PySendResult (*sendfunc)(PyObject *, PyObject *, PyObject **)
     void set_send "aeron_set_send"(void *kind, sendfunc send)
     void inherit_next "aeron_inherit_next"(void *kind, object inheritor)
@@ -125,12 +121,12 @@ cdef class Cell:
     def __getitem__(self, index):
         if self.place is NULL:
             raise ClosedError(self.why)
-        return load_acquire(self.place)
+        return load_acquire_64(self.place)
 
     def __setitem__(self, index, int64_t value):
         if self.place is NULL:
             raise ClosedError(self.why)
-        store_release(self.place, value)
+        store_release_64(self.place, value)
 
 
 cdef int64_t forks = 0
@@ -453,10 +449,7 @@ cdef class Offering:
         cdef int64_t position
         cdef int64_t reserved = 0
         cdef FrameWriter writer
-        if self._calls_until_check <= 0 or self._home is None:
-            return -1
-        # This may run Python code, which may change anything: check all that is used after it.
-        if not self._home.is_running_here():
+        if not self.may_write():
             return -1
         if reserved_value is not NO_VALUE:
             if type(reserved_value) is not int:
@@ -465,21 +458,18 @@ cdef class Offering:
                 reserved = reserved_value
             except OverflowError:
                 return -1
-        if self._is_closed or self.writer is None or self._wake_flag is None:
-            return -1
-        if self.limit is None or self.limit.place is NULL:
-            return -1
         # Getting the buffer of an object may run Python code, too.
         writer = self.writer
-        position = writer.write_object(data, load_acquire(self.limit.place), reserved)
+        position = writer.write_object(data, load_acquire_64(self.limit.place), reserved)
         if position < 0:
             return -1
         self._calls_until_check -= 1
         self._wake_flag.set()
         return position
 
+    @cython.final
     cdef bint may_write(self) except -1:
-        """Return whether the compiled code may append now; see `try_at_once`."""
+        """Return whether the compiled code may append now."""
         if self._calls_until_check <= 0 or self._home is None:
             return False
         # This may run Python code, which may change anything: check all that is used after it.
@@ -489,6 +479,7 @@ cdef class Offering:
             return False
         return self.limit is not None and self.limit.place is not NULL
 
+    @cython.final
     cdef void note(self, Py_ssize_t count) except *:
         """Count what was appended as that many calls, and wake the sender."""
         if count:
@@ -502,7 +493,7 @@ cdef class Offering:
         cdef Py_ssize_t count = 0
         if first >= 0 and self.may_write():
             count = self.writer.write_list(
-                messages, first, load_acquire(self.limit.place), &position)
+                messages, first, load_acquire_64(self.limit.place), &position)
             self.note(count)
         return count, position
 
@@ -515,7 +506,7 @@ cdef class Offering:
             # Getting the buffers may run Python code, which may close the publication.
             writer = self.writer
             count = writer.write_column(
-                bounds, data, width, first, load_acquire(self.limit.place), &position)
+                bounds, data, width, first, load_acquire_64(self.limit.place), &position)
             if self.writer is writer and self._wake_flag is not None:
                 self.note(count)
         return count, position
@@ -595,7 +586,7 @@ cdef class Reading:
                     and position <= source._trigger):
                 if position > source._position and not source._is_closed:
                     source._position = position
-                    store_release(source._cell.place, position)
+                    store_release_64(source._cell.place, position)
             else:
                 source._take(position)
                 if position > source._trigger:

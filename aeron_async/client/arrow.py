@@ -5,7 +5,7 @@ Needs pyarrow, which the extra `arrow` installs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.arguments import shown
@@ -32,8 +32,13 @@ if TYPE_CHECKING:
     Columns: TypeAlias = tuple[int, Buffer, Buffer, Buffer, Buffer]
     """Number of messages; bounds of payloads, positions, reserved values; payloads."""
 
-WIDTHS: Final = {"binary": 4, "string": 4, "large_binary": 8, "large_string": 8}
-"""Length of a bound, in bytes, by the type of an array of messages."""
+CODES: Final[dict[str, Literal["i", "q"]]] = {
+    "binary": "i",
+    "string": "i",
+    "large_binary": "q",
+    "large_string": "q",
+}
+"""Format of a bound, as in `struct`, by the type of an array of messages."""
 
 
 def record_batch(columns: Columns, session_id: int, stream_id: int) -> RecordBatch:
@@ -71,7 +76,7 @@ def arrow_array(messages: Any) -> Any:
         ConfigurationError: It is no array of binaries or strings, or has nulls.
     """
     name = str(getattr(messages, "type", None))
-    if name not in WIDTHS:
+    if name not in CODES:
         message = (
             f"messages={shown(messages)} must be an array of binary, large_binary, string or "
             f"large_string, not of {name}"
@@ -86,11 +91,11 @@ def arrow_array(messages: Any) -> Any:
     return messages
 
 
-def pieces_of(messages: Any) -> Iterator[tuple[memoryview, memoryview, int]]:
-    """Yield the bounds, the data and the width of a bound, in bytes, of each chunk of an array."""
-    width = WIDTHS[str(messages.type)]
+def pieces_of(messages: Any) -> Iterator[tuple[memoryview, memoryview]]:
+    """Yield bounds and data of each chunk of an array; bounds are in bytes."""
+    code = CODES[str(messages.type)]
     for chunk in getattr(messages, "chunks", [messages]):
         _, bounds, data = chunk.buffers()
         if len(chunk):
-            first, last = width * chunk.offset, width * (chunk.offset + len(chunk) + 1)
-            yield memoryview(bounds)[first:last], memoryview(data or b""), width
+            first, last = chunk.offset, chunk.offset + len(chunk) + 1
+            yield memoryview(bounds).cast("B").cast(code)[first:last], memoryview(data or b"")

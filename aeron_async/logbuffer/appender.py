@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from aeron_async._speedups.frames import FrameWriter as FrameWriterType
+    from aeron_async._speedups.appending import FrameWriter as FrameWriterType
     from aeron_async.logbuffer.log_buffers import LogBuffers
 
 __all__ = [

@@ -286,5 +286,4 @@ def open_batch(
 
 
 if not TYPE_CHECKING and WHY_PURE is None:
-    from aeron_async._speedups.batches import Batch, open_batch
-    from aeron_async._speedups.frames import Message, read_whole
+    from aeron_async._speedups.messages import Batch, Message, open_batch, read_whole

@@ -131,7 +131,7 @@ async def test_a_bad_message_ends_it_and_those_before_are_appended(
 
 
 def arrow_arrays() -> dict[str, Any]:
-    pa = pytest.importorskip("pyarrow")
+    pa = pytest.importorskip("pyarrow", reason="pip install 'aeron-async[arrow]'")
     data = [message_of(number) for number in range(120)]
     long = [b"", bytes(5_000), b"x", bytes(8_000)]
     return {
@@ -173,7 +173,7 @@ async def offered(batch: aa.BatchOffer) -> int:
 async def test_a_damaged_arrow_array_is_refused_where_it_is_damaged(
     offering: aa.Publication,
 ) -> None:
-    pa = pytest.importorskip("pyarrow")
+    pa = pytest.importorskip("pyarrow", reason="pip install 'aeron-async[arrow]'")
     numbers = pa.py_buffer(array("i", [0, 3, 1]))
     damaged = pa.Array.from_buffers(pa.binary(), 2, [None, numbers, pa.py_buffer(b"abcd")])
     batch = aa.BatchOffer(offering, damaged)
@@ -183,7 +183,7 @@ async def test_a_damaged_arrow_array_is_refused_where_it_is_damaged(
 
 
 async def test_an_arrow_array_that_holds_no_messages_is_refused(offering: aa.Publication) -> None:
-    pa = pytest.importorskip("pyarrow")
+    pa = pytest.importorskip("pyarrow", reason="pip install 'aeron-async[arrow]'")
     for given, says in (
         (pa.array([1, 2]), "not of int64"),
         (pa.array([b"ab", b"cd"], pa.binary(2)), r"not of fixed_size_binary\[2\]"),

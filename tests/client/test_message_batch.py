@@ -31,10 +31,15 @@ ASKS: dict[str, Callable[[aa.MessageBatch], Any]] = {
 }
 
 
+async def stream(aeron: aa.Aeron) -> tuple[aa.Subscription, aa.Publication]:
+    """Return both ends of a stream."""
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    return subscription, await aeron.add_publication(IPC, STREAM_ID)
+
+
 async def all_there(aeron: aa.Aeron, messages: list[bytes], **options: int) -> aa.MessageBatch:
     """Return the first batch, once all messages have been offered."""
-    subscription = await aeron.add_subscription(IPC, STREAM_ID)
-    publication = await aeron.add_exclusive_publication(IPC, STREAM_ID)
+    subscription, publication = await stream(aeron)
     for number, data in enumerate(messages):
         await publication.offer(data, reserved_value=number - 2, timeout=5)
     batches = subscription.batches(1_000, **options)
@@ -72,8 +77,7 @@ async def test_it_is_a_sequence_of_messages(aeron: aa.Aeron) -> None:
 
 @both_drivers
 async def test_once_taken_it_says_what_to_keep(aeron: aa.Aeron) -> None:
-    subscription = await aeron.add_subscription(IPC, STREAM_ID)
-    publication = await aeron.add_publication(IPC, STREAM_ID)
+    subscription, publication = await stream(aeron)
     await publication.offer_many(MESSAGES[:4], timeout=5)
     batches = subscription.batches(2)
     first = await anext(batches)
@@ -95,8 +99,7 @@ def first_end(messages: list[bytes]) -> int:
 
 @both_drivers
 async def test_what_is_put_back_is_let_go(aeron: aa.Aeron) -> None:
-    subscription = await aeron.add_subscription(IPC, STREAM_ID)
-    publication = await aeron.add_publication(IPC, STREAM_ID)
+    subscription, publication = await stream(aeron)
     await publication.offer_many(MESSAGES[:4], timeout=5)
     batch = await anext(subscription.batches(2))
     assert (await anext(subscription)).data == MESSAGES[0]
@@ -107,8 +110,7 @@ async def test_what_is_put_back_is_let_go(aeron: aa.Aeron) -> None:
 @both_drivers
 @pytest.mark.parametrize("how", ["subscription", "publication", "client"])
 async def test_a_batch_outlives_its_stream(aeron: aa.Aeron, how: str) -> None:
-    subscription = await aeron.add_subscription(IPC, STREAM_ID)
-    publication = await aeron.add_publication(IPC, STREAM_ID)
+    subscription, publication = await stream(aeron)
     await publication.offer_many(MESSAGES[:4], timeout=5)
     batches = subscription.batches(4)
     batch = await anext(batches)
@@ -125,8 +127,7 @@ async def test_a_batch_outlives_its_stream(aeron: aa.Aeron, how: str) -> None:
 
 @both_drivers
 async def test_an_iterator_ends_with_its_batch_and_outlives_its_image(aeron: aa.Aeron) -> None:
-    subscription = await aeron.add_subscription(IPC, STREAM_ID)
-    publication = await aeron.add_publication(IPC, STREAM_ID)
+    subscription, publication = await stream(aeron)
     await publication.offer_many(MESSAGES[:9], timeout=5)
     batches = subscription.batches(3)
     taken = iter(await anext(batches))
@@ -144,8 +145,7 @@ async def test_an_iterator_ends_with_its_batch_and_outlives_its_image(aeron: aa.
 
 async def test_a_loop_that_was_left_keeps_nothing_alive(driver: aa.MediaDriver) -> None:
     async with aa.Aeron.connect(driver) as client:
-        subscription = await client.add_subscription(IPC, STREAM_ID)
-        publication = await client.add_publication(IPC, STREAM_ID)
+        subscription, publication = await stream(client)
         await publication.offer_many(MESSAGES[:4], timeout=5)
         async for _ in subscription.batches():
             break
@@ -164,8 +164,7 @@ async def test_a_batch_has_a_length_in_bytes(aeron: aa.Aeron) -> None:
 
 
 async def test_a_longer_message_comes_alone(aeron: aa.Aeron) -> None:
-    subscription = await aeron.add_subscription(IPC, STREAM_ID)
-    publication = await aeron.add_publication(IPC, STREAM_ID)
+    subscription, publication = await stream(aeron)
     await publication.offer_many([LONG, LONG, b"short"], timeout=5)
     lengths = []
     async for batch in subscription.batches(9, max_bytes=100):
@@ -177,8 +176,7 @@ async def test_a_longer_message_comes_alone(aeron: aa.Aeron) -> None:
 
 @both_drivers
 async def test_it_waits_for_more_until_it_is_full(aeron: aa.Aeron) -> None:
-    subscription = await aeron.add_subscription(IPC, STREAM_ID)
-    publication = await aeron.add_publication(IPC, STREAM_ID)
+    subscription, publication = await stream(aeron)
     await publication.offer(MESSAGES[0], timeout=5)
 
     async def publish() -> None:
@@ -195,8 +193,7 @@ async def test_it_waits_for_more_until_it_is_full(aeron: aa.Aeron) -> None:
 
 @both_drivers
 async def test_it_waits_no_longer_than_it_was_told(aeron: aa.Aeron) -> None:
-    subscription = await aeron.add_subscription(IPC, STREAM_ID)
-    publication = await aeron.add_publication(IPC, STREAM_ID)
+    subscription, publication = await stream(aeron)
     batches = subscription.batches(12, linger_ns=20_000_000)
     found: list[bytes] = []
     for part in (MESSAGES[:3], [LONG, b"x"], MESSAGES[3:5]):
@@ -211,8 +208,7 @@ async def test_it_waits_no_longer_than_it_was_told(aeron: aa.Aeron) -> None:
 @both_drivers
 @pytest.mark.parametrize("linger_ns", [0, 1_000_000])
 async def test_every_message_comes_once_over_many_terms(aeron: aa.Aeron, linger_ns: int) -> None:
-    subscription = await aeron.add_subscription(IPC, STREAM_ID)
-    publication = await aeron.add_publication(IPC, STREAM_ID)
+    subscription, publication = await stream(aeron)
     messages = [MESSAGES[number % 60] * (1 + number % 4) for number in range(600)]
     sending = asyncio.create_task(publication.offer_many(messages, timeout=5))
     found: list[bytes] = []
@@ -227,8 +223,7 @@ async def test_every_message_comes_once_over_many_terms(aeron: aa.Aeron, linger_
 
 
 async def test_nobody_else_may_read_while_it_waits_for_more(aeron: aa.Aeron) -> None:
-    subscription = await aeron.add_subscription(IPC, STREAM_ID)
-    publication = await aeron.add_publication(IPC, STREAM_ID)
+    subscription, publication = await stream(aeron)
     await publication.offer(b"first")
     waiting = asyncio.ensure_future(anext(subscription.batches(2, linger_ns=60 * 10**9)))
     await until(lambda: subscription._lent is not None)
@@ -243,7 +238,7 @@ async def test_nobody_else_may_read_while_it_waits_for_more(aeron: aa.Aeron) -> 
 @both_drivers
 @pytest.mark.parametrize("messages", [MESSAGES[:20], [LONG]], ids=["frames", "fragments"])
 async def test_arrow_has_the_same_columns(aeron: aa.Aeron, messages: list[bytes]) -> None:
-    pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow", reason="pip install 'aeron-async[arrow]'")
     batch = await all_there(aeron, messages)
     made = batch.to_arrow()
     assert made.schema.names == [

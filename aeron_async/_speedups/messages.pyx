@@ -1,42 +1,206 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False
-"""Messages of one source, created when they are handed out; twin of `Batch` in `logbuffer.message`.
+"""Messages that are read from a log, and batches of them; twins of `logbuffer.message`.
 
-A message that is created when it is asked for uses memory that is still in the processor's cache,
-because the message before it has just been freed. A thousand messages created at once do not fit
-there.
+A message of a batch is created when it is asked for: then it uses memory that is still in the
+processor's cache, because the message before it has just been freed. A thousand messages created at
+once do not fit there.
 """
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport (PyByteArray_AS_STRING, PyByteArray_FromStringAndSize,
                                 PyByteArray_Resize)
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.list cimport PyList_GET_SIZE, PyList_New
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, PyObject_GenericSetAttr
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int32_t, int64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
-from aeron_async._speedups.frames cimport Message
-
-cdef extern from *:
-    """
-    #define AERON_BATCH_LOAD(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
-    """
-    int32_t load_acquire_32 "AERON_BATCH_LOAD"(int32_t *place) noexcept nogil
+from aeron_async._speedups.frames cimport (BEGIN_BIT, END_BIT, FLAGS_BITS, HEADER, align, is_slot,
+                                           load_acquire_32)
 
 cdef extern from "Python.h":
     void set_slot "PyList_SET_ITEM"(object found, Py_ssize_t index, PyObject *item) noexcept
     int cut_slots "PyList_SetSlice"(object found, Py_ssize_t low, Py_ssize_t high,
                                     PyObject *new) except -1
 
-DEF HEADER = 32
-DEF FLAGS_BITS = 0xC000
+cdef extern from *:
+    """
+    #include <structmember.h>
+    /* What Cython makes for a public attribute costs 13 ns more for each look: only members of
+       this kind are looked up once for each place in the code (Python 3.11 and later). */
+    static PyMemberDef aeron_members[] = {
+        {"data", T_OBJECT_EX, 0, READONLY, "The payload, a copy."},
+        {"image", T_OBJECT_EX, 0, READONLY, "The source it came from."},
+    };
+    #define AERON_PLACE(message, field) ((char *)&(message)->field - (char *)(message))
+    #define AERON_PLACE_OF_DATA(message) AERON_PLACE(message, data)
+    #define AERON_PLACE_OF_IMAGE(message) AERON_PLACE(message, image)
+    static int aeron_add_member(void *type, int index, Py_ssize_t offset) {
+        PyMemberDef *member = aeron_members + index;
+        PyObject *found;
+        int failed = -1;
+        member->offset = offset;
+        found = PyDescr_NewMember((PyTypeObject *)type, member);
+        if (found != NULL) {
+            failed = PyDict_SetItemString(((PyTypeObject *)type)->tp_dict, member->name, found);
+            Py_DECREF(found);
+        }
+        PyType_Modified((PyTypeObject *)type);
+        return failed;
+    }
+    """
+    Py_ssize_t place_of_data "AERON_PLACE_OF_DATA"(Message message) noexcept
+    Py_ssize_t place_of_image "AERON_PLACE_OF_IMAGE"(Message message) noexcept
+    int add_member "aeron_add_member"(void *kind, int index, Py_ssize_t offset) except -1
 
 
-cdef inline int64_t align(int64_t length) noexcept nogil:
-    return (length + 31) & ~(<int64_t>31)
+@cython.final
+@cython.freelist(512)
+cdef class Message:
+    """One complete message; twin of `logbuffer.message.Message`."""
+
+    def __setattr__(self, str name, value):
+        # A member of C could be deleted, which no code here expects.
+        if name == "data":
+            self.data = <bytes?>value
+        elif name == "image":
+            self.image = value
+        else:
+            PyObject_GenericSetAttr(self, name, value)
+
+    def __init__(self, bytes data not None, int64_t position, int64_t reserved_value, image):
+        self.data = data
+        self.position = position
+        self.reserved_value = reserved_value
+        self.image = image
+
+    @property
+    def session_id(self):
+        """Return the session id of the publication it came from."""
+        return self.image.session_id
+
+    @property
+    def stream_id(self):
+        """Return the stream id it came on."""
+        return self.image.stream_id
+
+    def __bytes__(self):
+        return self.data
+
+    def __len__(self):
+        return len(self.data)
+
+    def __repr__(self):
+        return (
+            f"<Message of {len(self.data)} bytes at position {self.position}, "
+            f"session {self.session_id}, stream {self.stream_id}>"
+        )
+
+
+cdef int add_members() except -1:
+    cdef Message message = Message.__new__(Message)
+    add_member(<void *>Message, 0, place_of_data(message))
+    return add_member(<void *>Message, 1, place_of_image(message))
+
+
+add_members()
+
+
+cdef int64_t measure(char *term, int64_t offset, int64_t end, int64_t longest,
+                     int64_t *length) noexcept nogil:
+    """Return the offset behind the message whose fragments begin here; 0 if it is not complete."""
+    cdef int32_t frame_length, word
+    cdef int32_t expected = BEGIN_BIT
+    cdef int64_t following
+    length[0] = 0
+    while offset < end:
+        frame_length = load_acquire_32(<int32_t *>(term + offset))
+        word = (<int32_t *>(term + offset))[1]
+        following = align(offset + frame_length)
+        length[0] += <int64_t>frame_length - HEADER
+        if (
+            frame_length < HEADER
+            or following > end
+            or word & BEGIN_BIT != expected
+            or word >> 16 == 0
+            or length[0] > longest
+        ):
+            return 0
+        if word & END_BIT:
+            return following
+        offset = following
+        expected = 0
+    return 0
+
+
+cdef void gather(const char *term, int64_t offset, int64_t end, char *to, int64_t length) noexcept nogil:
+    """Copy the payloads of the frames that `measure` has counted."""
+    cdef int64_t piece
+    while length > 0 and offset < end:
+        # Other processes may write the log: the length may have changed since.
+        piece = <int64_t>(<int32_t *>(term + offset))[0] - HEADER
+        if piece < 0:
+            break
+        piece = min(piece, length, end - offset - HEADER)
+        memcpy(to, term + offset + HEADER, piece)
+        to += piece
+        length -= piece
+        offset = align(offset + HEADER + piece)
+    memset(to, 0, length)
+
+
+def read_whole(object term, words, longs, int64_t offset, int64_t end, int64_t begin_position,
+               int64_t limit, list out not None, image=None, int64_t longest=0):
+    """Read complete messages; twin of `logbuffer.message.read_whole`."""
+    cdef Py_buffer view
+    cdef char *frame
+    cdef int32_t frame_length, word
+    cdef int64_t following, length
+    cdef Message message
+    cdef bytes data
+    PyObject_GetBuffer(term, &view, PyBUF_SIMPLE)
+    try:
+        end = min(end, view.len & ~31)
+        if not is_slot(&view, offset):
+            return offset
+        while limit > 0 and offset < end:
+            frame = <char *>view.buf + offset
+            frame_length = load_acquire_32(<int32_t *>frame)
+            if frame_length <= 0:
+                break
+            following = align(offset + frame_length)
+            if following > end:
+                break
+            word = (<int32_t *>frame)[1]
+            if word >> 16:
+                if word & FLAGS_BITS == FLAGS_BITS:
+                    # A length below that of a header is damaged: treat the payload as empty.
+                    data = PyBytes_FromStringAndSize(frame + HEADER, max(0, frame_length - HEADER))
+                else:
+                    following = measure(<char *>view.buf, offset, end, longest, &length)
+                    if not following:
+                        break
+                    data = PyBytes_FromStringAndSize(NULL, length)
+                    # All empty bytes are one shared object, which must not be written to.
+                    if length:
+                        gather(<char *>view.buf, offset, following, PyBytes_AS_STRING(data), length)
+                if image is None:
+                    out.append((data, begin_position + following, (<int64_t *>frame)[3]))
+                else:
+                    message = Message.__new__(Message)
+                    message.data = data
+                    message.position = begin_position + following
+                    message.reserved_value = (<int64_t *>frame)[3]
+                    message.image = image
+                    out.append(message)
+                limit -= 1
+            offset = following
+        return offset
+    finally:
+        PyBuffer_Release(&view)
 
 
 # The garbage collector would clear the owner of the buffer without releasing the buffer.
@@ -66,8 +230,7 @@ cdef class Batch:
 
     cdef Message hand_out(self):
         cdef char *frame
-        cdef int32_t frame_length, word
-        cdef int64_t following
+        cdef int64_t length
         cdef Message message
         if self.left <= 0:
             return None
@@ -83,33 +246,21 @@ cdef class Batch:
         message = Message.__new__(Message)
         if self.messages is not None:
             return self.hand_out()
-        # `open_batch` has checked these frames. Check them again: they may have changed since if
-        # the memory is shared with other processes.
-        while self.is_open and self.offset < self.end:
-            frame = <char *>self.view.buf + self.offset
-            frame_length = load_acquire_32(<int32_t *>frame)
-            if frame_length <= 0:
-                break
-            following = align(self.offset + frame_length)
-            if following > self.end:
-                break
-            self.offset = following
-            word = (<int32_t *>frame)[1]
-            if not word >> 16:
-                continue
-            if word & FLAGS_BITS != FLAGS_BITS:
-                break
-            message.data = PyBytes_FromStringAndSize(frame + HEADER, max(0, frame_length - HEADER))
-            message.position = self.begin_position + following
-            message.reserved_value = (<int64_t *>frame)[3]
-            message.image = self.image
-            self.left -= 1
-            if self.left == 0:
-                self.let_go()
-            return message
-        self.left = 0
-        self.let_go()
-        return None
+        length = self.find(&self.offset)
+        if length < 0:
+            self.left = 0
+            self.let_go()
+            return None
+        frame = <char *>self.view.buf + self.offset
+        self.offset = align(self.offset + HEADER + length)
+        message.data = PyBytes_FromStringAndSize(frame + HEADER, length)
+        message.position = self.begin_position + self.offset
+        message.reserved_value = (<int64_t *>frame)[3]
+        message.image = self.image
+        self.left -= 1
+        if self.left == 0:
+            self.let_go()
+        return message
 
     def following(self):
         """Return the next message; None if there is none left."""
@@ -290,7 +441,7 @@ def open_batch(term, words, longs, int64_t offset, int64_t end, int64_t begin_po
     PyObject_GetBuffer(term, &batch.view, PyBUF_SIMPLE)
     batch.is_open = True
     end = min(end, batch.view.len & ~31)
-    if not 0 <= offset <= batch.view.len or offset & 31 or <size_t>batch.view.buf & 7:
+    if not is_slot(&batch.view, offset):
         limit = 0
     batch.image = image
     batch.offset = offset

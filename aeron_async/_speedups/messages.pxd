@@ -1,8 +1,13 @@
-"""Declaration of `Batch`, for the compiled part of a subscription."""
+"""Declarations of `Message` and `Batch`, for the compiled part of a subscription."""
 
 from libc.stdint cimport int64_t
 
-from aeron_async._speedups.frames cimport Message
+
+cdef class Message:
+    cdef bytes data
+    cdef public int64_t position
+    cdef public int64_t reserved_value
+    cdef object image
 
 
 cdef class Batch:
