@@ -23,6 +23,9 @@ has no bell: then nobody sleeps until rung, and everybody looks from time to tim
 programs do. The bits above count the changes of who waits for what, so that a publisher knows when
 to look again for the bells of its readers.
 
+A ring may be for nothing: a stream is busy, and the sleeper waits for something else. It then stays
+awake for 50 us before it sleeps again, so that such a stream does not ring for each message.
+
 Nobody relies on bells alone: who sleeps so looks again after `DOZE_NS`. A ringer that dies between
 its steps 3 and 4 therefore costs that time, and so does what this protocol does not cover.
 

@@ -25,6 +25,8 @@ A process of this package need not be looked for: it rings. A thread with a bell
 shared memory that it is asleep, and whoever stores into memory that it may watch looks at that word
 afterwards; see `aeron_async.doorbell`. Both sides store, fence, and then load what the other side
 has stored, so at least one of them sees the other. The word is a futex, which the ringer wakes.
+Arming a word leaves such a thread asleep, unless the word has changed already: a fence lies between
+the arming and that look. After a ring for nothing it stays awake for a moment, and does not look.
 
 In a child process that is forked there is no thread, and the memory and the eventfd are the
 parent's. Nothing here touches them there, but to close the child's copy of the descriptor.
@@ -162,15 +164,20 @@ DEF CHUNKS = 26
 DEF NO_SLOT = 0xFFFFFFFF
 DEF SPINS_FOR_SCAN = 1000
 """How often Python looks whether the thread has finished, before it offers it the processor."""
+DEF REST_NS = 50_000
+"""How long the thread stays awake, without looking, after it was rung for nothing."""
 DEF FIRED = 1
 DEF ARMED = 2
 DEF DOZED = 4
 DEF WAITING = 8
 """A word stays armed that is of a stream: a task waits for it."""
+DEF RUNG = 16
+"""Another process ended the sleep."""
 DEF RUNNING = 0
 DEF NAPPING = 1
 DEF PARKED = 2
 DEF DOZING = 3
+DEF RESTED = 4
 # What the word of a bell holds: values that no other counter has, whose place may once have been
 # that of a bell. And the bit of the driver's word that says that all must look.
 DEF AWAKE = 0x6C6C6562
@@ -302,7 +309,8 @@ cdef bint may_doze(State *state) noexcept nogil:
 cdef int doze(State *state, uint32_t gate, bint is_waiting) noexcept nogil:
     """Sleep until another process rings, a word is armed, or it is time to look all the same.
 
-    Returns what a look has found that came after the word said that this thread is asleep.
+    Returns what a look has found that came after the word said that this thread is asleep, and
+    whether another process rang.
     """
     cdef uint32_t *asleep = state.asleep
     # A word that is armed after the look changes the gate, so that this does not sleep then.
@@ -319,7 +327,8 @@ cdef int doze(State *state, uint32_t gate, bint is_waiting) noexcept nogil:
         if not found & FIRED and get(&state.gate) == gate and not get(&state.is_stopping):
             count(&state.doze_count)
             futex_doze(asleep, bell, state.doze_ns)
-        swap(asleep, bell, AWAKE)
+        if not swap(asleep, bell, AWAKE):
+            found |= RUNG
     else:
         # Something else has written there. It must not keep this thread busy.
         sleep_at_gate(state, gate, NAPPING, state.max_nap_ns)
@@ -368,6 +377,7 @@ cdef void *watch(void *given) noexcept nogil:
     cdef State *state = <State *>given
     cdef uint32_t gate, seen_gate = 0
     cdef int found
+    cdef bint is_idle, is_rung = False
     cdef Ladder ladder
     memset(&ladder, 0, sizeof(ladder))
     ladder.nap_ns = state.min_nap_ns
@@ -378,9 +388,16 @@ cdef void *watch(void *given) noexcept nogil:
         found = scan(state)
         increase(&state.sequence)
         count(&state.scan_count)
-        if not found & FIRED and found & ARMED and gate == seen_gate and has_climbed(state, &ladder):
+        is_idle = not found & FIRED and found & ARMED and gate == seen_gate
+        if is_idle and has_climbed(state, &ladder):
             if may_doze(state):
+                if is_rung:
+                    # A busy stream rings, and this process waits for something else. A sleep now
+                    # would end at once, and cost a call to the system here and there.
+                    count(&state.nap_count)
+                    sleep_at_gate(state, gate, RESTED, REST_NS)
                 found |= doze(state, gate, found & WAITING) | DOZED
+        is_rung = found & RUNG
         if found & FIRED or gate != seen_gate:
             # Someone works with these words: be quick again.
             seen_gate = gate
@@ -400,9 +417,13 @@ cdef void *watch(void *given) noexcept nogil:
 
 
 cdef inline void open_gate(State *state) noexcept nogil:
-    cdef uint32_t activity
+    """Let the thread look at its words, and at whether it is to stop."""
     increase(&state.gate)
-    activity = get(&state.activity)
+    wake(state, get(&state.activity))
+
+
+cdef inline void wake(State *state, uint32_t activity) noexcept nogil:
+    """Wake the thread from what it does, after the gate was increased."""
     if activity == DOZING:
         # Also if the word is awake: another process may have written that, and rung nobody.
         if not swap(state.asleep, ASLEEP, AWAKE):
@@ -410,6 +431,24 @@ cdef inline void open_gate(State *state) noexcept nogil:
         futex_ring(state.asleep)
     elif activity != RUNNING:
         futex_wake(&state.gate)
+
+
+cdef inline void note_armed(State *state, Slot *slot) noexcept nogil:
+    """Let the thread look at a word that was armed, unless it will anyway.
+
+    A busy process arms words all the time, and would wake the thread each time.
+    """
+    cdef uint32_t activity
+    increase(&state.gate)
+    activity = get(&state.activity)
+    if activity == RESTED:
+        return
+    if activity == DOZING and get(state.asleep) == ASLEEP:
+        # Who stores into the word from now on rings; what was stored before is seen here.
+        fence()
+        if not holds(slot):
+            return
+    wake(state, activity)
 
 
 cdef void finish_scan(State *state) noexcept nogil:
@@ -510,7 +549,7 @@ cdef class WatchedWord:
         slot.is_at_least = is_at_least
         self.is_waiting = True
         set(&slot.is_armed, 1)
-        open_gate(self.owner.state)
+        note_armed(self.owner.state, slot)
         return 0
 
     cdef void stop(self) noexcept:

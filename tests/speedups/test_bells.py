@@ -84,13 +84,50 @@ def test_who_sleeps_is_woken_once_and_who_is_awake_is_not(sleeper: Sleeper) -> N
 
 def test_a_ring_without_reason_lets_it_look_and_sleep_again(sleeper: Sleeper) -> None:
     sleeper.fall_asleep()
-    seen = sleeper.watch.thread.doze_count
+    thread = sleeper.watch.thread
+    seen = thread.doze_count
     assert sleeper.bells.ring(ASLEEP_AT)
-    await_that(lambda: sleeper.watch.thread.doze_count > seen and sleeper.asleep == ASLEEP)
+    await_that(lambda: thread.doze_count > seen and sleeper.asleep == ASLEEP)
     assert sleeper.watch.called == []
 
 
-def test_arming_another_word_wakes_it(sleeper: Sleeper) -> None:
+def test_rings_without_reason_wake_it_only_so_often(sleeper: Sleeper) -> None:
+    """A busy stream of another reader rings for each message."""
+    sleeper.fall_asleep()
+    thread = sleeper.watch.thread
+    dozes, naps = thread.doze_count, thread.nap_count
+    for number in range(1, 6):
+        assert sleeper.bells.ring(ASLEEP_AT)
+        # It is awake for the time of a nap: who rings has nothing to do.
+        await_that(lambda count=number: thread.nap_count == naps + count)  # type: ignore[misc]
+        await_that(lambda count=number: thread.doze_count == dozes + count)  # type: ignore[misc]
+        await_that(lambda: sleeper.asleep == ASLEEP)
+    assert sleeper.watch.called == []
+    sleeper.shared.store_release_64(DATA, 1)
+    assert sleeper.bells.ring(ASLEEP_AT)
+    sleeper.watch.wait(1)
+    # It was rung for a reason, and takes no nap.
+    assert thread.nap_count == naps + 5
+
+
+def test_arming_a_word_leaves_it_asleep_until_it_is_rung(sleeper: Sleeper) -> None:
+    sleeper.fall_asleep()
+    thread = sleeper.watch.thread
+    scans, dozes = thread.scan_count, thread.doze_count
+    other = sleeper.watch.add(sleeper.memory, ANSWER, name="other")
+    for _ in range(100):
+        other.arm(0)
+        other.disarm()
+    other.arm(0)
+    assert (thread.is_dozing, thread.scan_count, thread.doze_count) == (True, scans, dozes)
+    assert sleeper.asleep == ASLEEP
+    sleeper.shared.store_release_64(ANSWER, 1)
+    assert sleeper.bells.ring(ASLEEP_AT)
+    sleeper.watch.wait(1)
+    assert sleeper.watch.called == ["other"]
+
+
+def test_arming_a_word_that_has_changed_wakes_it(sleeper: Sleeper) -> None:
     sleeper.fall_asleep()
     other = sleeper.watch.add(sleeper.memory, ANSWER, name="other")
     other.arm(7)
