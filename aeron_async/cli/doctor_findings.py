@@ -13,6 +13,13 @@ import attrs
 from aeron_async._speedups import PURE_VARIABLE
 from aeron_async.cli.figures import format_bytes, format_ns
 from aeron_async.clock import NS_PER_MS, NS_PER_US
+from aeron_async.driver.core.congestion_control.auto_window import (
+    BUFFER_SHARE,
+    WISHED_RCVBUF_LENGTH,
+    longest_window,
+)
+from aeron_async.driver.media.sockets import wished_rcvbuf_length
+from aeron_async.protocol.channel_uri import ChannelUri
 from aeron_async.protocol.units import format_size
 
 if TYPE_CHECKING:
@@ -151,6 +158,7 @@ class Facts:
     clock_source: str
 
 
+BARE_CHANNEL: Final = ChannelUri.parse("aeron:udp?endpoint=localhost:0")
 UDP_IPV4_HEADERS_LENGTH: Final = 28
 """Length of an IPv4 header without options, and of a UDP header."""
 MTU_ALIGNMENT: Final = 32
@@ -159,6 +167,7 @@ MTU_ALIGNMENT: Final = 32
 def network_findings(facts: Facts) -> Iterator[DoctorFinding]:
     """Yield findings about buffers, interfaces, groups and batches."""
     yield _receive_buffer(facts)
+    yield from _receiver_window(facts)
     yield _send_buffer(facts)
     yield from _interfaces(facts)
     yield _multicast(facts)
@@ -176,6 +185,25 @@ def _receive_buffer(facts: Facts) -> DoctorFinding:
         remedy=_buffer_remedy(facts, "AERON_SOCKET_SO_RCVBUF", "rmem", wanted_length),
         is_good=buffer.granted_length >= wanted_length,
         otherwise=DoctorVerdict.BROKEN if is_refused else DoctorVerdict.SLOW,
+    )
+
+
+def _receiver_window(facts: Facts) -> Iterator[DoctorFinding]:
+    """Yield how far a window can grow that nobody has chosen."""
+    context, limit_length = facts.context, facts.receive_buffer.limit_length
+    if limit_length is None or not wished_rcvbuf_length(BARE_CHANNEL, context):
+        return
+    first_length = context.initial_window_length
+    granted_length = min(WISHED_RCVBUF_LENGTH, limit_length)
+    last_length = max(first_length, longest_window(context.term_buffer_length, granted_length))
+    wanted_length = max(first_length, longest_window(context.term_buffer_length, 0))
+    yield judge(
+        "receiver window",
+        seen=f"grows from {format_size(first_length)} to {format_size(last_length)}",
+        wanted=f"to {format_size(wanted_length)}, where readers are fast",
+        remedy=f"sudo sysctl -w net.core.rmem_max={BUFFER_SHARE * wanted_length}",
+        is_good=last_length >= wanted_length,
+        otherwise=DoctorVerdict.SLOW,
     )
 
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
+from aeron_async.driver.core.congestion_control.auto_window import longest_window
 from aeron_async.driver.core.context import DriverContext
+from aeron_async.driver.core.stream_params import is_window_auto
 from aeron_async.protocol.channel_uri import ControlMode, Media
 from aeron_async.protocol.parameters import PARAMETERS, Role
 from aeron_async.protocol.units import format_size
@@ -205,6 +207,12 @@ def _in_effect(uri: ChannelUri, context: DriverContext, key: str, value: str) ->
     default_length = context.ipc_term_buffer_length if is_ipc else context.term_buffer_length
     half_term = (uri.term_length or default_length) // 2
     window = uri.receiver_window_length or context.initial_window_length
+    if key == "rcv-wnd" and is_window_auto(uri, context):
+        longest = longest_window(uri.term_length or default_length, 0)
+        first = min(window, half_term)
+        if first < longest:
+            return f"{format_size(first)}, growing to {format_size(longest)}"
+        return f"{format_size(window)}, here {format_size(first)}"
     if key == "rcv-wnd" and uri.term_length is not None and window > half_term:
         return f"{value}, here {format_size(half_term)}"
     comes_to = {

@@ -41,6 +41,13 @@ IMAGE_FIELDS: Final = {
 SUBSCRIBER_TYPE_ID: Final = StreamCounterType.SUBSCRIPTION_POSITION.type_id
 
 
+def is_window(record: CounterRecord) -> bool:
+    """Return whether a counter is the window of a congestion control."""
+    return record.type_id == StreamCounterType.AUTO_WINDOW.type_id and record.label.startswith(
+        (StreamCounterType.AUTO_WINDOW.label_name, StreamCounterType.CUBIC_WINDOW.label_name)
+    )
+
+
 def distance(ahead: int | None, behind: int | None) -> int | None:
     """Return how far one position is ahead of another, at least 0; None if one is not known.
 
@@ -117,6 +124,7 @@ class ImageFigures:
 
     Attributes:
         position: Up to where nothing is missing.
+        chosen_window: What the congestion control grants now; None for a static window.
         lost_length: Bytes that the loss report has of the stream and session, repaired or not.
     """
 
@@ -124,6 +132,7 @@ class ImageFigures:
     position: int | None = None
     highest_position: int | None = None
     naks_sent: int | None = None
+    chosen_window: int | None = None
     lost_length: int = 0
     log: LogDescription | None = None
     subscribers: list[SubscriberFigures] = attrs.Factory(list)
@@ -135,10 +144,12 @@ class ImageFigures:
 
     @property
     def window(self) -> int | None:
-        """Bytes that the receiver grants beyond what is read; None if the log cannot be read.
+        """Bytes that the receiver grants beyond what is read; None if that is not known.
 
-        Source: Aeron `aeron_receiver_window_length`; a congestion control may grant less.
+        Source: Aeron `aeron_receiver_window_length`.
         """
+        if self.chosen_window is not None:
+            return self.chosen_window
         if self.log is None:
             return None
         return min(self.log.receiver_window_length, self.log.term_length // 2)
@@ -190,6 +201,8 @@ class StreamPositions:
                 setattr(publication, field, record.value)
             elif (field := IMAGE_FIELDS.get(record.type_id)) is not None:
                 setattr(images.setdefault(found, ImageFigures(key=key)), field, record.value)
+            elif is_window(record):
+                images.setdefault(found, ImageFigures(key=key)).chosen_window = record.value
             elif record.type_id == SUBSCRIBER_TYPE_ID:
                 subscribers.append(
                     SubscriberFigures(key=key, position=record.value, source_id=record.reference_id)

@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
-from aeron_async.driver.core.congestion_control import CongestionControlParams, congestion_control
+from aeron_async.driver.core.congestion_control import (
+    AutoWindowCongestionControl,
+    CongestionControlParams,
+    congestion_control,
+)
 from aeron_async.driver.core.publication_image import PublicationImage
 from aeron_async.driver.core.stream_counters import ImageCounters
 from aeron_async.driver.core.stream_params import choose_delay
@@ -110,12 +114,17 @@ class ImageFactory:
         is_group = params.is_group
         if is_group is None:
             is_group = destination.is_multicast or bool(setup.flags & SetupFlags.GROUP)
-        control = self._congestion_control(params, setup)
+        control = self._congestion_control(params, setup, endpoint)
         spec = log_spec(
             setup,
             params,
             correlation_id=self._resources.next_id(),
-            receiver_window_length=control.max_window_length(),
+            # Readers in other processes ring when they have taken a part of the least window.
+            receiver_window_length=(
+                control.initial_window_length()
+                if params.is_window_auto
+                else control.max_window_length()
+            ),
             is_group=is_group,
         )
         return ImagePlan(
@@ -165,15 +174,20 @@ class ImageFactory:
         image.is_response_requested = bool(setup.flags & SetupFlags.SEND_RESPONSE)
         return image
 
-    def _congestion_control(self, params: SubscriptionParams, setup: Setup) -> CongestionControl:
+    def _congestion_control(
+        self, params: SubscriptionParams, setup: Setup, endpoint: ReceiveChannelEndpoint
+    ) -> CongestionControl:
+        is_auto = params.is_window_auto
         return congestion_control(
-            params.congestion_control,
+            AutoWindowCongestionControl.of if is_auto else params.congestion_control,
             CongestionControlParams(
                 context=self._resources.context,
                 configured_window_length=params.receiver_window_length,
                 term_length=setup.term_length,
                 mtu_length=setup.mtu_length,
                 now_ns=self._resources.clock.now_ns(),
+                granted_rcvbuf_length=endpoint.granted_rcvbuf_length,
+                drop_count=endpoint.drop_count,
             ),
         )
 

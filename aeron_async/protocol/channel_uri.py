@@ -599,12 +599,12 @@ def _check_publication_lengths(uri: ChannelUri) -> None:
 def _check_socket_lengths(uri: ChannelUri) -> None:
     mtu, window = uri.mtu_length, uri.receiver_window_length
     send, receive = uri.socket_sndbuf_length, uri.socket_rcvbuf_length
-    if window is not None and mtu is not None and window < mtu:
+    if window and mtu is not None and window < mtu:
         _refuse(f"rcv-wnd={format_size(window)} must be at least mtu={format_size(mtu)}")
     # A buffer of 0 stands for the system's default, which is not known here.
     if send and mtu is not None and send < mtu:
         _refuse(f"so-sndbuf={format_size(send)} must be at least mtu={format_size(mtu)}")
-    if receive and window is not None and receive < window:
+    if receive and window and receive < window:
         _refuse(f"so-rcvbuf={format_size(receive)} must be at least rcv-wnd={format_size(window)}")
 
 

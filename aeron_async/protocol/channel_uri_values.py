@@ -349,6 +349,24 @@ def size(low: int, high: int, *, multiple: int = 1, is_power_of_two: bool = Fals
     return ParameterKind(expects, (int,), read, format_size)
 
 
+AUTO_WINDOW: Final = 0
+"""A receiver window that the receiver finds by itself."""
+AUTO: Final = "auto"
+
+
+def window(low: int, high: int) -> ParameterKind:
+    """Return the kind of a receiver window: a size in bytes, or auto."""
+    length = size(low, high)
+
+    def read(text: str) -> int:
+        return AUTO_WINDOW if text == AUTO else length.read(text)
+
+    def write(value: int) -> str:
+        return AUTO if value == AUTO_WINDOW else length.write(value)
+
+    return ParameterKind(f"{length.expects}, or {AUTO}", (int,), read, write)
+
+
 def choice(values: type[StrEnum]) -> ParameterKind:
     """Return the kind of one word of an enum."""
     words = [str(value) for value in values]

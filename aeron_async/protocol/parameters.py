@@ -36,6 +36,7 @@ from aeron_async.protocol.channel_uri_values import (
     choice,
     integer,
     size,
+    window,
 )
 from aeron_async.protocol.units import INT32_MAX, INT64_MAX
 
@@ -322,10 +323,11 @@ TABLE: Final = (
     _parameter(
         "rcv-wnd",
         "receiver_window_length",
-        size(RECEIVER_WINDOW_MIN, INT32_MAX),
+        window(RECEIVER_WINDOW_MIN, INT32_MAX),
         "S",
-        "128k",
-        "How many bytes a receiver takes ahead of its slowest subscriber; at most half a term.",
+        "auto",
+        "How many bytes a receiver takes ahead of its slowest subscriber, half a term at most; "
+        "auto begins with 128k and grows while subscribers are fast.",
     ),
     _parameter(
         "so-sndbuf",

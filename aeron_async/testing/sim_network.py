@@ -434,7 +434,8 @@ class SimHost:
         self._check_open(spec)
         local = self._bind(spec)
         sndbuf_length = spec.socket_sndbuf_length or SNDBUF_DEFAULT_LENGTH
-        rcvbuf_length = spec.socket_rcvbuf_length or RCVBUF_DEFAULT_LENGTH
+        asked_length = max(spec.socket_rcvbuf_length, spec.wished_rcvbuf_length)
+        rcvbuf_length = asked_length or RCVBUF_DEFAULT_LENGTH
         extra: dict[str, Any] = {
             "sockname": local,
             "peername": spec.remote,

@@ -45,7 +45,9 @@ CARD = NetworkCard(name="eth0", mtu_length=1_500, is_loopback=False)
 WELL = Facts(
     context=DriverContext(),
     is_linux=True,
-    receive_buffer=Buffer(asked_length=128 * KIB, granted_length=128 * KIB, limit_length=212_992),
+    receive_buffer=Buffer(
+        asked_length=128 * KIB, granted_length=128 * KIB, limit_length=4_096 * KIB
+    ),
     send_buffer=Buffer(asked_length=0, granted_length=212_992, limit_length=212_992),
     cards=(LOOPBACK, CARD),
     multicast_interface="10.0.0.1",
@@ -90,6 +92,28 @@ def test_a_buffer_shorter_than_the_window_refuses_subscriptions() -> None:
 def test_a_buffer_that_holds_the_window_and_not_all_that_was_asked_for_is_slow() -> None:
     buffer = Buffer(asked_length=2048 * KIB, granted_length=208 * KIB, limit_length=208 * KIB)
     assert of("receive buffer", receive_buffer=buffer).verdict is DoctorVerdict.SLOW
+
+
+@pytest.mark.parametrize(
+    ("limit_length", "seen"),
+    [(212_992, "128k to 128k"), (1_024 * KIB, "128k to 512k"), (8_192 * KIB, "128k to 2m")],
+)
+def test_a_window_grows_to_half_of_what_the_system_grants(limit_length: int, seen: str) -> None:
+    buffer = attrs.evolve(WELL.receive_buffer, limit_length=limit_length)
+    found = of("receiver window", receive_buffer=buffer)
+    assert found.seen == f"grows from {seen}"
+    assert found.wanted == "to 2m, where readers are fast"
+    is_good = limit_length >= 4_096 * KIB
+    assert found.verdict is (DoctorVerdict.GOOD if is_good else DoctorVerdict.SLOW)
+    assert found.remedy == ("" if is_good else "sudo sysctl -w net.core.rmem_max=4194304")
+
+
+@pytest.mark.parametrize(
+    "changes", [{"receiver_window_auto": False}, {"socket_rcvbuf_length": 1_024 * KIB}]
+)
+def test_of_a_window_that_was_chosen_there_is_nothing_to_find(changes: dict[str, Any]) -> None:
+    found = findings(attrs.evolve(WELL, context=DriverContext(**changes)))
+    assert "receiver window" not in [each.what for each in found]
 
 
 def test_a_buffer_left_to_a_frugal_system_is_to_be_asked_for() -> None:

@@ -39,10 +39,14 @@ def test_what_depends_on_another_setting_is_worked_out(explained: Explainer) -> 
     settings = explained.settings("aeron:udp?endpoint=10.0.0.5:20121|term-length=64k")
     assert settings["pub-wnd"][1] == "32k, half a term"
     assert settings["rcv-wnd"][1] == "128k, here 32k"
+    large = explained.settings("aeron:udp?endpoint=h:1|term-length=1m")
+    assert large["rcv-wnd"][1] == "128k, growing to 512k"
+    chosen = explained.settings("aeron:udp?endpoint=h:1|rcv-wnd=1m|so-rcvbuf=1m|term-length=64k")
+    assert chosen["rcv-wnd"][1] == "1m, here 32k"
     assert settings["so-sndbuf"][1] == "the system's"
     assert (settings["gtag"][1], settings["cc"][1]) == ("none", "static")
     assert settings["session-id"][1] == "any"
-    assert explained.settings("aeron:udp?endpoint=h:1")["rcv-wnd"][1] == "128k"
+    assert explained.settings("aeron:udp?endpoint=h:1")["rcv-wnd"][1] == "128k, growing to 2m"
     assert explained.settings("aeron:ipc")["pub-wnd"] == ("P", "32m, half a term", "default")
 
 

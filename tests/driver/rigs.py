@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aeron_async.counters import Counter
+    from aeron_async.driver.core.congestion_control import CongestionControlSupplier
     from aeron_async.driver.core.feedback_delay import FeedbackDelay
     from aeron_async.driver.core.flow_control import FlowControl
     from aeron_async.driver.core.image_connection import ImageConnection
@@ -189,7 +190,7 @@ class ImageRig:
         outbox: Outbox | None = None,
         window_length: int = WINDOW,
         source: Any = SOURCE,
-        chosen_control: str | None = None,
+        chosen_control: str | CongestionControlSupplier | None = None,
         kind: type[PublicationImage] = PublicationImage,
         record_loss: Callable[[int], None] | None = None,
     ) -> None:

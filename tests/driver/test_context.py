@@ -118,6 +118,7 @@ sender_cycle_threshold_ns aeron.driver.sender.cycle.threshold 100ms -
 receiver_cycle_threshold_ns aeron.driver.receiver.cycle.threshold 100ms -
 transport aeron_async.transport auto -
 datagram_burst_limit aeron_async.datagram.burst.limit 64 -
+receiver_window_auto aeron_async.rcv.window.auto true -
 socket_batching aeron_async.socket.batching true -
 loop_lag_threshold_ns aeron_async.loop.lag.threshold 100ms -
 close_linger_timeout_ns aeron_async.close.linger.timeout 5s -

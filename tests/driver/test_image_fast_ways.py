@@ -17,6 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aeron_async.clock import NEVER_NS
+from aeron_async.driver.core.congestion_control import AutoWindowCongestionControl
 from aeron_async.driver.core.publication_image import PublicationImage
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.receiver import Receiver
@@ -45,6 +46,7 @@ class Scene:
     steps: list[Step]
     join_position: int = 0
     is_reliable: bool = True
+    is_window_auto: bool = False
 
 
 class LongInsert(PublicationImage):
@@ -74,6 +76,12 @@ class LongReport(PublicationImage):
     def send_pending_status_message_fast(self, now_ns: int) -> bool:
         del now_ns
         return False
+
+
+WINDOWS: Final[dict[bool, dict[str, Any]]] = {
+    False: {},
+    True: {"chosen_control": AutoWindowCongestionControl.of, "window_length": 4_096},
+}
 
 
 class SleepingReceiver(Receiver):
@@ -107,6 +115,7 @@ class Reception(DispatcherRig):
             subscribers=2,
             is_reliable=scene.is_reliable,
             kind=kind,
+            **WINDOWS[scene.is_window_auto],
         )
         self.image = self.rig.image
         self.image.wake_flag.callback = partial(self.agent.on_consumed, self.image)
@@ -194,6 +203,7 @@ class Reception(DispatcherRig):
             self.rig.counters.receiver_hwm,
             self.rig.counters.receiver_position,
             self.rig.counters.naks_sent,
+            *self.rig.counters.congestion_control,
         )
         feedback = image._feedback
         return {
@@ -291,8 +301,10 @@ SCENES: Final = st.builds(
     st.one_of(steps(is_odd=False), steps(is_odd=False), steps(is_odd=True)),
     st.sampled_from((0, TERM_LENGTH - 4_096, 5 * TERM_LENGTH + 32)),
     st.sampled_from([True, True, True, False]),
+    st.booleans(),
 )
 IN_ORDER: Final = Scene([Step("flow", (0, 1_024, 4, 1_000, 1_000))] * 20)
+GROWING: Final = attrs.evolve(IN_ORDER, is_window_auto=True)
 
 
 LOSSES: Final = Step("arrive", (0, ("gap", 96, 20, 0)))
@@ -330,6 +342,7 @@ def expect_same(kind: type[PublicationImage], scene: Scene) -> None:
 
 @pytest.mark.untraced
 @example(IN_ORDER)
+@example(GROWING)
 @given(SCENES)
 def test_what_is_inserted_fast_is_what_is_inserted_one_by_one(scene: Scene) -> None:
     expect_same(LongInsert, scene)
@@ -337,6 +350,7 @@ def test_what_is_inserted_fast_is_what_is_inserted_one_by_one(scene: Scene) -> N
 
 @pytest.mark.untraced
 @example(IN_ORDER)
+@example(GROWING)
 @example(LATER_GAPS)
 @example(GAP_AFTER_A_HEARTBEAT)
 @example(LATE_JOIN)
@@ -347,6 +361,15 @@ def test_what_is_shown_fast_is_what_a_poll_shows(scene: Scene) -> None:
 
 @pytest.mark.untraced
 @example(IN_ORDER)
+@example(GROWING)
 @given(SCENES)
 def test_what_is_reported_fast_is_what_a_poll_reports(scene: Scene) -> None:
     expect_same(LongReport, scene)
+
+
+def test_a_window_grows_on_the_fast_way_too() -> None:
+    reception = Reception(PublicationImage, GROWING)
+    for step in GROWING.steps:
+        getattr(reception, step.name)(*step.arguments)
+        reception.agent.work()
+    assert reception.image._feedback.window_length == TERM_LENGTH // 2

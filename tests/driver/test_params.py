@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from aeron_async.driver.core.congestion_control import StaticWindowCongestionControl
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.stream_params import (
     PublicationParams,
@@ -163,11 +164,43 @@ def test_a_bare_channel_makes_a_subscription_of_aerons_defaults() -> None:
         is_tether=True,
         is_sparse=True,
         receiver_window_length=128 * KIB,
+        is_window_auto=True,
         nak_delay_ns=None,
         is_group=None,
         group_tag=None,
         congestion_control="default",
     )
+
+
+@pytest.mark.parametrize(
+    ("more", "context", "is_auto"),
+    [
+        ("rcv-wnd=auto", {}, True),
+        ("rcv-wnd=auto", {"receiver_window_auto": False}, True),
+        ("rcv-wnd=auto", {"initial_window_length": 64 * KIB}, True),
+        ("rcv-wnd=128k", {}, False),
+        ("", {"receiver_window_auto": False}, False),
+        ("", {"initial_window_length": 64 * KIB}, False),
+        # Who chose a congestion control has chosen who decides on the window.
+        ("cc=static", {}, False),
+        ("rcv-wnd=auto", {"congestion_control_supplier": "cubic"}, False),
+    ],
+)
+def test_a_window_grows_unless_someone_has_chosen_one(
+    more: str,
+    context: dict[str, Any],
+    is_auto: bool,  # noqa: FBT001 - a table of cases
+) -> None:
+    params = subscription(more, **context)
+    assert params.is_window_auto is is_auto
+    assert params.receiver_window_length == context.get("initial_window_length", 128 * KIB)
+
+
+def test_a_factory_of_the_subscription_decides_on_the_window() -> None:
+    params = SubscriptionParams.of(
+        uri("rcv-wnd=auto"), DriverContext(), congestion_control=StaticWindowCongestionControl.of
+    )
+    assert not params.is_window_auto
 
 
 def test_a_subscription_takes_what_its_channel_says() -> None:
@@ -182,6 +215,7 @@ def test_a_subscription_takes_what_its_channel_says() -> None:
         is_tether=False,
         is_sparse=False,
         receiver_window_length=8 * KIB,
+        is_window_auto=False,
         nak_delay_ns=2 * MS,
         is_group=True,
         group_tag=-3,

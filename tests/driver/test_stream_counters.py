@@ -112,6 +112,7 @@ def test_the_join_position_stays_in_the_label_while_the_value_moves(table: Table
         (StreamCounterType.SENDER_LIMIT, 9, "snd-lmt"),
         (StreamCounterType.CUBIC_RTT, 10, "rcv-cc-cubic-rtt"),
         (StreamCounterType.CUBIC_WINDOW, 10, "rcv-cc-cubic-wnd"),
+        (StreamCounterType.AUTO_WINDOW, 10, "rcv-cc-auto-wnd"),
         (StreamCounterType.PUBLISHER_POSITION_CONCURRENT, 12, "pub-pos (concurrent)"),
         (StreamCounterType.PUBLISHER_POSITION_EXCLUSIVE, 12, "pub-pos (exclusive)"),
         (StreamCounterType.SENDER_BPE, 13, "snd-bpe"),
@@ -133,7 +134,7 @@ def test_stream_counters_have_aerons_types_names_and_keys(
 
 
 def test_every_type_of_stream_counter_is_a_member_of_its_own() -> None:
-    assert len(StreamCounterType) == 14
+    assert len(StreamCounterType) == 15
 
 
 def test_92_bytes_of_a_channel_fit_the_key_and_380_of_the_label(table: Table) -> None:

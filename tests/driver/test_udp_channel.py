@@ -257,6 +257,8 @@ async def test_a_multicast_subscription_joins_the_group_and_reports_to_the_next(
         socket_rcvbuf_length=128 * 1024,
         is_batching=True,
     )
+    # A buffer that the channel or the context has chosen stays as it is.
+    assert receive_socket_spec(made, DriverContext()).wished_rcvbuf_length == 0
     unbatched = attrs.evolve(CONTEXT, socket_batching=False)
     assert not receive_socket_spec(made, unbatched).is_batching
 
@@ -397,3 +399,24 @@ async def test_a_link_local_address_keeps_its_scope_and_another_does_not() -> No
     assert (await publication("endpoint=[fe80::1]:7")).remote_data == ("fe80::1", 7)
     assert (await publication("endpoint=[fd00::1%eth0]:7")).remote_data == ("fd00::1", 7)
     assert (await publication("endpoint=[ff02::1%eth0]:7")).remote_data == ("ff02::1", 7)
+
+
+@pytest.mark.parametrize(
+    ("more", "context", "length"),
+    [
+        ("", {}, 4 * 1024 * 1024),
+        ("|rcv-wnd=auto", {"receiver_window_auto": False}, 4 * 1024 * 1024),
+        ("|so-rcvbuf=0", {}, 0),
+        ("|rcv-wnd=128k", {}, 0),
+        ("", {"socket_rcvbuf_length": 1024 * 1024}, 0),
+        ("", {"receiver_window_auto": False}, 0),
+    ],
+)
+async def test_a_window_that_grows_wishes_for_a_buffer(
+    more: str, context: dict[str, Any], length: int
+) -> None:
+    made = await subscription(f"endpoint=node:7{more}")
+    spec = receive_socket_spec(made, DriverContext(**context))
+    assert spec.wished_rcvbuf_length == length
+    # What was not chosen is what the system is asked for if it grants no more.
+    assert spec.socket_rcvbuf_length == context.get("socket_rcvbuf_length", 128 * 1024)

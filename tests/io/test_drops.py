@@ -88,3 +88,12 @@ def test_sockets_warn_once_a_second_of_all_they_lost_since() -> None:
     assert [line["count"] for line in lines] == [1, 14, 16]
     assert {line["local"] for line in lines} == {"[::1]:9"}
     assert {line["granted_rcvbuf_length"] for line in lines} == {4_096}
+
+
+async def test_a_wish_that_is_not_granted_is_no_shortage() -> None:
+    spec = attrs.evolve(SPEC, socket_rcvbuf_length=4_096, wished_rcvbuf_length=2**31 - 1)
+    with capture_logs() as lines:
+        async with opened(SystemNetwork("socket"), spec) as receiver:
+            granted_length = receiver.transport.get_extra_info("granted_rcvbuf_length")
+    assert granted_length > spec.socket_rcvbuf_length
+    assert [line["event"] for line in lines] == []

@@ -77,6 +77,45 @@ def test_consumption_of_less_than_a_quarter_of_a_window_stalls_nobody() -> None:
     simulate(story)
 
 
+def test_a_window_that_nobody_chose_grows_while_the_reader_is_fast_and_shrinks_after_drops() -> (
+    None
+):
+    async def story(world: World) -> None:
+        wire = Wire(world)
+        async with world.host("bob").aeron() as receiving, world.host("alice").aeron() as sending:
+            subscription = await receiving.add_subscription(CHANNEL, STREAM_ID)
+            publication = await sending.add_publication(CHANNEL.replace("64k", "16m"), STREAM_ID)
+
+            async def pass_on(length: int) -> int:
+                """Let so many bytes through, and return the last window."""
+                left = length // len(MESSAGE)
+                while left:
+                    count = min(64, left)
+                    for _ in range(count):
+                        await publication.offer(MESSAGE)
+                    for _ in range(count):
+                        await anext(subscription)
+                    left -= count
+                return wire.of(StatusMessage)[-1].frame.receiver_window
+
+            assert await pass_on(64 * 1024) == 128 * 1024
+            assert await pass_on(5 * 1024 * 1024) == 2 * 1024 * 1024
+            (counter,) = [
+                each.value
+                for each in receiving.driver.counters.snapshot()
+                if each.label.startswith("rcv-cc-auto-wnd")
+            ]
+            assert counter == 2 * 1024 * 1024
+            (endpoint,) = embedded(receiving).conductor.receiver.endpoints
+            endpoint.on_datagrams_dropped(3)
+            assert await pass_on(2 * 1024 * 1024) == 1024 * 1024
+            # A reader that stops for a while begins again with what it has.
+            await world.sleep(2)
+            assert await pass_on(64 * 1024) == 1024 * 1024
+
+    simulate(story)
+
+
 def test_a_sender_beyond_the_bound_of_its_receiver_is_repaired_by_naks() -> None:
     async def story(world: World) -> None:
         wire = Wire(world)

@@ -383,6 +383,12 @@ class DriverSettings(StreamSettings):
         minimum=1,
         maximum=INT32_MAX,
     )
+    receiver_window_auto: bool = flag(
+        "aeron_async.rcv.window.auto",
+        True,
+        "Whether an image's window of 128k grows while its readers take it fast; no effect with "
+        "another initial_window_length.",
+    )
     socket_batching: bool = flag(
         "aeron_async.socket.batching",
         True,

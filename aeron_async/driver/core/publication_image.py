@@ -104,6 +104,7 @@ class PublicationImage:
         "_heartbeats_received",
         "_is_fast_way_closed",
         "_is_revoked",
+        "_is_window_static",
         "_join_position",
         "_late_frames",
         "_max_window_length",
@@ -202,6 +203,7 @@ class PublicationImage:
     def _set_up_state(self, join_position: int, now_ns: int) -> None:
         self.subscribers: SubscriberPositions = SubscriberPositions()
         self.wake_flag: WakeFlag = WakeFlag()
+        self._is_window_static = type(self._congestion_control) is StaticWindowCongestionControl
         # Whether the source asks for answers on a response stream.
         self.is_response_requested: bool = False
         # Whether this is a response image, whose readers follow the session that answers.
@@ -672,17 +674,25 @@ class PublicationImage:
             after = max(before, self.rebuild_position)
         elif after > self.rebuild_position:
             self._set_rebuild_position(after)
+        window_length, is_forced = self._next_window(
+            min_consumed, before, after, now_ns, is_loss_found=is_loss_found
+        )
+        self._schedule_status_message(min_consumed, window_length, is_forced=is_forced)
+        return is_held
+
+    def _next_window(
+        self, consumed: int, before: int, after: int, now_ns: int, *, is_loss_found: bool = False
+    ) -> tuple[int, bool]:
+        """Ask the congestion control for the window, and whether it must be reported at once."""
         track = TrackRebuild(
-            consumption_position=min_consumed,
+            consumption_position=consumed,
             last_sm_position=self._feedback.next_sm_position,
-            hwm_position=hwm_position,
+            hwm_position=self.hwm_position,
             rebuild_position_before=before,
             rebuild_position=after,
             loss_found=is_loss_found,
         )
-        window_length, is_forced = self._congestion_control.on_track_rebuild(track, now_ns=now_ns)
-        self._schedule_status_message(min_consumed, window_length, is_forced=is_forced)
-        return is_held
+        return self._congestion_control.on_track_rebuild(track, now_ns=now_ns)
 
     def _set_rebuild_position(self, position: int) -> None:
         self.rebuild_position = position
@@ -704,8 +714,12 @@ class PublicationImage:
         consumed = self.subscribers.consumed()
         if not consumed:
             return False
-        feedback = self._feedback
-        self._schedule_status_message(min(consumed), feedback.window_length, is_forced=False)
+        feedback, position = self._feedback, min(consumed)
+        window_length, is_forced = feedback.window_length, False
+        if not self._is_window_static:
+            before = max(self.rebuild_position, *consumed)
+            window_length, is_forced = self._next_window(position, before, before, now_ns)
+        self._schedule_status_message(position, window_length, is_forced=is_forced)
         feedback.poll(now_ns)
         self.consumption_trigger = feedback.consumption_trigger
         self.wake_flag.is_set = False
@@ -818,6 +832,7 @@ class PublicationImage:
         self._congestion_control = StaticWindowCongestionControl(
             window_length=self._feedback.window_length
         )
+        self._is_window_static = True
         self._feedback.send_eos_status_messages()
         self.life.fail(now_ns, self.rebuild_position)
 

@@ -103,6 +103,7 @@ class StreamCounterType(_CounterType):
     SENDER_LIMIT = (9, "snd-lmt")
     CUBIC_RTT = (10, "rcv-cc-cubic-rtt")
     CUBIC_WINDOW = (10, "rcv-cc-cubic-wnd")
+    AUTO_WINDOW = (10, "rcv-cc-auto-wnd")
     PUBLISHER_POSITION_CONCURRENT = (PUBLISHER_POSITION_TYPE_ID, "pub-pos (concurrent)")
     PUBLISHER_POSITION_EXCLUSIVE = (PUBLISHER_POSITION_TYPE_ID, "pub-pos (exclusive)")
     SENDER_BPE = (13, "snd-bpe")

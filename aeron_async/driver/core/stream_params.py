@@ -20,9 +20,11 @@ from aeron_async.driver.core.feedback_delay import (
     GroupDelay,
     StaticDelay,
 )
+from aeron_async.driver.core.stream_settings import DEFAULT_WINDOW_LENGTH
 from aeron_async.errors import ConfigurationError, ErrorCode, RegistrationError
 from aeron_async.logbuffer.position import term_id_at
 from aeron_async.protocol.channel_uri import PROTOTYPE_CORRELATION_ID, ControlMode, Group, Media
+from aeron_async.protocol.channel_uri_values import AUTO_WINDOW
 from aeron_async.protocol.header import TERM_MIN_LENGTH, wrap_int32
 
 if TYPE_CHECKING:
@@ -277,6 +279,7 @@ class SubscriptionParams:
     Attributes:
         session_id: The one session wanted, or None for all.
         receiver_window_length: The first window of an image; half a term is the most.
+        is_window_auto: Whether the window then grows; see `is_window_auto`.
         is_group: Whether to wait before sending a NAK, as one receiver of many; None leaves it to
             the sender.
         congestion_control: Name of the strategy, or a factory; "default" is the static window.
@@ -288,6 +291,7 @@ class SubscriptionParams:
     is_tether: bool
     is_sparse: bool
     receiver_window_length: int
+    is_window_auto: bool
     nak_delay_ns: int | None
     is_group: bool | None
     group_tag: int | None
@@ -315,7 +319,6 @@ class SubscriptionParams:
         is_group = context.receiver_group_consideration
         if uri.group is not None:
             is_group = {Group.TRUE: True, Group.FALSE: False, Group.INFER: None}[uri.group]
-        window_length = uri.receiver_window_length
         tag = uri.group_tag
         return cls(
             session_id=uri.session_id if isinstance(uri.session_id, int) else None,
@@ -323,9 +326,8 @@ class SubscriptionParams:
             is_rejoin=given(uri.is_rejoin, context.rejoin_stream),
             is_tether=given(uri.is_tether, context.tether_subscriptions),
             is_sparse=given(uri.is_sparse, context.term_buffer_sparse_file),
-            receiver_window_length=(
-                context.initial_window_length if window_length is None else window_length
-            ),
+            receiver_window_length=uri.receiver_window_length or context.initial_window_length,
+            is_window_auto=congestion_control is None and is_window_auto(uri, context),
             nak_delay_ns=uri.nak_delay_ns,
             is_group=is_group,
             group_tag=context.receiver_group_tag if tag is None else tag,
@@ -351,6 +353,21 @@ class SubscriptionParams:
                     f"subscription of stream {stream_id} on this endpoint already has"
                 )
                 raise ConfigurationError(message)
+
+
+def is_window_auto(uri: ChannelUri, context: DriverContext) -> bool:
+    """Return whether the receiver window grows while its readers take it fast.
+
+    A channel asks for that by `rcv-wnd=auto`. Without a `rcv-wnd` it is the default, unless the
+    context has another first window than the default one. A congestion control that was chosen
+    decides on the window itself.
+    """
+    if chosen_congestion_control(uri, context) != "default":
+        return False
+    if uri.receiver_window_length is not None:
+        return uri.receiver_window_length == AUTO_WINDOW
+    is_default = context.initial_window_length == DEFAULT_WINDOW_LENGTH
+    return context.receiver_window_auto and is_default
 
 
 def chosen_congestion_control(

@@ -22,7 +22,16 @@ from aeron_async.driver.core.directory_settings import (
 from aeron_async.protocol.units import INT32_MAX, INT32_MIN
 from aeron_async.settings import duration, flag, inferable, integer, size
 
-__all__ = ["TERM_MAX_LENGTH", "TERM_MIN_LENGTH", "StreamSettings"]
+__all__ = [
+    "DEFAULT_RCVBUF_LENGTH",
+    "DEFAULT_WINDOW_LENGTH",
+    "TERM_MAX_LENGTH",
+    "TERM_MIN_LENGTH",
+    "StreamSettings",
+]
+
+DEFAULT_WINDOW_LENGTH: Final = 128 * KIB
+DEFAULT_RCVBUF_LENGTH: Final = 128 * KIB
 
 TERM_MIN_LENGTH: Final = 64 * KIB
 TERM_MAX_LENGTH: Final = GIB
@@ -103,14 +112,14 @@ class StreamSettings(DirectorySettings):
     )
     initial_window_length: int = size(
         "aeron.rcv.initial.window.length",
-        128 * KIB,
-        "Window that an image offers its sender; half a term if that is less.",
+        DEFAULT_WINDOW_LENGTH,
+        "First window that an image offers its sender; half a term if that is less.",
         minimum=256,
         uri_key="rcv-wnd",
     )
     socket_rcvbuf_length: int = size(
         "aeron.socket.so_rcvbuf",
-        128 * KIB,
+        DEFAULT_RCVBUF_LENGTH,
         "Receive buffer that the driver requests for each socket; 0 keeps the system's default.",
         uri_key="so-rcvbuf",
     )

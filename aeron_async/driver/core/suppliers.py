@@ -193,16 +193,24 @@ CongestionControlSupplier = Callable[["CongestionControlParams"], "CongestionCon
 """Makes the strategy of one image."""
 
 
+def nothing_dropped() -> int:
+    """Return 0: nobody has said what was dropped."""
+    return 0
+
+
 @attrs.frozen(kw_only=True)
 class CongestionControlParams:
     """What a factory gets to make the congestion control of an image; lengths in bytes.
 
     Attributes:
         context: The driver's settings.
-        configured_window_length: The window that the channel or the context allows.
+        configured_window_length: The window that the channel or the context allows; the first one
+            if the window grows.
         term_length: Term length of the stream.
         mtu_length: MTU of its sender, the length of its longest datagram.
         now_ns: The time now.
+        granted_rcvbuf_length: Length of the socket's receive buffer; 0 if unknown.
+        drop_count: Returns how many datagrams the system has dropped because it was full.
     """
 
     context: DriverContext
@@ -210,6 +218,8 @@ class CongestionControlParams:
     term_length: int
     mtu_length: int
     now_ns: int
+    granted_rcvbuf_length: int = 0
+    drop_count: Callable[[], int] = nothing_dropped
 
     @property
     def window_length(self) -> int:

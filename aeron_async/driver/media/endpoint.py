@@ -259,6 +259,7 @@ class ChannelEndpoint(ABC):
         self.socket_rcvbuf_length = 0
         self._system_counters = system_counters
         self._socket_drops = system_counters[DriverCounterId.SOCKET_DROPS]
+        self._drop_count = 0
 
     @property
     @abstractmethod
@@ -293,6 +294,11 @@ class ChannelEndpoint(ABC):
     def on_datagrams_dropped(self, count: int) -> None:
         """Count datagrams that the system dropped."""
         self._socket_drops.increment(count)
+        self._drop_count += count
+
+    def drop_count(self) -> int:
+        """Return how many datagrams the system has dropped at its sockets."""
+        return self._drop_count
 
     def on_socket_lost(self, error: Exception) -> None:
         """Count, record and log that a socket failed."""

@@ -24,6 +24,9 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import attrs
 
+from aeron_async.driver.core.congestion_control.auto_window import WISHED_RCVBUF_LENGTH
+from aeron_async.driver.core.stream_params import is_window_auto
+from aeron_async.driver.core.stream_settings import DEFAULT_RCVBUF_LENGTH
 from aeron_async.driver.core.udp_channel import format_address, wildcard_like
 from aeron_async.errors import ConfigurationError, ErrorCode, RegistrationError
 from aeron_async.logs import get_logger
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.udp_channel import Interface, UdpChannel
+    from aeron_async.protocol.channel_uri import ChannelUri
 
 __all__ = [
     "SO_RXQ_OVFL",
@@ -147,6 +151,7 @@ class SocketSpec:
         remote: The address to connect to, or None. A connected socket receives from no other.
         socket_sndbuf_length: SO_SNDBUF in bytes; 0 is the system's default.
         socket_rcvbuf_length: SO_RCVBUF in bytes; 0 is the system's default.
+        wished_rcvbuf_length: The same if the system grants it; less is no shortage.
         reuse_address: Whether SO_REUSEADDR is set.
         reuse_port: Whether SO_REUSEPORT is set.
         group: The multicast group to join, numeric; the socket receives from no other group.
@@ -166,6 +171,7 @@ class SocketSpec:
     remote: SocketAddress | None = None
     socket_sndbuf_length: int = 0
     socket_rcvbuf_length: int = 0
+    wished_rcvbuf_length: int = 0
     reuse_address: bool = False
     reuse_port: bool = False
     group: str | None = None
@@ -274,6 +280,7 @@ def receive_socket_spec(
         local=channel.remote_data,
         socket_sndbuf_length=uri.socket_sndbuf_length or context.socket_sndbuf_length,
         socket_rcvbuf_length=uri.socket_rcvbuf_length or context.socket_rcvbuf_length,
+        wished_rcvbuf_length=wished_rcvbuf_length(uri, context),
         interface=channel.interface,
         wildcard_ports=ports,
         is_timestamped=uri.media_receive_timestamp_offset is not None,
@@ -283,6 +290,18 @@ def receive_socket_spec(
         return spec
     ttl = channel.ttl or context.socket_multicast_ttl
     return _member(spec, channel.remote_data, ttl)
+
+
+def wished_rcvbuf_length(uri: ChannelUri, context: DriverContext) -> int:
+    """Return the receive buffer that a window needs in order to grow, in bytes; 0 for none.
+
+    A buffer that was chosen, by the channel or by the context, stays as it is.
+    """
+    is_chosen = (
+        uri.socket_rcvbuf_length is not None
+        or context.socket_rcvbuf_length != DEFAULT_RCVBUF_LENGTH
+    )
+    return 0 if is_chosen or not is_window_auto(uri, context) else WISHED_RCVBUF_LENGTH
 
 
 def _member(spec: SocketSpec, group: SocketAddress, ttl: int) -> SocketSpec:
@@ -426,8 +445,9 @@ def _set_options(sock: socket.socket, spec: SocketSpec) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     if spec.socket_sndbuf_length:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, spec.socket_sndbuf_length)
-    if spec.socket_rcvbuf_length:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, spec.socket_rcvbuf_length)
+    receive_buffer_length = max(spec.socket_rcvbuf_length, spec.wished_rcvbuf_length)
+    if receive_buffer_length:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_length)
     if spec.is_timestamped:
         sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
     if sys.platform == "linux":
@@ -546,7 +566,9 @@ class BufferLengths:
         """Return the lengths of an open socket."""
         return cls(
             granted_sndbuf_length=_granted(sock, socket.SO_SNDBUF, spec.socket_sndbuf_length),
-            granted_rcvbuf_length=_granted(sock, socket.SO_RCVBUF, spec.socket_rcvbuf_length),
+            granted_rcvbuf_length=_granted(
+                sock, socket.SO_RCVBUF, spec.socket_rcvbuf_length or spec.wished_rcvbuf_length
+            ),
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from aeron_async.driver.core.congestion_control.auto_window import AutoWindowCongestionControl
 from aeron_async.driver.core.congestion_control.base import CongestionControl, TrackRebuild
 from aeron_async.driver.core.congestion_control.windows import (
     CubicCongestionControl,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
+    "AutoWindowCongestionControl",
     "CongestionControl",
     "CongestionControlParams",
     "CongestionControlSupplier",
