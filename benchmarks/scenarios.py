@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from aeron_async.cli.bench_processes import Child, free_port, meet, messages_per_datagram, role
-from benchmarks import official
+from benchmarks import official_programs
 from benchmarks.measuring import Contender, Metric, Scenario
 from benchmarks.roles import CHILD
 from benchmarks.scenarios_archive import recordings
@@ -145,7 +145,7 @@ def throughput(settings: Settings, name: str, length: int, mtu_length: int) -> S
         metrics=THROUGHPUT,
         contenders=(
             *both(partial(stream, settings, length, mtu_length)),
-            *official.contenders(
+            *official_programs.contenders(
                 mtu_length=mtu_length,
                 window=settings.window,
                 term_length=settings.term_length,

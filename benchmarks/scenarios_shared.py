@@ -11,10 +11,10 @@ from uuid import uuid4
 
 from aeron_async.cli.bench_child import StreamPlan
 from aeron_async.cli.bench_processes import Child, free_port, meet, role
-from benchmarks import official
+from benchmarks import official_programs
 from benchmarks.drivers import our_driver, why_absent
 from benchmarks.measuring import Contender, Metric, Scenario
-from benchmarks.official import OfficialPlan
+from benchmarks.official_programs import OfficialPlan
 from benchmarks.roles import CHILD
 from benchmarks.usage import cpu_s, memory_mb, shares_of
 
@@ -75,7 +75,7 @@ def shared(settings: Settings) -> list[Scenario]:
                 Contender(
                     name="aeronmd",
                     measure=partial(memory, settings, partial(aeronmd, settings, *MODES[0])),
-                    why_absent=official.absent("aeronmd"),
+                    why_absent=official_programs.absent("aeronmd"),
                 ),
             ),
         ),
@@ -84,7 +84,7 @@ def shared(settings: Settings) -> list[Scenario]:
 
 def ours(name: str, measure: Callable[[], Awaitable[Figures]], *programs: str) -> Contender:
     """Return a contender of ours, which may need official programs too."""
-    missing = official.absent(*programs) if programs else ""
+    missing = official_programs.absent(*programs) if programs else ""
     return Contender(name=name, measure=measure, why_absent=why_absent() or missing)
 
 
@@ -104,7 +104,7 @@ def one_by_one(settings: Settings) -> Scenario:
             ours("ours, shared", partial(take, is_exclusive=False)),
             ours("ours, exclusive, every byte checked", partial(take, is_checked=True)),
             *through_aeronmd(settings, take),
-            *official.contenders(
+            *official_programs.contenders(
                 mtu_length=MTU,
                 window=settings.window,
                 term_length=settings.term_length,
@@ -222,7 +222,7 @@ async def aeronmd(settings: Settings, threading: str, idle: str) -> AsyncIterato
         length=LENGTH,
         seconds=settings.seconds,
     )
-    async with official.driver(plan) as served:
+    async with official_programs.driver(plan) as served:
         yield served
 
 
@@ -323,8 +323,10 @@ async def idle(settings: Settings, *, is_beside: bool = False) -> Figures:
             await child.wait_for("connected")
         if is_beside:
             where = ("-p", directory, "-c", channel, "-s", str(STREAM_IDS[0]))
-            polling = official.program("basic_subscriber", *where, environ={})
-            await official.line_with(await stack.enter_async_context(polling), "Available image")
+            polling = official_programs.program("basic_subscriber", *where, environ={})
+            await official_programs.line_with(
+                await stack.enter_async_context(polling), "Available image"
+            )
         await asyncio.sleep(settings.settle_s)
         pids = {"driver_percent": served.pid, "client_percent": children[0].pid}
         return await shares_of(pids, 5 * settings.seconds)

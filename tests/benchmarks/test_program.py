@@ -9,10 +9,10 @@ import pytest
 
 from aeron_async.cli.bench_processes import BenchError
 from benchmarks import __main__ as program
-from benchmarks import official, profiling
+from benchmarks import official_programs, profiling
 from benchmarks.machine import installed, machine, processor_of, sysctl
 from benchmarks.measuring import Contender, Metric, Scenario
-from benchmarks.official import OfficialPlan, rates_of
+from benchmarks.official_programs import OfficialPlan, rates_of
 from benchmarks.scenarios import Settings, scenarios
 
 if TYPE_CHECKING:
@@ -170,16 +170,16 @@ def test_the_official_driver_has_the_window_of_ours(tmp_path: Path) -> None:
 
 
 def test_official_programs_that_are_not_there_are_absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(official, "find", lambda _name: None)
+    monkeypatch.setattr(official_programs, "find", lambda _name: None)
     options: dict[str, Any] = {"mtu_length": 1408, "window": "2m", "term_length": "4m"}
     options |= {"length": 100, "seconds": 1.0}
-    found = official.contenders(**options)
+    found = official_programs.contenders(**options)
     assert len(found) == 6
     assert all("aeronmd" in each.why_absent for each in found)
-    monkeypatch.setattr(official, "find", lambda name: f"/usr/bin/{name}")
-    assert not any(each.why_absent for each in official.contenders(**options))
-    monkeypatch.setattr(official, "find", lambda _name: None)
-    assert official.absent("aeronmd", "cping") == "not found: aeronmd, cping"
+    monkeypatch.setattr(official_programs, "find", lambda name: f"/usr/bin/{name}")
+    assert not any(each.why_absent for each in official_programs.contenders(**options))
+    monkeypatch.setattr(official_programs, "find", lambda _name: None)
+    assert official_programs.absent("aeronmd", "cping") == "not found: aeronmd, cping"
 
 
 def test_official_programs_take_the_channel_that_is_given() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aeron_async.cli.bench_processes import BenchError
-from benchmarks import drivers, official, scenarios_shared, usage
+from benchmarks import drivers, official_programs, scenarios_shared, usage
 from benchmarks.drivers import aeron_directory, our_driver
 from benchmarks.scenarios import Settings
 from tests.twins import needs_compiled
@@ -72,7 +72,7 @@ async def test_iceoryx_moves_the_same_messages() -> None:
 
 
 def test_what_is_missing_is_a_reason_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(official, "find", lambda _name: None)
+    monkeypatch.setattr(official_programs, "find", lambda _name: None)
     monkeypatch.setattr(scenarios_shared, "find_spec", lambda _name: None)
     monkeypatch.setattr(drivers, "WHY_PURE", "it was not built")
     found = [each for one in scenarios_shared.shared(SHORT) for each in one.contenders]
