@@ -2,9 +2,9 @@
 
 One driver serves both programs, which is how it is fastest on few cores. It is run with several
 threading modes and idle strategies, none of which keeps a core busy for nothing, and with the same
-windows and buffers as ours; the best of them counts. The samples themselves spin. Programs named
+windows and buffers as ours; the best of them counts. The samples themselves spin. The programs
 `checked_publisher` and `checked_subscriber`, which idle politely and look at every byte, run too
-where they are found.
+where they are found: their sources in C are in the folder `official`.
 """
 
 from __future__ import annotations
