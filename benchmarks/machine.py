@@ -11,6 +11,7 @@ from aeron_async._speedups import WHY_PURE
 
 __all__ = ["machine", "processor_of"]
 
+PEERS = ("pyzmq", "eclipse-zenoh", "nats-py", "iceoryx2")
 CPUINFO = Path("/proc/cpuinfo")
 
 
@@ -23,7 +24,7 @@ def machine() -> dict[str, object]:
         "system": f"{platform.system()} {platform.release()}",
         "Python": platform.python_version(),
         "uvloop": installed("uvloop"),
-        "pyzmq": installed("pyzmq"),
+        **{peer: installed(peer) for peer in PEERS},
         "compiled code": "in use" if WHY_PURE is None else f"not in use: {WHY_PURE}",
         "rmem_max": sysctl("rmem_max"),
     }

@@ -1,17 +1,20 @@
-"""What others make of the same messages: pyzmq with plain sockets and on asyncio, NATS, iceoryx2.
+"""What others make of the same messages: pyzmq by blocking and on asyncio, Zenoh, NATS, iceoryx2.
 
-Each is a pair of PUSH and PULL over TCP on loopback, or a subject, with their own defaults; each
-message is compared with the one that is due, as ours are. iceoryx2 shares memory and has nothing to
-wait with beside a queue that is full or empty: both ends poll, and its messages are counted, as
-ours are over shared memory.
+Each is a pair of PUSH and PULL over TCP on loopback, or a subject, or two Zenoh peers that know
+each other, with their own defaults; each message is compared with the one that is due, as ours are.
+A publisher of Zenoh waits where it would drop, and its subscriber is a callback, in a thread of
+Zenoh. iceoryx2 shares memory and has nothing to wait with beside a queue that is full or empty:
+both ends poll, and its messages are counted, as ours are over shared memory.
 """
 
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import time
 from itertools import cycle
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from aeron_async.cli.bench_child import StreamPlan, offer_parts, ready, take_parts
@@ -26,6 +29,7 @@ __all__ = ["ROLES"]
 
 LINGER_MS = 20_000
 SUBJECT = "bench"
+LOOK_INTERVAL_S = 0.001
 ICEORYX_QUEUE_LENGTH = 4_096
 """Messages on their way; the window of ours takes more than that of 100 bytes."""
 
@@ -155,6 +159,82 @@ async def nats_subscribe(plan: dict[str, Any]) -> dict[str, float]:
     return figures
 
 
+def zenoh_session(key: str, channel: str) -> Any:
+    """Return a peer that listens or connects on loopback, and looks for no others."""
+    import zenoh  # noqa: PLC0415 - it is optional
+
+    config = zenoh.Config()
+    for each, value in {
+        "mode": "peer",
+        "scouting/multicast/enabled": False,
+        # Long messages would go through shared memory, and on a busy machine some were lost there.
+        "transport/shared_memory/enabled": False,
+        "listen/endpoints": [],
+        f"{key}/endpoints": [channel.replace("://", "/")],
+    }.items():
+        config.insert_json5(each, json.dumps(value))
+    return zenoh.open(config)
+
+
+def zenoh_publish(plan: dict[str, Any]) -> dict[str, float]:
+    """Put messages, and wait where a queue is full; leave when the subscriber has left."""
+    import zenoh  # noqa: PLC0415 - it is optional
+
+    stream = StreamPlan(**plan)
+    messages = make_messages(stream.length)
+    with zenoh_session("connect", stream.channel) as session:
+        publisher = session.declare_publisher(
+            SUBJECT,
+            congestion_control=zenoh.CongestionControl.BLOCK,
+            reliability=zenoh.Reliability.RELIABLE,
+        )
+        while not publisher.matching_status.matching:
+            time.sleep(LOOK_INTERVAL_S)
+        put = publisher.put
+        for seconds in (stream.warm_up_s, stream.seconds):
+            count, end_s = 0, time.perf_counter() + seconds
+            while time.perf_counter() < end_s:
+                for message in messages:
+                    put(message)
+                count += len(messages)
+            put(make_mark(count))
+        # What is still on its way might be dropped with the session.
+        while publisher.matching_status.matching:
+            time.sleep(LOOK_INTERVAL_S)
+    return {}
+
+
+def zenoh_subscribe(plan: dict[str, Any]) -> dict[str, float]:
+    """Take messages by a callback, and tell the main thread of those that are not due."""
+    stream = StreamPlan(**plan)
+    messages = make_messages(stream.length)
+    ended: SimpleQueue[tuple[bytes, int, float]] = SimpleQueue()
+    due, count = cycle(messages).__next__, 0
+
+    def take(sample: Any) -> None:
+        nonlocal due, count
+        data = sample.payload.to_bytes()
+        if data == due():
+            count += 1
+            return
+        ended.put((data, count, time.perf_counter()))
+        due, count = cycle(messages).__next__, 0
+
+    with zenoh_session("listen", stream.channel) as session:
+        subscriber = session.declare_subscriber(SUBJECT, take)
+        ready()
+        data, taken, started_s = ended.get()
+        check_mark(data, taken)
+        data, taken, ended_s = ended.get()
+        check_mark(data, taken)
+        subscriber.undeclare()
+    return {
+        "messages": taken,
+        "messages_per_s": taken / (ended_s - started_s),
+        "mb_per_s": taken * stream.length / (ended_s - started_s) / 1e6,
+    }
+
+
 def iceoryx_service(name: str) -> Any:
     """Return a service of iceoryx2 whose publisher waits while a queue is full."""
     import iceoryx2  # noqa: PLC0415 - it is optional
@@ -230,6 +310,8 @@ ROLES: Final[Mapping[str, Role]] = {
     "zmq_subscribe": zmq_subscribe,
     "zmq_publish_asyncio": zmq_publish_asyncio,
     "zmq_subscribe_asyncio": zmq_subscribe_asyncio,
+    "zenoh_publish": zenoh_publish,
+    "zenoh_subscribe": zenoh_subscribe,
     "nats_publish": nats_publish,
     "nats_subscribe": nats_subscribe,
 }

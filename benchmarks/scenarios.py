@@ -138,6 +138,7 @@ def both(measure: Callable[..., Awaitable[dict[str, float]]]) -> tuple[Contender
 def throughput(settings: Settings, name: str, length: int, mtu_length: int) -> Scenario:
     """Return a stream between two processes as fast as it goes, ours and others'."""
     zmq = "" if find_spec("zmq") else "pyzmq is not installed"
+    zenoh = "" if find_spec("zenoh") else "eclipse-zenoh is not installed"
     nats = "" if shutil.which("nats-server") and find_spec("nats") else "no nats-server, or nats-py"
     return Scenario(
         name=name,
@@ -161,6 +162,11 @@ def throughput(settings: Settings, name: str, length: int, mtu_length: int) -> S
                 name="pyzmq, asyncio",
                 measure=partial(zmq_stream, settings, length, "_asyncio"),
                 why_absent=zmq,
+            ),
+            Contender(
+                name="zenoh, callback",
+                measure=partial(zenoh_stream, settings, length),
+                why_absent=zenoh,
             ),
             Contender(name="nats", measure=partial(nats_stream, settings, length), why_absent=nats),
             Contender(
@@ -238,14 +244,24 @@ async def flood(settings: Settings, length: int, mtu_length: int) -> dict[str, f
 
 async def zmq_stream(settings: Settings, length: int, kind: str) -> dict[str, float]:
     """Run one stream of pyzmq."""
+    return await tcp_stream(settings, length, f"zmq_subscribe{kind}", f"zmq_publish{kind}")
+
+
+async def zenoh_stream(settings: Settings, length: int) -> dict[str, float]:
+    """Run one stream of Zenoh between two peers, without a router."""
+    return await tcp_stream(settings, length, "zenoh_subscribe", "zenoh_publish")
+
+
+async def tcp_stream(
+    settings: Settings, length: int, subscriber: str, publisher: str
+) -> dict[str, float]:
+    """Run one stream over TCP between two processes with these roles."""
     plan = {
         "channel": f"tcp://127.0.0.1:{free_port()}",
         "length": length,
         "seconds": settings.seconds,
     }
-    return await meet(
-        role(f"zmq_subscribe{kind}", CHILD, **plan), role(f"zmq_publish{kind}", CHILD, **plan)
-    )
+    return await meet(role(subscriber, CHILD, **plan), role(publisher, CHILD, **plan))
 
 
 async def nats_stream(settings: Settings, length: int) -> dict[str, float]:

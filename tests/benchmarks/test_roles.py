@@ -92,6 +92,12 @@ async def test_pyzmq_moves_the_same_messages(kind: str) -> None:
     assert (await scenarios.zmq_stream(SHORT, 100, kind))["messages_per_s"] > 0
 
 
+@pytest.mark.parametrize("length", [100, 10_000])
+async def test_zenoh_moves_the_same_messages(length: int) -> None:
+    pytest.importorskip("zenoh", reason="pip install 'aeron-async[bench]'")
+    assert (await scenarios.zenoh_stream(SHORT, length))["messages_per_s"] > 0
+
+
 @pytest.mark.parametrize("what", ["--ipc", "--length=50"])
 def test_a_profile_names_what_took_the_longest(
     what: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
