@@ -1,8 +1,9 @@
 """`python -m benchmarks`: how fast we are, beside others and beside what the machine can do.
 
 Every scenario runs its contenders by turns, so that noise hits all alike; medians, ranges and
-ratios are printed as Markdown. `python -m benchmarks profile` says where the time goes; the other
-programs of this folder are started by their names too: `python -m benchmarks recovery --help`.
+ratios are printed as Markdown, or written as a page with a plot. `--saved` does the same with an
+earlier result. `python -m benchmarks profile` says where the time goes; the other programs of this
+folder are started by their names too: `python -m benchmarks recovery --help`.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ import attrs
 from benchmarks import profiling
 from benchmarks.machine import machine
 from benchmarks.measuring import Scenario, measure_all
-from benchmarks.plot import svg
+from benchmarks.plot import page, svg
 from benchmarks.reporting import change_lines, markdown
 from benchmarks.results import TOLERANCE, changes
 from benchmarks.scenarios import Settings, scenarios
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["chosen", "main", "parse"]
 
@@ -66,7 +67,18 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--markdown", type=Path, metavar="FILE.md", help="write the tables")
     parser.add_argument("--svg", type=Path, metavar="FILE.svg", help="write the plot")
     parser.add_argument(
+        "--page", type=Path, metavar="FILE.html", help="write one page with plot and tables"
+    )
+    parser.add_argument(
+        "--saved", type=Path, metavar="FILE.json", help="read what --save wrote; measure nothing"
+    )
+    parser.add_argument(
         "--compare", type=Path, metavar="FILE.json", help="print regressions; exit with 1 if any"
+    )
+    parser.add_argument(
+        "--ratios",
+        action="store_true",
+        help="compare ours as multiples of floors and peers, which hold between machines",
     )
     parser.add_argument("--tolerance", type=float, default=TOLERANCE, help="share that is noise")
     parser.add_argument("--json", action="store_true", help="print JSON, and not Markdown")
@@ -123,7 +135,33 @@ async def measure(picked: Sequence[Scenario], options: argparse.Namespace) -> di
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure, print and write; return 1 where something has become slower."""
+    """Measure or read, print and write; return 1 where something has become slower."""
+    # Read first: a baseline that cannot be read is told of before an hour has passed.
+    baseline = json.loads(options.compare.read_text()) if options.compare else None
+    if options.saved is not None:
+        report = json.loads(options.saved.read_text())
+    else:
+        picked = pick(options)
+        if not picked:
+            return 2
+        if options.list:
+            show(picked)
+            return 0
+        report = asyncio.run(measure(picked, options))
+    print(json.dumps(report) if options.json else markdown(report))
+    for path, text in (
+        (options.save, json.dumps(report, indent=1) + "\n"),
+        (options.markdown, markdown(report)),
+        (options.svg, svg(report)),
+        (options.page, page(report)),
+    ):
+        if path is not None:
+            path.write_text(text)
+    return 0 if baseline is None else compare(baseline, report, options)
+
+
+def pick(options: argparse.Namespace) -> list[Scenario]:
+    """Return the scenarios that are asked for; say which there are where none is."""
     settings = Settings(
         seconds=options.seconds,
         window=options.window,
@@ -134,28 +172,34 @@ def run(options: argparse.Namespace) -> int:
     if not picked:
         names = ", ".join(scenario.name for scenario in scenarios(settings))
         print(f"no scenario {options.only!r}; there are {names}", file=sys.stderr)
+    return picked
+
+
+def show(picked: Sequence[Scenario]) -> None:
+    """Print scenarios and contenders."""
+    for scenario in picked:
+        print(f"{scenario.name}: {scenario.question}")
+        for contender in scenario.contenders:
+            absent = f" (absent: {contender.why_absent})" if contender.why_absent else ""
+            print(f"    {contender.name}{absent}")
+
+
+def compare(
+    baseline: Mapping[str, Any], report: Mapping[str, Any], options: argparse.Namespace
+) -> int:
+    """Print what has changed since a baseline; return 1 for a regression, 2 for no figure."""
+    found = list(
+        changes(
+            baseline["scenarios"],
+            report["scenarios"],
+            tolerance=options.tolerance,
+            are_ratios=options.ratios,
+        )
+    )
+    if not found:
+        what = "ratio" if options.ratios else "figure"
+        print(f"no {what} is both in {options.compare} and in this run", file=sys.stderr)
         return 2
-    if options.list:
-        for scenario in picked:
-            print(f"{scenario.name}: {scenario.question}")
-            for contender in scenario.contenders:
-                absent = f" (absent: {contender.why_absent})" if contender.why_absent else ""
-                print(f"    {contender.name}{absent}")
-        return 0
-    # Read first: a baseline that cannot be read is told of before an hour has passed.
-    baseline = json.loads(options.compare.read_text()) if options.compare else None
-    report = asyncio.run(measure(picked, options))
-    print(json.dumps(report) if options.json else markdown(report))
-    for path, text in (
-        (options.save, json.dumps(report, indent=1) + "\n"),
-        (options.markdown, markdown(report)),
-        (options.svg, svg(report)),
-    ):
-        if path is not None:
-            path.write_text(text)
-    if baseline is None:
-        return 0
-    found = list(changes(baseline["scenarios"], report["scenarios"], tolerance=options.tolerance))
     print("\n".join(change_lines(found)), file=sys.stderr)
     return int(any(change.is_regression for change in found))
 

@@ -1,11 +1,15 @@
-"""The results as a plot: bars of medians with their ranges, in SVG, with nothing but text."""
+"""The results as a plot, and as one page with it.
+
+Bars of medians with their ranges are SVG with nothing but text; the page in HTML needs no other
+file.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 from xml.sax.saxutils import escape
 
-from benchmarks.reporting import figure
+from benchmarks.reporting import figure, remarks, table
 from benchmarks.results import metrics_of, rows
 
 if TYPE_CHECKING:
@@ -13,7 +17,7 @@ if TYPE_CHECKING:
 
     from benchmarks.results import Results, Row
 
-__all__ = ["svg"]
+__all__ = ["page", "svg"]
 
 WIDTH: Final = 860
 LABEL_WIDTH: Final = 250
@@ -22,6 +26,42 @@ LINE_HEIGHT: Final = 22
 BAR_HEIGHT: Final = 14
 MARGIN: Final = 16
 COLOURS: Final = (("ours", "#2a6fdb"), ("floor", "#9aa0a6"), ("", "#d98a2b"))
+
+STYLE: Final = """
+body { font-family: sans-serif; margin: 2em auto; max-width: 70em; }
+table { border-collapse: collapse; }
+td, th { border: 1px solid #ccc; padding: 0.2em 0.6em; text-align: left; }
+"""
+
+
+def page(report: Mapping[str, Any]) -> str:
+    """Return one page in HTML: the machine, the plot, and a table for each scenario."""
+    facts = [
+        f"<tr><th>{cell(name)}</th><td>{cell(value)}</td></tr>"
+        for name, value in report["machine"].items()
+    ]
+    parts = [
+        "<!DOCTYPE html>",
+        '<html lang="en"><head><meta charset="utf-8"><title>aeron_async: benchmarks</title>',
+        f"<style>{STYLE}</style></head><body>",
+        "<h1>Benchmarks of aeron_async</h1>",
+        f"<p><code>{cell(report['command'])}</code></p>",
+        *("<table>", *facts, "</table>"),
+        svg(report),
+    ]
+    for name, results in report["scenarios"].items():
+        parts += [f"<h2>{cell(name)}</h2>", f"<p>{cell(results['question'])}</p>", "<table>"]
+        for number, texts in enumerate(table(results)):
+            tag = "td" if number else "th"
+            parts.append(f"<tr>{''.join(f'<{tag}>{cell(text)}</{tag}>' for text in texts)}</tr>")
+        parts.append("</table>")
+        parts += [f"<p>{cell(text)}</p>" for text in remarks(results)]
+    return "\n".join([*parts, "</body></html>", ""])
+
+
+def cell(value: object) -> str:
+    """Return a value as text of a page."""
+    return escape(str(value))
 
 
 def svg(report: Mapping[str, Any]) -> str:

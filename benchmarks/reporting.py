@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from benchmarks.results import Change, Results, Row
 
-__all__ = ["change_lines", "figure", "markdown"]
+__all__ = ["change_lines", "figure", "markdown", "remarks", "table"]
 
 
 def markdown(report: Mapping[str, Any]) -> str:
@@ -26,16 +26,31 @@ def markdown(report: Mapping[str, Any]) -> str:
 
 
 def _table(results: Results) -> list[str]:
+    heads, *lines = (f"| {' | '.join(texts)} |" for texts in table(results))
+    rule = "|---" * (heads.count("|") - 1) + "|"
+    said = [f"- {each}" for each in remarks(results)]
+    return [heads, rule, *lines, "", *said, *([""] if said else [])]
+
+
+def table(results: Results) -> list[list[str]]:
+    """Return the texts of the table of a scenario, the heads of its columns first."""
     metrics = metrics_of(results)
     columns = [list(rows(results, metric)) for metric in metrics]
     first = next(iter(results["contenders"]), "")
     heads = [head for metric in metrics for head in (metric.unit, f"{first}, times better")]
-    lines = [f"| contender | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
-    for cells in zip(*columns, strict=True):
-        texts = [text for cell in cells for text in _cells(cell)]
-        lines.append(f"| {cells[0].contender} | {' | '.join(texts)} |")
-    remarks = [f"- {row.contender}: {row.remark}" for row in columns[0] if row.remark]
-    return [*lines, "", *remarks, *([""] if remarks else [])]
+    return [
+        ["contender", *heads],
+        *(
+            [cells[0].contender, *(text for cell in cells for text in _cells(cell))]
+            for cells in zip(*columns, strict=True)
+        ),
+    ]
+
+
+def remarks(results: Results) -> list[str]:
+    """Return who has no figure, or has failed, and why."""
+    found = rows(results, metrics_of(results)[0])
+    return [f"{row.contender}: {row.remark}" for row in found if row.remark]
 
 
 def _cells(row: Row) -> tuple[str, str]:

@@ -16,6 +16,7 @@ __all__ = ["Change", "Row", "changes", "figure", "metrics_of", "rows", "series_o
 Results = dict[str, Any]
 """Of one scenario, as `measure_all` returns it."""
 TOLERANCE: Final = 0.1
+OURS: Final = "ours"
 
 
 @attrs.frozen(kw_only=True)
@@ -40,6 +41,7 @@ class Change:
     """How a figure of ours compares with the one of a baseline.
 
     Attributes:
+        contender: Ours; with that beside which it stands, where ratios are compared.
         ratio: How many times better it is now; below 1 is worse.
         is_regression: Whether it is worse by more than the tolerance, in every run.
     """
@@ -88,32 +90,80 @@ def rows(results: Results, metric: Metric) -> Iterator[Row]:
 
 
 def changes(
-    before: Mapping[str, Results], now: Mapping[str, Results], *, tolerance: float = TOLERANCE
+    before: Mapping[str, Results],
+    now: Mapping[str, Results],
+    *,
+    tolerance: float = TOLERANCE,
+    are_ratios: bool = False,
 ) -> Iterator[Change]:
     """Yield how every figure of ours that both have has changed.
 
     A regression is worse by more than the tolerance in the median, and worse than the median of
     the baseline in every run: one bad run is the machine's.
+
+    Args:
+        before: Scenarios of the baseline.
+        now: Scenarios of this run.
+        tolerance: Share that is noise.
+        are_ratios: Whether figures are compared as multiples of those of the floors and peers of
+            the same run, which holds between machines; where all contenders are ours, nothing is.
     """
+    read = _multiples if are_ratios else _figures
     for name in before.keys() & now.keys():
         for metric in metrics_of(now[name]):
-            for contender in now[name]["contenders"]:
-                old = series_of(before[name], contender, metric)
-                new = series_of(now[name], contender, metric)
-                if not contender.startswith("ours") or old is None or new is None:
+            old, new = read(before[name], metric), read(now[name], metric)
+            for contender in [each for each in new if each in old]:
+                change = _change(metric, old[contender], new[contender], tolerance)
+                if change is None:
                     continue
-                times = ratio(metric, new.median, old.median)
-                if times is None:
-                    continue
-                best = new.high if metric.is_more_better else new.low
-                best_times = ratio(metric, best, old.median)
-                is_worse = times < 1 - tolerance and best_times is not None and best_times < 1
+                times, is_regression = change
                 yield Change(
                     scenario=name,
                     contender=contender,
                     metric=metric.name,
-                    before=old.median,
-                    now=new.median,
+                    before=old[contender].median,
+                    now=new[contender].median,
                     ratio=times,
-                    is_regression=is_worse,
+                    is_regression=is_regression,
                 )
+
+
+def _change(
+    metric: Metric, old: Series, new: Series, tolerance: float
+) -> tuple[float, bool] | None:
+    """Return how many times better it is now, and whether it has regressed."""
+    times = ratio(metric, new.median, old.median)
+    best_times = ratio(metric, new.high if metric.is_more_better else new.low, old.median)
+    if times is None:
+        return None
+    return times, times < 1 - tolerance and best_times is not None and best_times < 1
+
+
+def _figures(results: Results, metric: Metric) -> dict[str, Series]:
+    """Return the series of ours."""
+    return {
+        name: series
+        for name, series in _all_series(results, metric).items()
+        if name.startswith(OURS)
+    }
+
+
+def _multiples(results: Results, metric: Metric) -> dict[str, Series]:
+    """Return the series of ours as multiples of the median of each contender that is not ours."""
+    found = _all_series(results, metric)
+    return {
+        f"{name} / {other}": Series(
+            median=mine.median / theirs.median,
+            low=mine.low / theirs.median,
+            high=mine.high / theirs.median,
+        )
+        for name, mine in found.items()
+        if name.startswith(OURS)
+        for other, theirs in found.items()
+        if not other.startswith(OURS) and theirs.median
+    }
+
+
+def _all_series(results: Results, metric: Metric) -> dict[str, Series]:
+    found = {name: series_of(results, name, metric) for name in results["contenders"]}
+    return {name: series for name, series in found.items() if series is not None}

@@ -14,6 +14,7 @@ from benchmarks.machine import installed, machine, processor_of, sysctl
 from benchmarks.measuring import Contender, Metric, Scenario
 from benchmarks.official_programs import OfficialPlan, rates_of
 from benchmarks.scenarios import Settings, scenarios
+from tests.benchmarks.made_up import report, results, runs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,6 +106,41 @@ def test_a_regression_against_a_saved_baseline_is_exit_code_1(
     shown = capsys.readouterr()
     assert json.loads(shown.out)["scenarios"]["made-up"]["contenders"]["ours"]["runs"]
     assert "REGRESSION   0.50 x  made-up, ours" in shown.err
+
+
+def test_a_saved_result_is_read_and_nothing_is_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def scenarios_of(_settings: Settings) -> list[Scenario]:
+        message = "nothing is measured"
+        raise AssertionError(message)
+
+    monkeypatch.setattr(program, "scenarios", scenarios_of)
+    saved, baseline, shown = (tmp_path / name for name in ("now.json", "before.json", "page.html"))
+    now = results(ours=runs((100, 10)), zmq=runs((50, 10)))
+    saved.write_text(json.dumps(report(fast=now)))
+    assert program.main(["--saved", str(saved), "--page", str(shown)]) == 0
+    assert "| zmq | 50 (50 to 50) | 2 |" in capsys.readouterr().out
+    assert shown.read_text().startswith("<!DOCTYPE html>")
+    before = results(ours=runs((400, 40)), zmq=runs((200, 40)))
+    baseline.write_text(json.dumps(report(fast=before)))
+    comparing = ["--saved", str(saved), "--compare", str(baseline)]
+    assert program.main(comparing) == 1
+    assert "REGRESSION   0.25 x  fast, ours, messages_per_s" in capsys.readouterr().err
+    assert program.main([*comparing, "--ratios"]) == 0
+    assert "ok           1.00 x  fast, ours / zmq, messages_per_s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("more", "what"), [([], "figure"), (["--ratios"], "ratio")])
+def test_a_comparison_of_nothing_is_bad_usage(
+    more: list[str], what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved, baseline = tmp_path / "now.json", tmp_path / "before.json"
+    saved.write_text(json.dumps(report(fast=results(ours=runs((1, 1)), zmq=runs((1, 1))))))
+    baseline.write_text(json.dumps(report(slow=results(ours=runs((1, 1)), zmq=runs((1, 1))))))
+    arguments = ["--saved", str(saved), "--compare", str(baseline), *more]
+    assert program.main(arguments) == 2
+    assert capsys.readouterr().err == f"no {what} is both in {baseline} and in this run\n"
 
 
 def test_scenarios_are_listed_with_who_is_absent(

@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from benchmarks.plot import svg
+from benchmarks.plot import page, svg
 from benchmarks.reporting import change_lines, figure, markdown
 from benchmarks.results import changes, metrics_of, rows
 from tests.benchmarks.made_up import METRICS, report, results, runs
@@ -69,6 +69,56 @@ def test_only_figures_of_ours_that_both_have_are_compared() -> None:
     assert list(changes(before, now)) == []
 
 
+def test_a_ratio_is_the_same_on_a_machine_of_half_the_speed() -> None:
+    before = {"made-up": results(ours=runs((100, 10), (120, 12)), zmq=runs((50, 20)))}
+    now = {"made-up": results(ours=runs((50, 20), (60, 24)), zmq=runs((25, 40)))}
+    assert all(each.is_regression for each in changes(before, now))
+    found = list(changes(before, now, are_ratios=True))
+    assert [(each.contender, each.metric, each.before, each.ratio) for each in found] == [
+        ("ours / zmq", "messages_per_s", 2.2, 1),
+        ("ours / zmq", "p50_us", 0.55, 1),
+    ]
+    assert not any(each.is_regression for each in found)
+
+
+@pytest.mark.parametrize(
+    ("now", "is_regression"),
+    [
+        (((200, 10), (210, 10)), True),  # faster than before, but not as much as the floor
+        (((200, 10), (450, 10)), False),  # one run stood beside the floor as before
+        (((380, 10), (390, 10)), False),  # within the tolerance
+    ],
+)
+def test_a_regression_of_a_ratio_is_worse_in_the_median_and_in_every_run(
+    now: tuple[tuple[float, float], ...],
+    is_regression: bool,  # noqa: FBT001 - a row of the table
+) -> None:
+    before = {"made-up": results(ours=runs((100, 10)), floor_bare=runs((1_000, 5), (1_100, 5)))}
+    after = {"made-up": results(ours=runs(*now), floor_bare=runs((4_000, 5), (4_400, 5)))}
+    rate, delay = changes(before, after, are_ratios=True)
+    assert rate.contender == "ours / floor bare"
+    assert (rate.is_regression, delay.is_regression) == (is_regression, False)
+
+
+def test_ratios_are_of_ours_to_what_is_not_ours_and_is_in_both() -> None:
+    before: dict[str, Any] = {
+        "gone": results(ours=runs((1, 1)), zmq=runs((1, 1))),
+        "ours alone": results(ours=runs((1, 1)), ours_pure=runs((1, 1))),
+        "both": results(ours=runs((4, 1)), ours_pure=runs((2, 1)), zmq=runs((1, 0)), nats=[]),
+    }
+    now = {
+        "ours alone": results(ours=runs((1, 1)), ours_pure=runs((1, 1))),
+        "both": results(
+            ours=runs((2, 1)), ours_pure=runs((2, 1)), zmq=runs((1, 0)), nats=runs((1, 1))
+        ),
+    }
+    found = changes(before, now, are_ratios=True)
+    assert [(each.scenario, each.contender, each.metric, each.ratio) for each in found] == [
+        ("both", "ours / zmq", "messages_per_s", 0.5),
+        ("both", "ours pure / zmq", "messages_per_s", 1),
+    ]
+
+
 def test_what_has_changed_is_told_worst_first() -> None:
     before = {"made-up": results(ours=runs((100, 10)))}
     found = changes(before, {"made-up": results(ours=runs((300, 40)))})
@@ -109,6 +159,22 @@ def test_the_plot_is_well_formed_and_cuts_floors_short() -> None:
     assert not any("empty" in str(text) for text in texts)
     bars = list(root.iter("{http://www.w3.org/2000/svg}rect"))[1:]
     assert [bar.get("width") for bar in bars] == ["420.0", "420.0", "210.0", "420.0"]
+
+
+def test_the_page_is_well_formed_and_needs_no_other_file() -> None:
+    found = results(ours=runs((100, 1)), nats=[], **{"a<b": runs((50, 2))})
+    found["contenders"]["nats"]["absent"] = "no <server>"
+    text = page(report(fast=found))
+    head, _, rest = text.partition("\n")
+    assert head == "<!DOCTYPE html>"
+    root = ET.fromstring(rest.replace('<meta charset="utf-8">', ""))  # noqa: S314 - made above
+    assert [each.text for each in root.iter("h2")] == ["fast"]
+    cells = ["".join(each.itertext()) for each in root.iter("td")]
+    assert cells[:3] == ["2", "ours", "100 (100 to 100)"]
+    assert "a<b" in cells
+    assert [each.text for each in root.iter("p")][1:] == ["How fast?", "nats: no <server>"]
+    assert len(list(root.iter("{http://www.w3.org/2000/svg}svg"))) == 1
+    assert not any("src" in each.attrib or "href" in each.attrib for each in root.iter())
 
 
 def test_a_report_survives_json() -> None:
