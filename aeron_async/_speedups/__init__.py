@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from aeron_async._speedups.appending import FrameWriter as FrameWriterType
     from aeron_async._speedups.sockets import BatchReader as BatchReaderType
-    from aeron_async._speedups.sockets import SendSegmented
+    from aeron_async._speedups.sockets import SendSegmented, SendToMany
     from aeron_async._speedups.writing import BlockWriter as BlockWriterType
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "CompiledBatchReader",
     "FrameWriter",
     "send_segmented",
+    "send_to_many",
 ]
 
 PURE_VARIABLE: Final = "AERON_ASYNC_PURE"
@@ -57,6 +58,8 @@ CompiledBatchReader: type[BatchReaderType] | None = None
 """Receives many datagrams in one call; None in pure Python, and on systems without `recvmsg`."""
 send_segmented: SendSegmented | None = None
 """Sends many segment batches in one call; None where `CompiledBatchReader` is None."""
+send_to_many: SendToMany | None = None
+"""Sends segment batches to many addresses; None where `CompiledBatchReader` is None."""
 BlockWriter: type[BlockWriterType] | None = None
 """Writes blocks to files in its own thread; None in pure Python, and without native threads."""
 
@@ -66,6 +69,6 @@ if WHY_PURE is None:
     # A system may lack the calls that this needs, and still support the rest.
     with suppress(ImportError):
         from aeron_async._speedups.sockets import BatchReader as CompiledBatchReader
-        from aeron_async._speedups.sockets import send_segmented
+        from aeron_async._speedups.sockets import send_segmented, send_to_many
     with suppress(ImportError):
         from aeron_async._speedups.writing import BlockWriter

@@ -26,3 +26,20 @@ SendSegmented: TypeAlias = Callable[
 def send_segmented(
     sock: BatchSource, data: memoryview, segments: SegmentTable, index: int, start: int, /
 ) -> tuple[int, int, int]: ...
+
+SendToMany: TypeAlias = Callable[
+    [BatchSource, memoryview, SegmentTable, int, int, tuple[bytes, ...], int, int],
+    tuple[int, int, int, int, int],
+]
+
+def send_to_many(
+    sock: BatchSource,
+    data: memoryview,
+    segments: SegmentTable,
+    index: int,
+    start: int,
+    addresses: tuple[bytes, ...],
+    slice_count: int,
+    sndbuf_length: int,
+    /,
+) -> tuple[int, int, int, int, int]: ...

@@ -28,6 +28,10 @@ cdef extern from "<time.h>" nogil:
         int64_t tv_sec
         long tv_nsec
 
+cdef extern from "<sys/ioctl.h>" nogil:
+    int ioctl(int fd, unsigned long request, void *argument)
+    unsigned long TIOCOUTQ
+
 cdef extern from "<sys/socket.h>" nogil:
     """
     /* Values of the Linux headers: not every C library defines them, and no other system uses
@@ -40,6 +44,19 @@ cdef extern from "<sys/socket.h>" nogil:
     /* Room for a timestamp, a segment length and a drop count, with headers of any machine. */
     typedef union { struct cmsghdr first; char room[128]; } aeron_notes;
     typedef union { struct sockaddr_storage storage; } aeron_address;
+    /* Room for a segment length with its header. */
+    typedef union { struct cmsghdr first; char room[CMSG_SPACE(sizeof(unsigned short))]; } aeron_cut;
+    #ifdef __linux__
+    typedef struct mmsghdr aeron_mmsghdr;
+    #define aeron_sendmmsg sendmmsg
+    #else
+    typedef struct { struct msghdr msg_hdr; unsigned int msg_len; } aeron_mmsghdr;
+    static int aeron_sendmmsg(int fd, aeron_mmsghdr *messages, unsigned int count, int flags) {
+        unsigned int sent = 0;
+        while (sent < count && sendmsg(fd, &messages[sent].msg_hdr, flags) >= 0) ++sent;
+        return sent || !count ? (int)sent : -1;
+    }
+    #endif
     """
     struct cmsghdr:
         size_t cmsg_len
@@ -57,7 +74,13 @@ cdef extern from "<sys/socket.h>" nogil:
         char room[128]
     ctypedef struct aeron_address:
         pass
+    ctypedef struct aeron_cut:
+        char room[1]
+    ctypedef struct aeron_mmsghdr:
+        msghdr msg_hdr
+        unsigned int msg_len
     ssize_t sendmsg(int fd, const msghdr *message, int flags)
+    int aeron_sendmmsg(int fd, aeron_mmsghdr *messages, unsigned int count, int flags)
     ssize_t recvmsg(int fd, msghdr *message, int flags)
     cmsghdr *CMSG_FIRSTHDR(msghdr *message)
     cmsghdr *CMSG_NXTHDR(msghdr *message, cmsghdr *note)
@@ -84,6 +107,12 @@ DEF BATCH_LENGTH_MAX = 65_507
 """Longest payload of one datagram over IPv4, in bytes; IPv6 would allow 20 more."""
 DEF SEGMENT_COUNT_MAX = 64
 """Most datagrams in one batch that every Linux accepts; Linux 6.9 and later accept 128."""
+DEF MESSAGES_MAX = 64
+"""Most slices that one system call sends: so many headers lie on the stack."""
+DEF MESSAGE_OVERHEAD = 2_048
+"""Bytes that a message takes in a send buffer beyond its data, at most, on a device of our time."""
+DEF IPV4_LENGTH = 16
+"""Bytes of a `sockaddr_in`; a `sockaddr_in6` has `ADDRESS_LENGTH`."""
 DEF DATAGRAMS_PER_COUNT = 4
 DEF LENGTH_PER_COUNT = 8_192
 
@@ -362,3 +391,202 @@ def send_segmented(sock, data, segments, int64_t index, int64_t start):
             PyBuffer_Release(&ends)
     finally:
         PyBuffer_Release(&view)
+
+
+cdef struct Turn:
+    int64_t index
+    int64_t start
+    int64_t stop
+    int64_t which
+
+
+cdef struct Post:
+    aeron_mmsghdr messages[MESSAGES_MAX]
+    iovec pieces[MESSAGES_MAX]
+    aeron_cut cuts[MESSAGES_MAX]
+    Turn turns[MESSAGES_MAX]
+
+
+@cython.no_gc
+@cython.final
+cdef class Mailing:
+    """What `send_to_many` sends, and how far it is: the slice at `turn`, to one address."""
+
+    cdef Py_buffer data
+    cdef Py_buffer segments
+    cdef tuple addresses
+    cdef int64_t slice_count
+    cdef int64_t sndbuf_length
+    cdef int64_t room
+    cdef int fd
+    cdef int held
+    cdef Turn turn
+
+    def __dealloc__(self):
+        if self.held > 0:
+            PyBuffer_Release(&self.data)
+        if self.held > 1:
+            PyBuffer_Release(&self.segments)
+
+    cdef check(self):
+        """Raise an error for arguments that cannot be meant."""
+        if self.segments.len % 8:
+            raise ValueError(f"a segment table of {self.segments.len} bytes: it has 8 for each batch")
+        if (not 0 <= self.turn.index <= self.segments.len // 4 or self.turn.index % 2
+                or not 0 <= self.turn.start <= self.data.len):
+            raise ValueError(f"index={self.turn.index} start={self.turn.start}: not within "
+                             f"{self.segments.len // 8} batches in {self.data.len} bytes")
+        if not 1 <= self.slice_count <= SEGMENT_COUNT_MAX:
+            raise ValueError(f"slice_count={self.slice_count} must be from 1 to {SEGMENT_COUNT_MAX}")
+        if not self.addresses:
+            raise ValueError("there is no address to send to")
+        for address in self.addresses:
+            if type(address) is not bytes:
+                raise TypeError(f"an address must be bytes, not {type(address).__name__}")
+            if len(address) != IPV4_LENGTH and len(address) != ADDRESS_LENGTH:
+                raise ValueError(f"an address of {len(address)} bytes: it has {IPV4_LENGTH} or "
+                                 f"{ADDRESS_LENGTH}")
+
+    cdef void measure(self) noexcept nogil:
+        """Find out how much more the socket's send buffer can hold."""
+        cdef int queued = 0
+        self.room = 0
+        if self.sndbuf_length > 0 and ioctl(self.fd, TIOCOUTQ, &queued) == 0:
+            self.room = self.sndbuf_length - queued
+
+    cdef bint begin_slice(self, bint is_first) noexcept:
+        """Find the end of the next slice; return whether there is one, and may be one now."""
+        cdef int64_t end, segment, count, longest, length
+        if self.turn.index >= self.segments.len // 4:
+            return False
+        end = word_at(<const char *>self.segments.buf, self.turn.index)
+        segment = word_at(<const char *>self.segments.buf, self.turn.index + 1)
+        if end <= self.turn.start or end > self.data.len or segment < 1:
+            return False
+        longest = max(1, min(SEGMENT_COUNT_MAX, BATCH_LENGTH_MAX // segment))
+        longest = min(end - self.turn.start, longest * segment)
+        length = min(longest, self.slice_count * segment)
+        if length < longest and self.sndbuf_length > 0:
+            if is_first:
+                self.measure()
+            count = (self.room // len(self.addresses) - MESSAGE_OVERHEAD) // segment
+            length = min(longest, max(self.slice_count, count) * segment)
+            # Once what is written has been sent, there may be room for a longer one.
+            if length < longest and not is_first:
+                return False
+        self.turn.stop = self.turn.start + length
+        return True
+
+    cdef int write(self, Post *post) noexcept:
+        """Write the messages of the next turns, and go on to the turn behind; return how many."""
+        cdef int number = 0
+        cdef bytes address
+        cdef int64_t segment
+        while number < MESSAGES_MAX:
+            if self.turn.stop <= self.turn.start and not self.begin_slice(number == 0):
+                break
+            address = <bytes>self.addresses[self.turn.which]
+            segment = word_at(<const char *>self.segments.buf, self.turn.index + 1)
+            write_message(post, number, <char *>self.data.buf + self.turn.start,
+                          self.turn.stop - self.turn.start, segment,
+                          <const char *>address, <unsigned int>len(address))
+            post.turns[number] = self.turn
+            number += 1
+            self.room -= self.turn.stop - self.turn.start + MESSAGE_OVERHEAD
+            self.turn.which += 1
+            if self.turn.which == len(self.addresses):
+                self.turn.which = 0
+                self.turn.start = self.turn.stop
+                if self.turn.start == word_at(<const char *>self.segments.buf, self.turn.index):
+                    self.turn.index += 2
+        return number
+
+    cdef int send(self) except -1:
+        """Send until the system refuses a message; return the error number, 0 for none."""
+        cdef Post post
+        cdef int count, sent, failure = 0
+        while True:
+            count = self.write(&post)
+            if count == 0:
+                return 0
+            with nogil:
+                sent = aeron_sendmmsg(self.fd, post.messages, count, MSG_DONTWAIT)
+                failure = errno if sent < 0 else 0
+            if sent == count:
+                continue
+            # The system says what is wrong with a message only if that is the first one.
+            self.turn = post.turns[max(0, sent)]
+            if failure and failure != EINTR:
+                return failure
+
+
+cdef void write_message(Post *post, int number, char *data, int64_t length, int64_t segment,
+                        const char *address, unsigned int address_length) noexcept:
+    """Write the headers of one message: a slice of a batch for one address."""
+    cdef msghdr *message = &post.messages[number].msg_hdr
+    cdef aeron_cut *cut = &post.cuts[number]
+    cdef cmsghdr *note
+    cdef uint16_t short_segment = <uint16_t>segment
+    memset(message, 0, sizeof(msghdr))
+    post.pieces[number].iov_base = data
+    post.pieces[number].iov_len = length
+    message.msg_name = <void *>address
+    message.msg_namelen = address_length
+    message.msg_iov = &post.pieces[number]
+    message.msg_iovlen = 1
+    if segment < length:
+        memset(cut, 0, sizeof(aeron_cut))
+        message.msg_control = cut
+        message.msg_controllen = CMSG_SPACE(sizeof(short_segment))
+        note = CMSG_FIRSTHDR(message)
+        note.cmsg_level = SOL_UDP
+        note.cmsg_type = UDP_SEGMENT
+        note.cmsg_len = CMSG_LEN(sizeof(short_segment))
+        memcpy(CMSG_DATA(note), &short_segment, sizeof(short_segment))
+
+
+def send_to_many(sock, data, segments, int64_t index, int64_t start, tuple addresses not None,
+                 int64_t slice_count, int64_t sndbuf_length):
+    """Send batches to each of several addresses, in slices by turns; stop at one not sent.
+
+    Each slice goes to all addresses before the next one goes to any. A slice of one datagram is
+    sent as such. `driver.media.transport.SLICE_COUNT` says why there are slices.
+
+    Args:
+        sock: A non-blocking socket that is not connected. Unless `slice_count` is 1 and
+            `sndbuf_length` 0, its system segments batches into datagrams.
+        data: The datagrams, one after the other.
+        segments: For each batch, its end in `data` and the length of its datagrams, in bytes; only
+            the last datagram of a batch may be shorter.
+        index: Index in `segments` of the first batch; even.
+        start: Offset in `data` of the first slice, in that batch.
+        addresses: In the system's format, `sockaddr_in` or `sockaddr_in6`.
+        slice_count: Most datagrams in a slice, where the socket has no room for a longer one.
+        sndbuf_length: How much the socket's send buffer can hold, in bytes; 0 if no slice may be
+            longer than `slice_count`.
+
+    Returns:
+        Start and end in `data` of the slice that was not sent, the index of its batch, the index of
+        the first address that did not get it, and the error number that the system gave. Without an
+        attempt all but the start and the index of the batch are 0: everything was sent, or the
+        batch is malformed.
+
+    Raises:
+        TypeError: An address is not bytes.
+        ValueError: A number is out of bounds, or an address has the wrong length.
+    """
+    cdef Mailing mailing = Mailing.__new__(Mailing)
+    cdef int failure
+    mailing.fd = sock.fileno()
+    PyObject_GetBuffer(data, &mailing.data, PyBUF_SIMPLE)
+    mailing.held = 1
+    PyObject_GetBuffer(segments, &mailing.segments, PyBUF_SIMPLE)
+    mailing.held = 2
+    mailing.addresses = addresses
+    mailing.slice_count, mailing.sndbuf_length = slice_count, sndbuf_length
+    mailing.turn = Turn(index, start, 0, 0)
+    mailing.check()
+    failure = mailing.send()
+    if not failure:
+        return mailing.turn.start, 0, mailing.turn.index, 0, 0
+    return (mailing.turn.start, mailing.turn.stop, mailing.turn.index, mailing.turn.which, failure)

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import copy
+import errno
 import gc
 import pickle
 import sys
 import weakref
 from array import array
+from contextlib import suppress
+from socket import AF_INET, SOCK_DGRAM, socket
+from struct import pack
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from aeron_async import _speedups
+from tests.by_hand import NOT_BUILT
 from tests.logbuffer.logs import MAX_PAYLOAD, MTU_LENGTH, NO_LIMIT, TERM_LENGTH, make_log, read_all
 from tests.speedups.test_twins import filled, place, place_batch, scan_batch
 from tests.twins import TWINS, compiled_twins, needs_compiled, pure_twins
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 NO_PLACES: Final = [-(2**63), -TERM_LENGTH, -32, -1, 1, 16, 33, TERM_LENGTH + 32, 2**62]
 LENGTHS: Final = {"max_payload_length": MAX_PAYLOAD, "max_message_length": 8_192}
+needs_sockets = pytest.mark.skipif(_speedups.send_to_many is None, reason=NOT_BUILT)
 
 
 class Image:
@@ -129,6 +139,134 @@ def test_nothing_is_done_in_a_term_at_an_odd_address() -> None:
         place_batch(twin, memoryview(data), 1_280, odd_view(bytes(9_999)), None, 0, limit=99_999)
         == 0
     )
+
+
+# Sending.
+
+HOST: Final = bytes((127, 0, 0, 1))
+
+
+@pytest.fixture
+def peers() -> Iterator[tuple[Any, Any, bytes]]:
+    """Return a sender, a receiver, and the receiver's address as the system has it."""
+    with socket(AF_INET, SOCK_DGRAM) as sender, socket(AF_INET, SOCK_DGRAM) as receiver:
+        receiver.bind(("127.0.0.1", 0))
+        receiver.setblocking(False)
+        port = receiver.getsockname()[1]
+        yield sender, receiver, pack("=H2s4s8x", AF_INET, port.to_bytes(2, "big"), HOST)
+
+
+def send_to_many(sender: Any, address: bytes, **changes: Any) -> tuple[int, ...]:
+    call: dict[str, Any] = {
+        "data": bytes(1_000),
+        "segments": array("i", (300, 100, 700, 100)),
+        "index": 0,
+        "start": 0,
+        "addresses": (address,),
+        "slice_count": 8,
+        "sndbuf_length": 0,
+    } | changes
+    assert _speedups.send_to_many is not None
+    found: tuple[int, ...] = _speedups.send_to_many(sender, *call.values())
+    return found
+
+
+@needs_sockets
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"index": index} for index in (-(2**63), -2, -1, 1, 3, 5, 6, 2**62)),
+        *({"start": start} for start in (-(2**63), -1, 1_001, 2**62)),
+        *({"slice_count": count} for count in (-(2**63), -1, 0, 65, 2**62)),
+        {"segments": b"1234567"},
+        {"addresses": ()},
+        *({"addresses": (bytes(length),)} for length in (0, 1, 15, 17, 27, 29, 128)),
+    ],
+)
+def test_what_is_out_of_bounds_is_not_sent(peers: Any, changes: dict[str, Any]) -> None:
+    sender, receiver, address = peers
+    with pytest.raises(ValueError, match=r"index|slice_count|table|address"):
+        send_to_many(sender, address, **changes)
+    with pytest.raises(BlockingIOError):
+        receiver.recv(1)
+
+
+@needs_sockets
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"addresses": [bytes(16)]},
+        {"addresses": None},
+        {"addresses": (bytearray(16),)},
+        {"addresses": (None,)},
+        {"addresses": ("127.0.0.1", 9)},
+        {"data": "text"},
+        {"data": None},
+        {"segments": (300, 100)},
+        {"index": "0"},
+        {"sndbuf_length": None},
+    ],
+)
+def test_what_is_of_another_type_is_not_sent(peers: Any, changes: dict[str, Any]) -> None:
+    sender, receiver, address = peers
+    with pytest.raises(TypeError):
+        send_to_many(sender, address, **changes)
+    with pytest.raises(BlockingIOError):
+        receiver.recv(1)
+
+
+@needs_sockets
+@pytest.mark.parametrize("number", [-(2**63), 2**63, 2**64])
+def test_numbers_longer_than_a_word_are_refused(peers: Any, number: int) -> None:
+    for name in ("index", "start", "slice_count"):
+        with pytest.raises((OverflowError, ValueError)):
+            send_to_many(peers[0], peers[2], **{name: number})
+
+
+@needs_sockets
+@pytest.mark.parametrize(
+    "cuts", [(0, 100), (-300, 100), (2**31 - 1, 100), (1_001, 100), (300, 0), (300, -100)]
+)
+def test_cuts_that_are_none_are_sent_up_to(peers: Any, cuts: tuple[int, int]) -> None:
+    sender, receiver, address = peers
+    assert send_to_many(sender, address, segments=array("i", cuts)) == (0, 0, 0, 0, 0)
+    with pytest.raises(BlockingIOError):
+        receiver.recv(1)
+    segments = array("i", (50, 50, *cuts))
+    assert send_to_many(sender, address, segments=segments) == (50, 0, 2, 0, 0)
+    assert receiver.recv(1_000) == bytes(50)
+
+
+@needs_sockets
+@pytest.mark.parametrize("sndbuf_length", [-(2**63), -1, 0, 1, 2**31, 2**63 - 1])
+def test_no_length_of_a_buffer_does_harm(peers: Any, sndbuf_length: int) -> None:
+    sender, receiver, address = peers
+    changes: dict[str, Any] = {"sndbuf_length": sndbuf_length, "addresses": (address,) * 3}
+    assert send_to_many(sender, address, **changes) == (700, 0, 4, 0, 0)
+    assert [len(receiver.recv(1_000)) for _ in range(3 * 7)] == [100] * 21
+
+
+@needs_sockets
+def test_a_socket_that_is_closed_is_sent_nothing(peers: Any) -> None:
+    sender, _, address = peers
+    sender.close()
+    assert send_to_many(sender, address) == (0, 300, 0, 0, errno.EBADF)
+
+
+@needs_sockets
+def test_nothing_of_a_call_is_kept(peers: Any) -> None:
+    sender, _, address = peers
+    data, segments = bytearray(1_000), array("i", (300, 100))
+    before = sys.getrefcount(address)
+    for addresses in ((address,), (b"",), (address, None)):
+        with suppress(TypeError, ValueError):
+            send_to_many(sender, address, data=data, segments=segments, addresses=addresses)
+        # One that is still exported could not grow.
+        data.append(0)
+        segments.extend((300, 100))
+        del segments[2:]
+    del addresses
+    assert sys.getrefcount(address) == before
 
 
 # Appending.
