@@ -26,7 +26,8 @@ PURE_TESTS := tests/speedups tests/logbuffer tests/driver/test_data_packet_batch
 	$(foreach name,agents closing consumer ending_while_read exclusive flow image_handlers ipc messages \
 		misread_calls receive_timestamps steps term_end unreliable wait_watch yield_budget \
 		fifo_waiters instance_attributes,tests/client/test_$(name).py) \
-	$(foreach name,batch_reader batches many_batches segment_batches sockets,tests/io/test_$(name).py)
+	$(foreach name,batch_reader batches many_addresses many_batches segment_batches \
+		sockets,tests/io/test_$(name).py)
 # The tests of a file stay together: some share a port or what took long to make. Those that use one
 # Spark do too, whichever file they are in: see tests/spark/sessions.py.
 # Half of the time a test waits for a process it has started: there is room for more than cores.

@@ -15,8 +15,8 @@ from aeron_async.driver.core.destination_tracker import DestinationTracker
 from aeron_async.driver.core.stream_counters import ChannelStatus
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.core.udp_channel import Interface, UdpChannel
-from aeron_async.driver.media.endpoint import SLICE_COUNT, SendChannelEndpoint
-from aeron_async.driver.media.transport import BoundedTransport
+from aeron_async.driver.media.endpoint import SendChannelEndpoint
+from aeron_async.driver.media.transport import SLICE_COUNT, BoundedTransport
 from aeron_async.errors import ClosedError, ErrorCode
 from aeron_async.protocol.channel_uri import ChannelUri
 from aeron_async.protocol.header import RttFlags

@@ -11,7 +11,8 @@ The contract towards the protocol, for every transport:
 - a datagram that the system refused was not sent: `error_received` is called before `sendto`
   returns, unless it was the datagram that waited;
 - `send_batch(data, segment_length, address)` sends many datagrams as `sendto` sends each, and
-  `send_batches(data, segments, address)` sends several segment batches;
+  `send_batches(data, segments, address)` sends several segment batches, and
+  `send_to_many(data, segments, addresses)` sends them to several addresses;
 - `datagrams_received(data, segment_length, (host, port))` passes one segment batch to a protocol
   that has this method, `batches_received(data, segments, (host, port))` several; a protocol without
   it gets the datagrams one by one. Both handle all datagrams before they raise an error, so the
@@ -25,21 +26,29 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from aeron_async.errors import ClosedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from aeron_async.driver.media.sockets import SocketAddress
     from aeron_async.logbuffer.placing import SegmentTable
 
-__all__ = ["BoundedTransport", "Datagram", "Destination"]
+__all__ = ["SLICE_COUNT", "BoundedTransport", "Datagram", "Destination"]
 
 Datagram: TypeAlias = bytes | bytearray | memoryview
 Destination: TypeAlias = Any
 """A numeric (host, port), or None on a connected socket; asyncio declares a far wider type."""
+
+SLICE_COUNT: Final = 8
+"""Datagrams of a batch that one of several addresses gets before the others get theirs.
+
+When the socket becomes full, the later addresses miss no more than this; and one system call still
+takes only about a quarter of the time for the datagrams one by one. A slice is longer where the
+send buffer has room for it as often as there are addresses: then none of them misses anything.
+"""
 
 
 class BoundedTransport(asyncio.DatagramTransport):
@@ -95,11 +104,7 @@ class BoundedTransport(asyncio.DatagramTransport):
             ValueError: No data, a segment length below 1, or an address on a connected socket, or
                 none on another.
         """
-        if segment_length < 1:
-            message = f"segment_length={segment_length} must be 1 or more bytes"
-            raise ValueError(message)
-        if not data:
-            self._refuse(data, addr)
+        self._check_batch(data, segment_length, addr)
         refused_count, left_length = self._refused_count, 0
         for start in range(0, len(data), segment_length):
             datagram = data[start : start + segment_length]
@@ -141,6 +146,87 @@ class BoundedTransport(asyncio.DatagramTransport):
                 break
         return start
 
+    def send_to_many(
+        self, data: memoryview, segments: SegmentTable, addresses: Sequence[SocketAddress]
+    ) -> tuple[int, int]:
+        """Send segment batches to each address; return the bytes sent, and how many were missed.
+
+        The addresses get a batch in slices by turns, until a datagram is held. Of the slice in
+        which that happens, as much counts as sent as any address got. The data may be reused once
+        this returns.
+
+        Args:
+            data: The datagrams, one after the other.
+            segments: As for `send_batches`.
+            addresses: Numeric; the socket must not be connected.
+
+        Returns:
+            The bytes that count as sent, and the datagrams of these that some address did not get,
+            each counted once for each such address.
+
+        Raises:
+            Exception: As `send_batch`.
+        """
+        if self._is_blocked or self._is_connected:
+            self._refuse(data, addresses)
+        return self._send_to_many_from(0, 0, data, segments, addresses)
+
+    def _send_to_many_from(
+        self,
+        index: int,
+        start: int,
+        data: memoryview,
+        segments: SegmentTable,
+        addresses: Sequence[SocketAddress],
+    ) -> tuple[int, int]:
+        """Send slices by turns from the batch at `index` on; return the end, and the missed."""
+        missed_count = 0
+        for each in range(index, len(segments), 2):
+            batch_end, segment_length = min(segments[each], len(data)), segments[each + 1]
+            self._check_batch(data[start:batch_end], segment_length, addresses)
+            while start < batch_end:
+                count = self._slice_count(batch_end - start, segment_length, addresses)
+                part = data[start : min(start + count * segment_length, batch_end)]
+                sent_length, missed = self._send_slice(part, segment_length, addresses, ())
+                start += sent_length
+                missed_count += missed
+                if self._is_blocked:
+                    return start, missed_count
+        return start, missed_count
+
+    def _slice_count(
+        self, length: int, segment_length: int, addresses: Sequence[SocketAddress]
+    ) -> int:
+        """Return how many datagrams each address gets of the next `length` bytes of a batch."""
+        return length // segment_length + 1 if len(addresses) == 1 else SLICE_COUNT
+
+    def _send_slice(
+        self,
+        part: memoryview,
+        segment_length: int,
+        addresses: Sequence[SocketAddress],
+        left_lengths: Sequence[int],
+    ) -> tuple[int, int]:
+        """Send a slice to each address; return the bytes sent, and how many were missed.
+
+        Args:
+            part: The slice.
+            segment_length: Length of each datagram in bytes; only the last may be shorter.
+            addresses: Those that get it.
+            left_lengths: What has been sent to the first of them already, in bytes.
+        """
+        lengths = [*left_lengths]
+        for address in addresses[len(lengths) :]:
+            has_room = not self._is_blocked
+            lengths.append(self.send_batch(part, segment_length, address) if has_room else 0)
+        # If the socket became full, the rest is sent to all once it has room again.
+        sent_length = max(lengths) if self._is_blocked else len(part)
+        return sent_length, sum(
+            -(-(sent_length - length) // segment_length)
+            for length in lengths
+            if length < sent_length
+        )
+
     def reconnect(self, address: SocketAddress) -> None:
         """Send to another peer from now on, and receive from no other; the local port stays.
 
@@ -166,6 +252,13 @@ class BoundedTransport(asyncio.DatagramTransport):
             raise ValueError(message)
         self._connect(address)
         self._extra["peername"] = address
+
+    def _check_batch(self, data: memoryview, segment_length: int, addr: Destination) -> None:
+        if segment_length < 1:
+            message = f"segment_length={segment_length} must be 1 or more bytes"
+            raise ValueError(message)
+        if not data:
+            self._refuse(data, addr)
 
     @abstractmethod
     def _connect(self, address: SocketAddress) -> None:
