@@ -42,7 +42,7 @@ IN_PYTHON: Final = {
     "client.home_loop": ("HomeLoop",),
     "client.image": ("Taking",),
     "client.publication": ("Offering",),
-    "client.subscription": ("NOTHING", "Reading", "inheriting"),
+    "client.reading": ("NOTHING", "Reading", "inheriting"),
 }
 
 

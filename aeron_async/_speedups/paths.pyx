@@ -542,7 +542,7 @@ NOTHING = Batch([], None)
 
 
 cdef class Reading:
-    """The compiled part of a subscription; twin of `client.subscription.Reading`."""
+    """The compiled part of a subscription; twin of `client.reading.Reading`."""
 
     cdef Step spare
     cdef public Batch _batch

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Self, final
 from weakref import WeakSet, ref
 
 import attrs
@@ -27,7 +27,6 @@ from anyio import EndOfStream
 from anyio.abc import ObjectReceiveStream
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from aeron_async._speedups import WHY_PURE
 from aeron_async.client.arguments import (
     check_image_handler,
     check_limit,
@@ -47,18 +46,19 @@ from aeron_async.client.image import (
     Message,
     MessageBatch,
 )
+from aeron_async.client.message_delivery import MessageDelivery
+from aeron_async.client.reading import NOTHING, Reading, inheriting
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
 from aeron_async.client.waiters import Notify, Wait, watched_wait
 from aeron_async.client.why import explain_subscription, stream_named
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import BusyError, RegistrationError, WrongLoopError
-from aeron_async.logbuffer.message import Batch
 from aeron_async.protocol.arguments import check_function
 from aeron_async.protocol.channel_uri import ControlMode
 from aeron_async.waits import SubscriptionSeen
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Mapping
+    from collections.abc import AsyncIterator, Mapping
     from types import TracebackType
     from typing import SupportsIndex
 
@@ -70,75 +70,10 @@ if TYPE_CHECKING:
     from aeron_async.waits import Why
 
 __all__ = [
-    "NOTHING",
     "ImageHandler",
-    "Reading",
     "Subscription",
     "SubscriptionBase",
-    "inheriting",
 ]
-
-Kind = TypeVar("Kind")
-
-
-NOTHING: Final[Batch[Any]] = Batch([], None)
-"""The empty batch: nothing was read."""
-
-
-class Reading:
-    """The part of a subscription that is compiled: `__anext__`, and what it needs.
-
-    Attributes:
-        _batch: Messages that were read, of which some may not be delivered yet.
-        _taken: The message delivered last; it is taken when the next one is asked for.
-        _calls_until_check: Messages that may be delivered before the turn is checked again;
-            negative if the loop must run other tasks now.
-        _is_closed: Whether the subscription is closed.
-    """
-
-    _batch: Batch[Any] = NOTHING
-    _taken: Message | None = None
-    _calls_until_check: int = 0
-    _is_closed: bool
-
-    def _anext_waiting(self) -> Coroutine[Any, Any, Message]:
-        """Return the next message in all other cases: yield to the loop, read more, wait."""
-        raise NotImplementedError
-
-    async def __anext__(self) -> Message:
-        """Wait for the next message and return it; iteration ends when the subscription closes.
-
-        Raises:
-            BusyError: Another task consumes the subscription.
-            ClosedError: The driver failed.
-            WrongLoopError: The subscription belongs to another event loop.
-        """
-        if not self._batch.left or self._calls_until_check <= 0 or self._is_closed:
-            return await self._anext_waiting()
-        taken = self._taken
-        if taken is not None:
-            image, position = taken.image, taken.position
-            image._take(position)
-            if position > image._trigger:  # noqa: SLF001 - twins of one module
-                # The driver has work to do, and can do it only when the loop runs other tasks.
-                self._calls_until_check = 0
-        message: Message | None = self._batch.following()
-        if message is None:
-            # Taking set the wake flag, and what the driver then did closed the subscription.
-            return await self._anext_waiting()
-        self._calls_until_check -= 1
-        self._taken = message
-        return message
-
-
-def inheriting(kind: type[Kind]) -> type[Kind]:
-    """Return a subclass of `Reading` unchanged; the compiled twin saves it a call by name."""
-    return kind
-
-
-if not TYPE_CHECKING and WHY_PURE is None:
-    from aeron_async._speedups.paths import NOTHING, Reading, inheriting
-
 
 ImageHandler = Callable[[Image], object]
 """Called in the event loop; an exception goes to the loop's exception handler."""
@@ -534,6 +469,8 @@ class SubscriptionBase(Reading, ABC):
         return f"<Subscription {self.channel} stream {self.stream_id}, {state}>"
 
 
+MessageHandler = Callable[[Message], object]
+"""Called in the event loop; an exception goes to the loop's exception handler."""
 MESSAGES_PER_LIST: Final = 64
 """Messages in one list of `batches` by default."""
 MESSAGES_PER_BATCH: Final = 1024
@@ -573,6 +510,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         self._yield_budget = YieldBudget(conductor.home.loop, conductor.clock)
         self._is_waiting = False
         self._consumer: ref[asyncio.Task[Any]] | None = None
+        self._delivery: MessageDelivery[Message] | None = None
 
     if TYPE_CHECKING:
 
@@ -614,6 +552,72 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
                 break
             count += image._poll(handler, fragment_limit - count)
         return count
+
+    def on_message(self, handler: MessageHandler | None) -> None:
+        """Call a handler with each message as it arrives, instead of iterating; None ends that.
+
+        No task must be woken. The handler is called in the event loop, in the context of this call,
+        at most 64 times in a row, and holds it up meanwhile: it may offer by `try_offer`. A message
+        is taken when its handler is called. What that raises goes to the loop's exception handler.
+
+        Args:
+            handler: Called with each `Message`; replaces another one.
+
+        Raises:
+            ConfigurationError: The handler cannot be called, or is an `async def`.
+            BusyError: A task consumes the subscription.
+            ClosedError: The subscription is closed.
+            WrongLoopError: The subscription belongs to another event loop.
+        """
+        if handler is not None:
+            check_function(handler, "handler")
+        self._check_open()
+        self._check_loop()
+        if self._delivery is not None:
+            self._delivery.end()
+        self._begin_poll()
+        if handler is not None:
+            self._consumer = None
+            self._is_waiting = True
+            self._delivery = MessageDelivery(
+                self,
+                handler,
+                check_open=self._check_open,
+                take=self._next_at_once,
+                watch=self._watch,
+                on_end=self._end_delivery,
+            )
+            self._progress.add(self._delivery)
+            self._delivery.wake()
+
+    def _next_at_once(self, limit: int) -> Message | None:
+        if not self._batch.left:
+            if self._check_served is not None:
+                self._check_served()
+            self._rotate()
+            found = (image._read(limit) for image in tuple(self._turn))
+            self._batch = next((batch for batch in found if batch is not None), NOTHING)
+        message: Message | None = self._batch.following()
+        if message is not None:
+            message.image._take(message.position)
+        return message
+
+    def _watch(self) -> tuple[bool, Callable[[], object] | None]:
+        self._note_wait()
+        arm, disarm = self._ready.arm, self._ready.disarm
+        return (False, None) if arm is None else (arm(), disarm)
+
+    def _end_delivery(self, delivery: MessageDelivery[Message]) -> None:
+        self._progress.remove(delivery)
+        self._delivery = self._waits_since_ns = None
+        self._is_waiting = False
+
+    def _note_wait(self) -> None:
+        """Log the wait that begins, if it becomes long and there is no image."""
+        if self._images:
+            self._waits_since_ns = None
+        else:
+            self._watch_for_image()
 
     def __aiter__(self) -> Self:
         self._begin_iteration()
@@ -800,9 +804,13 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
                 or consumer is asyncio.current_task(self._home.loop)
             ):
                 return
+        stream = f"the subscription on {self.channel} stream {self.stream_id}"
+        if self._delivery is not None:
+            message = f"a handler consumes {stream}: take it away by on_message(None) before"
+            raise BusyError(message)
         message = (
-            f"another task consumes the subscription on {self.channel} stream {self.stream_id}: "
-            "one task at a time may, and may pass messages to others; another may when it is done"
+            f"another task consumes {stream}: one task at a time may, and may pass messages to "
+            "others; another may when it is done"
         )
         raise BusyError(message)
 
@@ -859,10 +867,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
                         return
                 # Reading no message may still have passed padding at the end of a stream.
                 if not self._is_over(only):
-                    if self._images:
-                        self._waits_since_ns = None
-                    else:
-                        self._watch_for_image()
+                    self._note_wait()
                     await self._wait_for_progress()
         finally:
             self._is_waiting = False

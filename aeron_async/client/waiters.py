@@ -56,13 +56,29 @@ __all__ = [
 # Wake-ups.
 
 
+class Wakeable(Protocol):
+    """What a `Notify` wakes: a future, or what stands in the place of one."""
+
+    def done(self) -> bool:
+        """Return whether it was woken already."""
+        ...
+
+    def set_result(self, result: None, /) -> None:
+        """Wake it."""
+        ...
+
+    def set_exception(self, error: Exception, /) -> None:
+        """Wake it with an error."""
+        ...
+
+
 class Notify:
     """Wakes every task that waits."""
 
     __slots__ = ("_waiters",)
 
     def __init__(self) -> None:
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters: set[Wakeable] = set()
 
     def notify(self) -> None:
         """Wake every task that waits now."""
@@ -77,6 +93,14 @@ class Notify:
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_exception(error())
+
+    def add(self, waiter: Wakeable) -> None:
+        """Wake this by each `notify`, until `remove`."""
+        self._waiters.add(waiter)
+
+    def remove(self, waiter: Wakeable) -> None:
+        """Wake this no more."""
+        self._waiters.discard(waiter)
 
     async def wait(self) -> None:
         """Wait until the next `notify`."""

@@ -1,0 +1,160 @@
+"""Messages given to a function as they arrive, with no task in between.
+
+A task that waits for a message is woken by a future: the loop runs it in a later step, and it goes
+through its coroutines before it reads. A delivery is woken in the place of that future. It reads in
+the next step of the loop, after the socket that had the message was read, and calls the handler.
+
+It never runs within the driver, whose state a handler may change: it may offer, and it may close
+its subscription.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import copy_context
+from inspect import iscoroutine
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
+
+from aeron_async.errors import ClosedError, ConfigurationError
+from aeron_async.protocol.arguments import awaited_by_nobody
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["MESSAGES_PER_TURN", "MessageDelivery"]
+
+Message = TypeVar("Message")
+MESSAGES_PER_TURN: Final = 64
+"""Most messages that a handler gets before the loop runs other callbacks."""
+
+
+@final
+class MessageDelivery(Generic[Message]):
+    """Calls a handler with the messages of one subscription, in the context in which it was made.
+
+    Args:
+        subject: Whose handler it is, for errors.
+        handler: Called with each message, whose position was taken.
+        check_open: Raises `ClosedError` when the subscription is closed, with a cause if its driver
+            has failed.
+        take: Returns the next message and takes it, reading so many at most; None if there is none.
+        watch: Returns whether there may be more already, and what ends watching for it; None where
+            nothing is watched.
+        on_end: Called once, when it ends.
+    """
+
+    __slots__ = (
+        "_check_open",
+        "_context",
+        "_handler",
+        "_is_due",
+        "_is_over",
+        "_loop",
+        "_on_end",
+        "_subject",
+        "_take",
+        "_unwatch",
+        "_watch",
+    )
+
+    def __init__(
+        self,
+        subject: object,
+        handler: Callable[[Message], object],
+        *,
+        check_open: Callable[[], object],
+        take: Callable[[int], Message | None],
+        watch: Callable[[], tuple[bool, Callable[[], object] | None]],
+        on_end: Callable[[MessageDelivery[Message]], object],
+    ) -> None:
+        self._subject = subject
+        self._handler = handler
+        self._check_open = check_open
+        self._take = take
+        self._watch = watch
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._context = copy_context()
+        self._is_due = self._is_over = False
+        self._unwatch: Callable[[], object] | None = None
+
+    def wake(self) -> None:
+        """Deliver in the next step of the loop."""
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._deliver, context=self._context)
+
+    def end(self) -> None:
+        """Deliver no more; a second call does nothing."""
+        if not self._is_over:
+            self._is_over = True
+            self._watch_no_more()
+            self._on_end(self)
+
+    # In the place of a future.
+
+    def done(self) -> bool:
+        """Return whether it was woken already."""
+        return self._is_due
+
+    def set_result(self, _result: None) -> None:
+        """Deliver: there may be more to read."""
+        self.wake()
+
+    def set_exception(self, _error: Exception) -> None:
+        """Find out that the subscription is closed."""
+        self.wake()
+
+    # Delivering.
+
+    def _watch_no_more(self) -> None:
+        unwatch, self._unwatch = self._unwatch, None
+        if unwatch is not None:
+            unwatch()
+
+    def _deliver(self) -> None:
+        self._is_due = False
+        if self._is_over:
+            return
+        self._watch_no_more()
+        left, is_more = MESSAGES_PER_TURN, True
+        try:
+            while left and not self._is_over:
+                message = self._take(left)
+                if message is None:
+                    break
+                left -= 1
+                self._call(message)
+            is_more = not left
+        finally:
+            # Also if a handler has raised what stops the loop: the loop may be run again.
+            if not self._is_over:
+                self._go_on(is_more=is_more)
+
+    def _go_on(self, *, is_more: bool) -> None:
+        """Wait for the next message; end if there will be none."""
+        try:
+            self._check_open()
+        except ClosedError as error:
+            self.end()
+            if error.__cause__ is not None:
+                self._report(error)
+            return
+        if not is_more:
+            is_more, self._unwatch = self._watch()
+        if is_more:
+            self.wake()
+
+    def _call(self, message: Message) -> None:
+        try:
+            result = self._handler(message)
+        except Exception as error:  # noqa: BLE001 - it is reported, and ends no stream
+            self._report(error)
+            return
+        if result is not None and iscoroutine(result):
+            result.close()
+            self._report(ConfigurationError(awaited_by_nobody("handler")))
+
+    def _report(self, error: Exception) -> None:
+        message = f"the message handler of {self._subject!r} failed"
+        self._loop.call_exception_handler({"message": message, "exception": error})

@@ -1,0 +1,73 @@
+"""The part of a subscription that is compiled: how the next message is delivered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from aeron_async._speedups import WHY_PURE
+from aeron_async.logbuffer.message import Batch, Message
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+__all__ = ["NOTHING", "Reading", "inheriting"]
+
+Kind = TypeVar("Kind")
+
+
+NOTHING: Final[Batch[Any]] = Batch([], None)
+"""The empty batch: nothing was read."""
+
+
+class Reading:
+    """The part of a subscription that is compiled: `__anext__`, and what it needs.
+
+    Attributes:
+        _batch: Messages that were read, of which some may not be delivered yet.
+        _taken: The message delivered last; it is taken when the next one is asked for.
+        _calls_until_check: Messages that may be delivered before the turn is checked again;
+            negative if the loop must run other tasks now.
+        _is_closed: Whether the subscription is closed.
+    """
+
+    _batch: Batch[Any] = NOTHING
+    _taken: Message | None = None
+    _calls_until_check: int = 0
+    _is_closed: bool
+
+    def _anext_waiting(self) -> Coroutine[Any, Any, Message]:
+        """Return the next message in all other cases: yield to the loop, read more, wait."""
+        raise NotImplementedError
+
+    async def __anext__(self) -> Message:
+        """Wait for the next message and return it; iteration ends when the subscription closes.
+
+        Raises:
+            BusyError: Another task consumes the subscription.
+            ClosedError: The driver failed.
+            WrongLoopError: The subscription belongs to another event loop.
+        """
+        if not self._batch.left or self._calls_until_check <= 0 or self._is_closed:
+            return await self._anext_waiting()
+        taken = self._taken
+        if taken is not None:
+            image, position = taken.image, taken.position
+            image._take(position)
+            if position > image._trigger:  # noqa: SLF001 - twins of one module
+                # The driver has work to do, and can do it only when the loop runs other tasks.
+                self._calls_until_check = 0
+        message: Message | None = self._batch.following()
+        if message is None:
+            # Taking set the wake flag, and what the driver then did closed the subscription.
+            return await self._anext_waiting()
+        self._calls_until_check -= 1
+        self._taken = message
+        return message
+
+
+def inheriting(kind: type[Kind]) -> type[Kind]:
+    """Return a subclass of `Reading` unchanged; the compiled twin saves it a call by name."""
+    return kind
+
+
+if not TYPE_CHECKING and WHY_PURE is None:
+    from aeron_async._speedups.paths import NOTHING, Reading, inheriting
