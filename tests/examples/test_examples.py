@@ -89,6 +89,7 @@ PRINTED = {
         r"the gateway had \d\d of 400 events, and is still run over",
     ],
     "batches": ["10000 prices, which sum up to 49995000"],
+    "on_message": ["buy 99 and buy 98"],
     "pump": [
         "no reader at the far end: stopped after 1[23]\\d KiB, two windows of 64 KiB",
         r"with a reader: 300 more took \d+\.\d s",
