@@ -7,10 +7,11 @@ Source: Aeron `Sender`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aeron_async.clock import NEVER_NS, NS_PER_MS
 from aeron_async.driver.agent import Agent
+from aeron_async.driver.core.outbox import HeartbeatBatch
 from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.schedule import Schedule
@@ -34,6 +35,8 @@ ROUNDS_PER_CYCLE: Final = 8
 """How often publications with more to send are polled again before the loop gets its turn."""
 POLLS_PER_CYCLE: Final = 64
 """Polls of publications, each of at most one burst, before the loop gets its turn."""
+EARLY_BEAT_NS: Final = 10 * NS_PER_MS
+"""How much before its time a heartbeat may leave with others; a tenth of the interval."""
 BEATS_PER_CYCLE: Final = 64
 """Publications that may only send a heartbeat, before the loop gets its turn."""
 CYCLE_NS: Final = NS_PER_MS
@@ -75,6 +78,7 @@ class Sender(Agent):
         # A client of another process may forge what makes its publications fail.
         self._failure_log = within(system_counters.log_budget, log)
         self._is_polling = self._is_reading = False
+        self._beats = HeartbeatBatch()
         self.endpoints: Iterable[SendChannelEndpoint] = ()
 
     def on_activity(self, publication: SubscribablePublication) -> None:
@@ -147,14 +151,34 @@ class Sender(Agent):
         return schedule.next_deadline_ns()
 
     def _beat(self, now_ns: int) -> None:
-        """Let idle publications send their heartbeats; any other due work makes them ready."""
+        """Let idle publications send their heartbeats; any other due work makes them ready.
+
+        Differs: in Aeron each heartbeat leaves by itself. Here those that would be due soon leave
+        with those that are due, in one call to the system for all streams of an endpoint.
+        """
         schedule = self._schedule
-        for publication in schedule.expired(now_ns, BEATS_PER_CYCLE):
-            deadline_ns = self._guard(publication, publication.heartbeat_fast, now_ns)
+        expired = schedule.expired(now_ns, BEATS_PER_CYCLE)
+        if not expired:
+            return
+        due_ns = now_ns + EARLY_BEAT_NS
+        expired += schedule.expired(due_ns, BEATS_PER_CYCLE - len(expired))
+        beat = {"due_ns": due_ns, "batch": self._beats}
+        for publication in expired:
+            deadline_ns = self._guard(publication, publication.heartbeat_fast, now_ns, **beat)
             if now_ns < deadline_ns < NEVER_NS:
                 schedule.at(publication, deadline_ns)
             else:
                 schedule.ready(publication)
+        try:
+            short_count = self._beats.send()
+        except Exception as error:  # noqa: BLE001 - it is logged; streams go on without them
+            self._system_counters.note_error(
+                ErrorCode.GENERIC, f"heartbeats were not sent: {error!r}"
+            )
+            self._failure_log.error("heartbeats_failed", exc_info=error)
+        else:
+            if short_count:
+                self._system_counters[SystemCounterId.SHORT_SENDS].increment(short_count)
 
     def _put_back(self, publications: list[SubscribablePublication]) -> None:
         """Put publications that were not polled before all that are ready."""
@@ -178,11 +202,15 @@ class Sender(Agent):
             self._schedule.at(publication, deadline_ns)
 
     def _guard(
-        self, publication: SubscribablePublication, action: Callable[[int], int], now_ns: int
+        self,
+        publication: SubscribablePublication,
+        action: Callable[..., int],
+        now_ns: int,
+        **arguments: Any,
     ) -> int:
         """Let a publication act; if it fails it ends, and the others are not affected."""
         try:
-            return action(now_ns)
+            return action(now_ns, **arguments)
         except Exception as error:  # noqa: BLE001 - it is logged, and given to the publication
             self._fail(publication, error)
             return NEVER_NS

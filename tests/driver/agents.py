@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from aeron_async.clock import Clock
     from aeron_async.driver.agent import Agent
     from aeron_async.driver.core.image_state import ImageState
+    from aeron_async.driver.core.outbox import DataOutbox, HeartbeatBatch
 
 SECOND = 1_000_000_000
 
@@ -57,6 +58,8 @@ class Stream:
         self.is_calm = False
         self.calm_times_ns: list[int] = []
         self.beat_times_ns: list[int] = []
+        self.outbox: DataOutbox | None = None
+        self.beat = bytes(32)
         self.channel, self.session_id, self.stream_id = "aeron:udp", 1, 2
         self.failure: Exception | None = None
 
@@ -69,11 +72,16 @@ class Stream:
 
     advance_rebuild_position_fast = send_pending_status_message_fast = send_data_fast
 
-    def heartbeat_fast(self, now_ns: int) -> int:
+    def heartbeat_fast(
+        self, now_ns: int, *, due_ns: int = 0, batch: HeartbeatBatch | None = None
+    ) -> int:
+        del due_ns
         if self.failure is not None:
             raise self.failure
         if self.is_calm:
             self.beat_times_ns.append(now_ns)
+            if batch is not None and self.outbox is not None:
+                batch.add(self.outbox, self.beat)
         return now_ns + self.sleep_ns if self.is_calm else 0
 
     def fail(self, error: Exception) -> None:

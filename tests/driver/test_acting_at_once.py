@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from structlog.testing import capture_logs
 
+from aeron_async.driver.core.outbox import HeartbeatBatch
 from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.system_counters import SystemCounterId
-from aeron_async.driver.sender import AFTER_BURST_NS, BEATS_PER_CYCLE, QUIET_NS, Sender
+from aeron_async.driver.sender import (
+    AFTER_BURST_NS,
+    BEATS_PER_CYCLE,
+    EARLY_BEAT_NS,
+    QUIET_NS,
+    Sender,
+)
 from tests.driver.agents import SECOND, SetClock, Stream, asleep, driver_clock, running
-from tests.driver.fakes import CONTEXT, Counts
+from tests.driver.fakes import CONTEXT, Counts, Outbox
+
+if TYPE_CHECKING:
+    from aeron_async.logbuffer.placing import SegmentTable
 
 
 async def test_a_lone_offer_is_sent_before_it_returns_and_those_that_follow_together() -> None:
@@ -151,6 +162,80 @@ async def test_more_heartbeats_than_one_cycle_may_have_leave_in_the_next() -> No
     assert sum(len(stream.beat_times_ns) for stream in streams) == BEATS_PER_CYCLE
     assert await sender.do_work(clock.ns) == clock.ns + SECOND // 10
     assert all(stream.beat_times_ns == [clock.ns] for stream in streams)
+
+
+class SegmentOutbox(Outbox):
+    """Notes how it was called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[list[int]] = []
+
+    def send_batches(self, data: memoryview, segments: SegmentTable) -> int:
+        self.calls.append(list(segments))
+        if self.is_broken:
+            raise ZeroDivisionError
+        return super().send_batches(data, segments)
+
+    is_broken = False
+
+
+async def beating(counts: Counts, *outboxes: SegmentOutbox) -> list[Any]:
+    """Let streams of these outboxes send heartbeats: three of the first, two of the others."""
+    clock = SetClock()
+    sender = Sender(CONTEXT, driver_clock(clock), counts.system, print)
+    streams: list[Any] = []
+    for number, outbox in enumerate(outboxes):
+        for each in range(3 - min(number, 1)):
+            stream: Any = Stream(PublicationState.ACTIVE)
+            stream.is_calm, stream.outbox = True, outbox
+            stream.beat = bytes([number, each]) * 16
+            # One after the other, all within the time in which they may leave together.
+            stream.sleep_ns += len(streams) * EARLY_BEAT_NS // 10
+            streams.append(stream)
+            sender.on_activity(stream)
+    await sender.do_work(clock.ns)
+    clock.ns += streams[0].sleep_ns
+    await sender.do_work(clock.ns)
+    assert [each.beat_times_ns for each in streams] == [[clock.ns]] * len(streams)
+    return streams
+
+
+async def test_heartbeats_of_one_endpoint_leave_in_one_batch() -> None:
+    counts, first, second = Counts(), SegmentOutbox(), SegmentOutbox()
+    streams = await beating(counts, first, second)
+    assert (first.calls, second.calls) == ([[96, 32]], [[64, 32]])
+    assert first.take() + second.take() == [each.beat for each in streams]
+    assert counts[SystemCounterId.SHORT_SENDS] == 0
+
+
+async def test_heartbeats_that_find_no_room_are_counted_and_come_again() -> None:
+    counts, first, second = Counts(), SegmentOutbox(), SegmentOutbox()
+    first.is_full = True
+    await beating(counts, first, second)
+    assert counts[SystemCounterId.SHORT_SENDS] == 3
+    assert len(second.take()) == 2
+
+
+async def test_an_endpoint_that_fails_ends_no_stream() -> None:
+    counts, first = Counts(), SegmentOutbox()
+    first.is_broken = True
+    with capture_logs() as lines:
+        streams = await beating(counts, first)
+    assert [line["event"] for line in lines] == ["heartbeats_failed"]
+    assert counts[SystemCounterId.ERRORS] == 1
+    assert {each.state for each in streams} == {PublicationState.ACTIVE}
+
+
+async def test_a_heartbeat_that_is_alone_leaves_as_one_datagram() -> None:
+    batch, outbox = HeartbeatBatch(), SegmentOutbox()
+    batch.add(outbox, bytes(32))
+    assert batch.send() == 0
+    assert (outbox.calls, outbox.take()) == ([], [bytes(32)])
+    outbox.is_full = True
+    batch.add(outbox, bytes(32))
+    assert batch.send() == 1
+    assert batch.send() == 0
 
 
 @pytest.mark.parametrize("is_offered", [True, False])

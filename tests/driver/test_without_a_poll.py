@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aeron_async.driver.core.context import DriverContext
+from aeron_async.driver.core.outbox import HeartbeatBatch
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.core.timestamps import SendTimestamps
 from tests.driver.fakes import MS, heartbeat, nak
@@ -100,6 +101,23 @@ def test_heartbeats_leave_without_a_poll_every_hundred_milliseconds() -> None:
         assert beat(rig, now_ns) == (following_ns, 1)
     assert rig.counts[SystemCounterId.HEARTBEATS_SENT] == 10
     assert beat(rig, 1_010 * MS) == (0, 0), "once a second all is looked at"
+
+
+def test_a_heartbeat_that_is_nearly_due_may_leave_with_the_others() -> None:
+    rig = connected()
+    due_ns = rig.publication.poll(10 * MS)
+    rig.outbox.take()
+    batch, early_ns = HeartbeatBatch(), due_ns - 5 * MS
+    before = rig.counts[SystemCounterId.HEARTBEATS_SENT]
+    assert rig.publication.heartbeat_fast(early_ns, due_ns=due_ns - 1, batch=batch) == due_ns
+    assert batch.send() == 0
+    assert rig.outbox.take() == []
+    following_ns = rig.publication.heartbeat_fast(early_ns, due_ns=due_ns, batch=batch)
+    assert following_ns == early_ns + 100 * MS
+    assert rig.counts[SystemCounterId.HEARTBEATS_SENT] == before + 1
+    assert rig.outbox.take() == []
+    assert batch.send() == 0
+    assert rig.outbox.take() == [heartbeat(0)]
 
 
 def test_after_a_lone_offer_the_heartbeat_waits_for_it() -> None:

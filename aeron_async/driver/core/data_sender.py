@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS, SETUP_INTERVAL_NS
-from aeron_async.driver.core.outbox import HandshakeBudget
+from aeron_async.driver.core.outbox import HandshakeBudget, HeartbeatBatch
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.logbuffer.log_buffers import producer_position
 from aeron_async.logbuffer.position import (
@@ -486,8 +486,10 @@ class StreamSender:
             self._on_blocked()
         return deadline_ns
 
-    def send_heartbeat(self, now_ns: int, *, is_end_of_stream: bool) -> None:
-        """Send a heartbeat at the sender position."""
+    def send_heartbeat(
+        self, now_ns: int, *, is_end_of_stream: bool, batch: HeartbeatBatch | None = None
+    ) -> None:
+        """Send a heartbeat at the sender position, now or with the others of a batch."""
         flags = DataFlags.UNFRAGMENTED
         if self.is_revoked:
             flags |= DataFlags.END_OF_STREAM | DataFlags.REVOKED
@@ -500,7 +502,10 @@ class StreamSender:
             term_offset=self.position & self._mask,
             flags=flags,
         )
-        if self.send(heartbeat):
+        if batch is not None:
+            batch.add(self._outbox, heartbeat)
+            self._bytes_sent.increment(len(heartbeat))
+        elif self.send(heartbeat):
             self._bytes_sent.increment(len(heartbeat))
         self._heartbeats_sent.increment()
         self._last_sent_ns = now_ns

@@ -62,7 +62,7 @@ from aeron_async.protocol.header import FRAME_ALIGNMENT, RttFlags
 if TYPE_CHECKING:
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.flow_control.base import FlowControl
-    from aeron_async.driver.core.outbox import Address, DataOutbox
+    from aeron_async.driver.core.outbox import Address, DataOutbox, HeartbeatBatch
     from aeron_async.driver.core.stream_counters import PublicationCounters
     from aeron_async.driver.core.stream_params import PublicationParams
     from aeron_async.driver.core.subscriber_position import SubscribableListener
@@ -405,14 +405,16 @@ class NetworkPublication(SubscribablePublication):
         self._on_window_changed()
         return True
 
-    def heartbeat_fast(self, now_ns: int) -> int:
+    def heartbeat_fast(
+        self, now_ns: int, *, due_ns: int = 0, batch: HeartbeatBatch | None = None
+    ) -> int:
         """Send a heartbeat if one is due; return the next deadline, or 0: `poll` must be called."""
         until_ns = self._fast_until_ns
         if now_ns >= until_ns or self.wake_flag.is_set:
             return 0
         sender = self._sender
-        if now_ns >= sender.heartbeat_deadline_ns:
-            sender.send_heartbeat(now_ns, is_end_of_stream=False)
+        if max(now_ns, due_ns) >= sender.heartbeat_deadline_ns:
+            sender.send_heartbeat(now_ns, is_end_of_stream=False, batch=batch)
         return min(sender.heartbeat_deadline_ns, until_ns)
 
     def poll(self, now_ns: int) -> int:

@@ -16,7 +16,10 @@ Source: RFC 9000, section 8.1; Aeron `aeron_network_publication_trigger_send_set
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Final, Protocol
+
+from aeron_async.protocol.header import DATA_HEADER_LENGTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +33,7 @@ __all__ = [
     "Address",
     "DataOutbox",
     "HandshakeBudget",
+    "HeartbeatBatch",
     "ReceiveDestination",
     "ResponseOutbox",
 ]
@@ -58,6 +62,39 @@ class DataOutbox(Protocol):
             `data` if one failed, and then none after it was sent.
         """
         ...
+
+
+class HeartbeatBatch:
+    """Heartbeats of several streams, which leave together: those of one outbox in one call.
+
+    All are 32 bytes long, so the system cuts one batch into a datagram for each.
+    """
+
+    __slots__ = ("_frames",)
+
+    def __init__(self) -> None:
+        self._frames: dict[DataOutbox, bytearray] = {}
+
+    def add(self, outbox: DataOutbox, heartbeat: bytes) -> None:
+        """Let a heartbeat leave with the others."""
+        frames = self._frames.get(outbox)
+        if frames is None:
+            frames = self._frames[outbox] = bytearray()
+        frames += heartbeat
+
+    def send(self) -> int:
+        """Send all of them; return how many were not sent."""
+        short_count = 0
+        gathered, self._frames = self._frames, {}
+        for outbox, frames in gathered.items():
+            length = len(frames)
+            if length == DATA_HEADER_LENGTH:
+                short_count += not outbox.send(frames)
+                continue
+            segments = array("i", (length, DATA_HEADER_LENGTH))
+            left = outbox.send_batches(memoryview(frames), segments)
+            short_count += (length - left) // DATA_HEADER_LENGTH
+        return short_count
 
 
 class ReceiveDestination(Protocol):

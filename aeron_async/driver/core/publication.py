@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aeron_async.driver.core.context import DriverContext
+    from aeron_async.driver.core.outbox import HeartbeatBatch
     from aeron_async.driver.core.stream_params import PublicationParams
     from aeron_async.driver.core.subscriber_position import SubscribableListener, SubscriberPosition
     from aeron_async.driver.core.system_counters import SystemCounters
@@ -240,9 +241,17 @@ class SubscribablePublication(ABC):
         del now_ns
         return False
 
-    def heartbeat_fast(self, now_ns: int) -> int:
-        """Send a heartbeat that is due, and return the next deadline; 0: `poll` must be called."""
-        del now_ns
+    def heartbeat_fast(
+        self, now_ns: int, *, due_ns: int = 0, batch: HeartbeatBatch | None = None
+    ) -> int:
+        """Send a heartbeat that is due, and return the next deadline; 0: `poll` must be called.
+
+        Args:
+            now_ns: The time now.
+            due_ns: A heartbeat that would be due by this time may leave now, with the others.
+            batch: What it leaves with; None lets it leave alone.
+        """
+        del now_ns, due_ns, batch
         return 0
 
     @abstractmethod
