@@ -16,7 +16,7 @@ import psutil
 import aeron_async as aa
 from aeron_async.cli import bench_child
 from aeron_async.cli.bench_child import ROLES, StreamPlan, play, ready, say
-from benchmarks import roles_archive, roles_peers, roles_shared
+from benchmarks import roles_archive, roles_called, roles_peers, roles_shared
 from benchmarks.loss import LossyNetwork
 from benchmarks.profiling import profiled
 
@@ -72,6 +72,7 @@ async def idle(plan: dict[str, Any]) -> dict[str, float]:
 ALL: Final[Mapping[str, Role]] = {
     **ROLES,
     **roles_archive.ROLES,
+    **roles_called.ROLES,
     **roles_peers.ROLES,
     **roles_shared.ROLES,
     "lossy": lossy,

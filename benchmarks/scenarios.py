@@ -88,6 +88,9 @@ def _others(settings: Settings) -> list[Scenario]:
             metrics=ROUND_TRIP,
             contenders=(
                 *both(partial(round_trip, settings)),
+                Contender(
+                    name="ours, on_message", measure=partial(round_trip, settings, prefix="called_")
+                ),
                 Contender(name="floor: bare uvloop echo", measure=partial(echo, settings)),
             ),
         ),
@@ -216,12 +219,14 @@ async def same_loop(
 
 
 async def round_trip(
-    settings: Settings, environ: Mapping[str, str] | None = None
+    settings: Settings, environ: Mapping[str, str] | None = None, *, prefix: str = ""
 ) -> dict[str, float]:
-    """Run a ping and a pong."""
+    """Run a ping and a pong, by tasks or by functions."""
     there, back = (f"aeron:udp?endpoint=127.0.0.1:{free_port()}" for _ in range(2))
     plan = {"there": there, "back": back, "seconds": settings.seconds}
-    return await meet(role("pong", CHILD, **plan), role("ping", CHILD, **plan), environ=environ)
+    return await meet(
+        role(f"{prefix}pong", CHILD, **plan), role(f"{prefix}ping", CHILD, **plan), environ=environ
+    )
 
 
 async def echo(settings: Settings) -> dict[str, float]:
