@@ -159,7 +159,7 @@ class Twin(PublicationRig):
             "gone": receivers.last_gone,
             "group": (control.receiver_count(), control.slowest_receiver()),
             "window": publication._retransmit_handler.budget.window_length,
-            "dispatcher": (self.dispatcher.last_sm_ns, len(self.activity)),
+            "dispatcher": self.dispatcher.last_sm_ns,
             "spies": (
                 self.told,
                 self.progress,

@@ -59,9 +59,24 @@ def test_a_plain_status_message_of_a_known_receiver_moves_the_limit_the_fast_way
     assert (rig.fast_count, rig.long_count) == (1, 0)
     assert rig.publication.sender_limit == HALF_TERM
     assert rig.counters.sender_limit.get() == HALF_TERM
-    assert rig.activity == [rig.publication]
     assert rig.dispatcher.last_sm_ns == 1 * MS
     assert rig.counts[SystemCounterId.STATUS_MESSAGES_RECEIVED] == 1
+
+
+def test_a_poll_follows_only_a_status_message_that_has_raised_the_limit() -> None:
+    rig = Rig()
+    rig.feed(status_message(rig.log, 0, receiver_window=HALF_TERM // 2), 1 * MS)
+    limit = rig.publication.sender_limit
+    rig.activity.clear()
+    for number in range(2, 5):
+        rig.feed(status_message(rig.log, 0, receiver_window=limit), number * MS)
+    assert (rig.activity, rig.dispatcher.last_sm_ns) == ([], 4 * MS)
+    assert rig.publication.has_receivers
+    rig.offer(bytes(960))
+    rig.publication.poll(5 * MS)
+    rig.feed(status_message(rig.log, 992, receiver_window=limit), 6 * MS)
+    assert rig.publication.sender_limit == limit + 992
+    assert rig.activity == [rig.publication]
 
 
 def test_where_there_are_destinations_the_long_way_keeps_them() -> None:

@@ -148,7 +148,8 @@ class ControlPacketDispatcher:
             return False
         self._sm_received.increment()
         self.last_sm_ns = now_ns
-        self._on_activity(publication)
+        if publication.has_new_limit:
+            self._on_activity(publication)
         return True
 
     def _on_status_message(self, datagram: memoryview, source: Address, now_ns: int) -> bool:

@@ -112,6 +112,7 @@ class NetworkPublication(SubscribablePublication):
         is_connected: Whether offers are accepted: the required receivers are there, or spies that
             replace them.
         is_end_of_stream: Whether heartbeats announce the end of the stream.
+        has_new_limit: Whether the last status message has raised the sender limit.
         has_unicast_eos: Whether the only receiver of a unicast stream has sent its goodbye.
         sender_type: What makes its datagrams.
     """
@@ -121,6 +122,7 @@ class NetworkPublication(SubscribablePublication):
     has_sent_burst: bool
     is_connected: bool
     is_end_of_stream: bool
+    has_new_limit: bool
     has_unicast_eos: bool
 
     def __init__(
@@ -191,7 +193,7 @@ class NetworkPublication(SubscribablePublication):
         self._plain_flow_control = control if type(control) is UnicastFlowControl else None
         self._fast_until_ns = self._fast_position = 0
         self.is_connected = self.is_end_of_stream = False
-        self.has_unicast_eos = self._has_initial_connection = False
+        self.has_unicast_eos = self._has_initial_connection = self.has_new_limit = False
         self._is_setup_elicited = self._is_linger_skipped = False
 
     @property
@@ -238,7 +240,8 @@ class NetworkPublication(SubscribablePublication):
     ) -> bool:
         """Take a status message without flags; return False, without any effect, for the long way.
 
-        Unlike for the long way, the caller has not checked the fields.
+        Unlike for the long way, the caller has not checked the fields. `has_new_limit` says whether
+        a poll has anything to do then.
         """
         log, sender, flow_control = self.log, self._sender, self._plain_flow_control
         half_term = log.term_length // 2
@@ -265,6 +268,7 @@ class NetworkPublication(SubscribablePublication):
         self._retransmit_handler.budget.window_length = window_length
         flow_control.receiver_id = receiver_id
         edge = min(sent_position, position) + window_length
+        self.has_new_limit = edge > limit
         if edge > limit:
             sender.set_limit(edge)
         return True

@@ -386,7 +386,8 @@ async def test_a_frame_that_is_committed_after_the_scan_is_sent_at_once(
     client, other = directory.client(), directory.client()
     await other.add_subscription(UDP)
     publisher = await client.add_publication(UDP)
-    await directory.pass_time(1, client, other)
+    # Once a second the sender polls, and may not act without a poll just then.
+    await directory.pass_time(1.5, client, other)
     (reader,) = await other.images()
     send = getattr(CheckedStreamSender, way)
     late = [b"late"]
