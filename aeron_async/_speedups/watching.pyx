@@ -172,7 +172,7 @@ DEF DOZED = 4
 DEF WAITING = 8
 """A word stays armed that is of a stream: a task waits for it."""
 DEF RUNG = 16
-"""Another process ended the sleep."""
+"""Someone has ended the sleep, and it was not over."""
 DEF RUNNING = 0
 DEF NAPPING = 1
 DEF PARKED = 2
@@ -324,7 +324,9 @@ cdef int doze(State *state, uint32_t gate, bint is_waiting) noexcept nogil:
         increase(&state.sequence)
         found = scan(state)
         increase(&state.sequence)
-        if not found & FIRED and get(&state.gate) == gate and not get(&state.is_stopping):
+        # Who has said in the meantime that all must look has rung nobody who was awake.
+        if (not found & FIRED and get(&state.gate) == gate and not get(&state.is_stopping)
+                and not get(state.mode) & POLLING):
             count(&state.doze_count)
             futex_doze(asleep, bell, state.doze_ns)
         if not swap(asleep, bell, AWAKE):
@@ -390,12 +392,13 @@ cdef void *watch(void *given) noexcept nogil:
         count(&state.scan_count)
         is_idle = not found & FIRED and found & ARMED and gate == seen_gate
         if is_idle and has_climbed(state, &ladder):
+            if is_rung and may_doze(state):
+                # A busy stream rings, and this process waits for something else. A sleep now would
+                # end at once, and cost a call to the system here and there.
+                count(&state.nap_count)
+                sleep_at_gate(state, gate, RESTED, REST_NS)
+            # After the rest, in which the driver may have said that all must look.
             if may_doze(state):
-                if is_rung:
-                    # A busy stream rings, and this process waits for something else. A sleep now
-                    # would end at once, and cost a call to the system here and there.
-                    count(&state.nap_count)
-                    sleep_at_gate(state, gate, RESTED, REST_NS)
                 found |= doze(state, gate, found & WAITING) | DOZED
         is_rung = found & RUNG
         if found & FIRED or gate != seen_gate:
@@ -443,7 +446,7 @@ cdef inline void note_armed(State *state, Slot *slot) noexcept nogil:
     activity = get(&state.activity)
     if activity == RESTED:
         return
-    if activity == DOZING and get(state.asleep) == ASLEEP:
+    if activity == DOZING and get(state.asleep) == ASLEEP and not get(state.mode) & POLLING:
         # Who stores into the word from now on rings; what was stored before is seen here.
         fence()
         if not holds(slot):

@@ -122,7 +122,7 @@ def length_advice(uri: ChannelUri, context: DriverContext) -> Iterator[str]:
             f"mtu={format_size(mtu)} exceeds {ETHERNET_PAYLOAD_LENGTH}, what Ethernet usually "
             "carries: IP splits each datagram, and one lost part loses it all"
         )
-    if uri.receiver_window_length is not None and window > term // 2:
+    if uri.receiver_window_length and window > term // 2:
         yield (
             f"rcv-wnd={format_size(window)} exceeds half of term-length={format_size(term)}: a "
             f"receiver grants {format_size(term // 2)} only"

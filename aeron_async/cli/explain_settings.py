@@ -13,6 +13,7 @@ import attrs
 from aeron_async.driver.core.congestion_control.auto_window import longest_window
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.stream_params import is_window_auto
+from aeron_async.driver.media.sockets import wished_rcvbuf_length
 from aeron_async.protocol.channel_uri import ControlMode, Media
 from aeron_async.protocol.parameters import PARAMETERS, Role
 from aeron_async.protocol.units import format_size
@@ -206,15 +207,8 @@ def _in_effect(uri: ChannelUri, context: DriverContext, key: str, value: str) ->
     is_ipc = uri.media is Media.IPC
     default_length = context.ipc_term_buffer_length if is_ipc else context.term_buffer_length
     half_term = (uri.term_length or default_length) // 2
-    window = uri.receiver_window_length or context.initial_window_length
-    if key == "rcv-wnd" and is_window_auto(uri, context):
-        longest = longest_window(uri.term_length or default_length, 0)
-        first = min(window, half_term)
-        if first < longest:
-            return f"{format_size(first)}, growing to {format_size(longest)}"
-        return f"{format_size(window)}, here {format_size(first)}"
-    if key == "rcv-wnd" and uri.term_length is not None and window > half_term:
-        return f"{value}, here {format_size(half_term)}"
+    if key == "rcv-wnd":
+        return _window_in_effect(uri, context, value)
     comes_to = {
         ("pub-wnd", "0"): f"{format_size(half_term)}, half a term",
         ("so-sndbuf", "0"): "the system's",
@@ -227,3 +221,21 @@ def _in_effect(uri: ChannelUri, context: DriverContext, key: str, value: str) ->
     if key == "session-id" and uri.session_id is None:
         return "any"
     return comes_to.get((key, value), value)
+
+
+def _window_in_effect(uri: ChannelUri, context: DriverContext, value: str) -> str:
+    """Return a receiver window with what half a term and the receive buffer leave of it."""
+    window = uri.receiver_window_length or context.initial_window_length
+    half_term = (uri.term_length or context.term_buffer_length) // 2
+    if not is_window_auto(uri, context):
+        is_less = uri.term_length is not None and window > half_term
+        return f"{value}, here {format_size(half_term)}" if is_less else value
+    is_wished = wished_rcvbuf_length(uri, context)
+    buffer = 0 if is_wished else uri.socket_rcvbuf_length or context.socket_rcvbuf_length
+    longest = longest_window(2 * half_term, buffer)
+    first = min(window, half_term, buffer or window)
+    if first < longest:
+        return f"{format_size(first)}, growing to {format_size(longest)}"
+    if first < window:
+        return f"{format_size(window)}, here {format_size(first)}"
+    return format_size(first)

@@ -38,6 +38,7 @@ class MessageDelivery(Generic[Message]):
         check_open: Raises `ClosedError` when the subscription is closed, with a cause if its driver
             has failed.
         take: Returns the next message and takes it, reading so many at most; None if there is none.
+            With 0 it puts back what was read and not taken.
         watch: Returns whether there may be more already, and what ends watching for it; None where
             nothing is watched.
         on_end: Called once, when it ends.
@@ -126,8 +127,12 @@ class MessageDelivery(Generic[Message]):
                 left -= 1
                 self._call(message)
             is_more = not left
+        except BaseException:
+            # A handler has raised what stops the loop, which may be run again.
+            if not self._is_over:
+                self._take(0)
+            raise
         finally:
-            # Also if a handler has raised what stops the loop: the loop may be run again.
             if not self._is_over:
                 self._go_on(is_more=is_more)
 
@@ -148,13 +153,15 @@ class MessageDelivery(Generic[Message]):
     def _call(self, message: Message) -> None:
         try:
             result = self._handler(message)
-        except Exception as error:  # noqa: BLE001 - it is reported, and ends no stream
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is reported, and ends no stream
             self._report(error)
             return
         if result is not None and iscoroutine(result):
             result.close()
             self._report(ConfigurationError(awaited_by_nobody("handler")))
 
-    def _report(self, error: Exception) -> None:
+    def _report(self, error: BaseException) -> None:
         message = f"the message handler of {self._subject!r} failed"
         self._loop.call_exception_handler({"message": message, "exception": error})

@@ -556,9 +556,9 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
     def on_message(self, handler: MessageHandler | None) -> None:
         """Call a handler with each message as it arrives, instead of iterating; None ends that.
 
-        No task must be woken. The handler is called in the event loop, in the context of this call,
-        at most 64 times in a row, and holds it up meanwhile: it may offer by `try_offer`. A message
-        is taken when its handler is called. What that raises goes to the loop's exception handler.
+        The handler is called in the event loop, in the context of this call, at most 64 times in a
+        row. It may offer by `try_offer`. A message is taken when its handler is called; what that
+        raises goes to the loop's exception handler.
 
         Args:
             handler: Called with each `Message`; replaces another one.
@@ -591,14 +591,16 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             self._delivery.wake()
 
     def _next_at_once(self, limit: int) -> Message | None:
-        if not self._batch.left:
-            if self._check_served is not None:
-                self._check_served()
+        if self._check_served is not None:
+            self._check_served()
+        if not limit and self._batch.left and self._batch.image is not None:
+            self._batch.image._rewind()
+            self._batch = NOTHING
+        elif not self._batch.left:
             self._rotate()
             found = (image._read(limit) for image in tuple(self._turn))
             self._batch = next((batch for batch in found if batch is not None), NOTHING)
-        message: Message | None = self._batch.following()
-        if message is not None:
+        if (message := self._batch.following()) is not None:
             message.image._take(message.position)
         return message
 
@@ -609,11 +611,9 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
 
     def _end_delivery(self, delivery: MessageDelivery[Message]) -> None:
         self._progress.remove(delivery)
-        self._delivery = self._waits_since_ns = None
-        self._is_waiting = False
+        self._delivery, self._waits_since_ns, self._is_waiting = None, None, False
 
     def _note_wait(self) -> None:
-        """Log the wait that begins, if it becomes long and there is no image."""
         if self._images:
             self._waits_since_ns = None
         else:

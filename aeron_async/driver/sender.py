@@ -169,16 +169,13 @@ class Sender(Agent):
                 schedule.at(publication, deadline_ns)
             else:
                 schedule.ready(publication)
-        try:
-            short_count = self._beats.send()
-        except Exception as error:  # noqa: BLE001 - it is logged; streams go on without them
-            self._system_counters.note_error(
-                ErrorCode.GENERIC, f"heartbeats were not sent: {error!r}"
-            )
-            self._failure_log.error("heartbeats_failed", exc_info=error)
-        else:
-            if short_count:
-                self._system_counters[SystemCounterId.SHORT_SENDS].increment(short_count)
+        short_count = self._beats.send(self._on_beats_failed)
+        if short_count:
+            self._system_counters[SystemCounterId.SHORT_SENDS].increment(short_count)
+
+    def _on_beats_failed(self, error: Exception) -> None:
+        self._system_counters.note_error(ErrorCode.GENERIC, f"heartbeats were not sent: {error!r}")
+        self._failure_log.error("heartbeats_failed", exc_info=error)
 
     def _put_back(self, publications: list[SubscribablePublication]) -> None:
         """Put publications that were not polled before all that are ready."""

@@ -26,6 +26,7 @@ from aeron_async.errors import ChannelUriError, ConfigurationError
 from aeron_async.protocol.address import multicast_control_address
 from aeron_async.protocol.arguments import shown
 from aeron_async.protocol.channel_uri_values import (
+    AUTO_WINDOW,
     PROTOTYPE_CORRELATION_ID,
     RESERVED_TIMESTAMP_OFFSET,
     CongestionControlStrategy,
@@ -601,6 +602,8 @@ def _check_socket_lengths(uri: ChannelUri) -> None:
     send, receive = uri.socket_sndbuf_length, uri.socket_rcvbuf_length
     if window and mtu is not None and window < mtu:
         _refuse(f"rcv-wnd={format_size(window)} must be at least mtu={format_size(mtu)}")
+    if window == AUTO_WINDOW and uri.congestion_control is not None:
+        _refuse(f"rcv-wnd=auto contradicts cc={uri.congestion_control}: both choose the window")
     # A buffer of 0 stands for the system's default, which is not known here.
     if send and mtu is not None and send < mtu:
         _refuse(f"so-sndbuf={format_size(send)} must be at least mtu={format_size(mtu)}")

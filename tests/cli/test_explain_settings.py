@@ -41,6 +41,10 @@ def test_what_depends_on_another_setting_is_worked_out(explained: Explainer) -> 
     assert settings["rcv-wnd"][1] == "128k, here 32k"
     large = explained.settings("aeron:udp?endpoint=h:1|term-length=1m")
     assert large["rcv-wnd"][1] == "128k, growing to 512k"
+    small = explained.settings("aeron:udp?endpoint=h:1|rcv-wnd=auto|so-rcvbuf=512k")
+    assert small["rcv-wnd"][1] == "128k, growing to 256k"
+    smaller = explained.settings("aeron:udp?endpoint=h:1|rcv-wnd=auto|so-rcvbuf=64k")
+    assert smaller["rcv-wnd"][1] == "128k, here 64k"
     chosen = explained.settings("aeron:udp?endpoint=h:1|rcv-wnd=1m|so-rcvbuf=1m|term-length=64k")
     assert chosen["rcv-wnd"][1] == "1m, here 32k"
     assert settings["so-sndbuf"][1] == "the system's"

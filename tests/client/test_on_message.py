@@ -262,7 +262,7 @@ async def test_what_stops_the_loop_leaves_the_delivery_as_it_is() -> None:
         "a subscription",
         handle,
         check_open=lambda: None,
-        take=lambda _: messages.pop(0) if messages else None,
+        take=lambda limit: messages.pop(0) if messages and limit else None,
         watch=lambda: (False, None),
         on_end=lambda _: None,
     )
@@ -280,3 +280,51 @@ async def test_a_wait_for_the_first_image_is_not_silent(aeron: aa.Aeron) -> None
     assert subscription._waits_since() is not None
     subscription.on_message(None)
     assert subscription._waits_since() is None
+
+
+async def test_a_handler_that_is_cancelled_is_reported_like_one_that_fails(
+    publication: aa.Publication, subscription: aa.Subscription, reported: list[dict[str, Any]]
+) -> None:
+    taker = Taker()
+
+    def cancel() -> None:
+        if taker.payloads == [b"1"]:
+            raise asyncio.CancelledError
+
+    taker.then = cancel
+    subscription.on_message(taker)
+    await publication.offer_many([b"1", b"2"])
+    assert await taker.until(2) == [b"1", b"2"]
+    assert [type(each["exception"]) for each in reported] == [asyncio.CancelledError]
+
+
+async def test_the_client_is_checked_before_each_message_is_taken(
+    publication: aa.Publication, subscription: aa.Subscription, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that its driver has given up must not store positions into its counters."""
+    taker, checks = Taker(), list[int]()
+    monkeypatch.setattr(subscription, "_check_served", lambda: checks.append(len(taker.payloads)))
+    await publication.offer_many([b"1", b"2", b"3"])
+    subscription.on_message(taker)
+    await taker.until(3)
+    assert {0, 1, 2} <= set(checks)
+
+
+async def test_what_was_read_is_put_back_when_a_handler_stops_the_loop(
+    publication: aa.Publication, subscription: aa.Subscription
+) -> None:
+    await publication.offer_many([b"1", b"2", b"3"])
+    seen = []
+
+    def take_all() -> None:
+        message = subscription._next_at_once(64)
+        if message is not None:
+            seen.append(message.data)
+
+    async with asyncio.timeout(PATIENCE_S):
+        while not seen:
+            take_all()
+            await asyncio.sleep(0)
+    assert subscription._next_at_once(0) is None
+    assert not subscription._batch.left
+    assert [(await anext(subscription)).data for _ in range(2)] == [b"2", b"3"]

@@ -217,25 +217,27 @@ async def test_heartbeats_that_find_no_room_are_counted_and_come_again() -> None
     assert len(second.take()) == 2
 
 
-async def test_an_endpoint_that_fails_ends_no_stream() -> None:
-    counts, first = Counts(), SegmentOutbox()
+async def test_an_endpoint_that_fails_ends_no_stream_and_holds_up_no_other_endpoint() -> None:
+    counts, first, second = Counts(), SegmentOutbox(), SegmentOutbox()
     first.is_broken = True
     with capture_logs() as lines:
-        streams = await beating(counts, first)
+        streams = await beating(counts, first, second)
     assert [line["event"] for line in lines] == ["heartbeats_failed"]
     assert counts[SystemCounterId.ERRORS] == 1
+    assert counts[SystemCounterId.SHORT_SENDS] == 3
+    assert second.take() == [each.beat for each in streams[3:]]
     assert {each.state for each in streams} == {PublicationState.ACTIVE}
 
 
 async def test_a_heartbeat_that_is_alone_leaves_as_one_datagram() -> None:
     batch, outbox = HeartbeatBatch(), SegmentOutbox()
     batch.add(outbox, bytes(32))
-    assert batch.send() == 0
+    assert batch.send(print) == 0
     assert (outbox.calls, outbox.take()) == ([], [bytes(32)])
     outbox.is_full = True
     batch.add(outbox, bytes(32))
-    assert batch.send() == 1
-    assert batch.send() == 0
+    assert batch.send(print) == 1
+    assert batch.send(print) == 0
 
 
 @pytest.mark.parametrize("is_offered", [True, False])

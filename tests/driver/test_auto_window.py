@@ -145,8 +145,9 @@ def test_what_was_dropped_before_an_image_began_does_not_count() -> None:
         ({"term_length": 64 * KIB}, 32 * KIB, 32 * KIB),
         ({"term_length": MIB}, FIRST, 512 * KIB),
         ({"granted_rcvbuf_length": MIB}, FIRST, 512 * KIB),
-        # A buffer that is shorter still has to do for the first window.
+        # Of a buffer that is shorter, the first window may take all.
         ({"granted_rcvbuf_length": 212_992}, FIRST, FIRST),
+        ({"granted_rcvbuf_length": 64 * KIB}, 64 * KIB, 64 * KIB),
         ({"configured_window_length": 4 * MIB}, 4 * MIB, 4 * MIB),
     ],
 )

@@ -66,6 +66,7 @@ def test_parameters_that_agree_stand_together(text: str) -> None:
         (f"{LOCAL}|term-length=64k|pub-wnd=32769", "at most half of term-length=64k, 32k"),
         (f"{LOCAL}|mtu=1408|rcv-wnd=1k", "rcv-wnd=1k must be at least mtu=1408"),
         (f"{LOCAL}|mtu=1408|so-sndbuf=1k", "so-sndbuf=1k must be at least mtu=1408"),
+        (f"{LOCAL}|rcv-wnd=auto|cc=static", "rcv-wnd=auto contradicts cc=static"),
         (f"{LOCAL}|rcv-wnd=64k|so-rcvbuf=32k", "so-rcvbuf=32k must be at least rcv-wnd=64k"),
         (f"{LOCAL}|media-rcv-ts-offset=0|channel-rcv-ts-offset=7", "overlap"),
         (f"{LOCAL}|media-rcv-ts-offset=reserved|channel-snd-ts-offset=reserved", "overlap"),

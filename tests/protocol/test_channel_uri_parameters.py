@@ -65,6 +65,7 @@ GOOD: list[tuple[str, str, Any, str]] = [
     ("group", "true", Group.TRUE, "true"),
     ("group", "infer", Group.INFER, "infer"),
     ("rcv-wnd", "256", 256, "256"),
+    ("rcv-wnd", "auto", 0, "auto"),
     ("so-sndbuf", "0", 0, "0"),
     ("so-rcvbuf", "2m", 2 << 20, "2m"),
     ("cc", "cubic", CongestionControlStrategy.CUBIC, "cubic"),

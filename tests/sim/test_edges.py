@@ -96,7 +96,7 @@ def test_a_window_that_nobody_chose_grows_while_the_reader_is_fast_and_shrinks_a
                     for _ in range(count):
                         await anext(subscription)
                     left -= count
-                return wire.of(StatusMessage)[-1].frame.receiver_window
+                return int(wire.of(StatusMessage)[-1].frame.receiver_window)
 
             assert await pass_on(64 * 1024) == 128 * 1024
             assert await pass_on(5 * 1024 * 1024) == 2 * 1024 * 1024

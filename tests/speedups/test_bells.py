@@ -191,6 +191,31 @@ def test_it_looks_while_the_driver_says_that_all_must(sleeper: Sleeper) -> None:
     await_that(lambda: sleeper.watch.thread.is_dozing)
 
 
+def test_arming_wakes_it_once_the_driver_says_that_all_must_look(sleeper: Sleeper) -> None:
+    sleeper.fall_asleep()
+    # As the driver does for its own bell, which it does not ring.
+    sleeper.shared.store_release_32(MODE_AT, POLLING)
+    other = sleeper.watch.add(sleeper.memory, ANSWER, name="other")
+    other.arm(0)
+    sleeper.shared.store_release_64(ANSWER, 1)
+    sleeper.watch.wait(1)
+    assert sleeper.watch.called == ["other"]
+
+
+def test_after_a_rest_it_looks_if_the_driver_has_said_so(sleeper: Sleeper) -> None:
+    for _ in range(20):
+        sleeper.shared.store_release_32(MODE_AT, 2)
+        sleeper.fall_asleep()
+        naps = sleeper.watch.thread.nap_count
+        assert sleeper.bells.ring(ASLEEP_AT)
+        await_that(lambda count=naps: sleeper.watch.thread.nap_count > count)  # type: ignore[misc]
+        # It rests, or has just begun to sleep: who was awake is not rung.
+        sleeper.shared.store_release_32(MODE_AT, 2 | POLLING)
+        sleeper.bells.ring(ASLEEP_AT, is_command=True)
+        sleeper.watch.look_twice()
+        assert not sleeper.watch.thread.is_dozing
+
+
 def test_it_trusts_its_bell_for_as_long_as_it_was_told(sleeper: Sleeper) -> None:
     sleeper.watch.thread.keep_bell(0)
     sleeper.word.arm(0)

@@ -82,17 +82,24 @@ class HeartbeatBatch:
             frames = self._frames[outbox] = bytearray()
         frames += heartbeat
 
-    def send(self) -> int:
-        """Send all of them; return how many were not sent."""
+    def send(self, on_error: Callable[[Exception], object]) -> int:
+        """Send all of them; return how many were not sent.
+
+        Args:
+            on_error: Called with what an outbox has raised; the others send all the same.
+        """
         short_count = 0
         gathered, self._frames = self._frames, {}
         for outbox, frames in gathered.items():
-            length = len(frames)
-            if length == DATA_HEADER_LENGTH:
-                short_count += not outbox.send(frames)
-                continue
-            segments = array("i", (length, DATA_HEADER_LENGTH))
-            left = outbox.send_batches(memoryview(frames), segments)
+            length, left = len(frames), 0
+            try:
+                if length == DATA_HEADER_LENGTH:
+                    left = length if outbox.send(frames) else 0
+                else:
+                    segments = array("i", (length, DATA_HEADER_LENGTH))
+                    left = outbox.send_batches(memoryview(frames), segments)
+            except Exception as error:  # noqa: BLE001 - it is reported
+                on_error(error)
             short_count += (length - left) // DATA_HEADER_LENGTH
         return short_count
 

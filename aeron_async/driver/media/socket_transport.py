@@ -37,6 +37,7 @@ from socket import (
     ntohs,
 )
 from struct import Struct
+from struct import error as StructError  # noqa: N812 - it is a class
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 if sys.platform == "linux":
@@ -636,7 +637,7 @@ class SocketTransport(ReadingTransport):
             return ()
         try:
             return tuple(map(self._raw_addresses.__getitem__, addresses))
-        except (OSError, ValueError):
+        except (OSError, ValueError, OverflowError, StructError):
             return ()
 
     def _slices(self, addresses: Sequence[SocketAddress]) -> tuple[int, int]:

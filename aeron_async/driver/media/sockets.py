@@ -295,7 +295,8 @@ def receive_socket_spec(
 def wished_rcvbuf_length(uri: ChannelUri, context: DriverContext) -> int:
     """Return the receive buffer that a window needs in order to grow, in bytes; 0 for none.
 
-    A buffer that was chosen, by the channel or by the context, stays as it is.
+    A buffer that the channel has chosen, or another one of the context than the default, stays as
+    it is.
     """
     is_chosen = (
         uri.socket_rcvbuf_length is not None

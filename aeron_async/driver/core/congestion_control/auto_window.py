@@ -1,9 +1,10 @@
-"""A receiver window that grows while its reader takes it fast, as TCP's does.
+"""A receiver window that grows while its readers take it fast.
 
 A window must hold what arrives while a status message travels and both ends take their turns. So
 whenever the readers take a whole window within `TURN_NS`, it is doubled, up to a limit: it holds
 what they take in that time, at least. A slow reader leaves the window small, so that no more than
-that time lies between what is sent and what it takes.
+that time lies between what is sent and what it takes. A round trip that is longer than that leaves
+it small, too: nothing tells it from a slow reader.
 
 When the system has dropped datagrams because the receive buffer was full, the window is halved. It
 may grow beyond that again only after `PATIENCE_NS`, and once in that time.
@@ -92,8 +93,9 @@ class AutoWindowCongestionControl(CongestionControl):
     @classmethod
     def of(cls, params: CongestionControlParams) -> Self:
         """Return the strategy of a new image."""
+        granted_length = params.granted_rcvbuf_length or params.window_length
         return cls(
-            initial_window_length=params.window_length,
+            initial_window_length=min(params.window_length, granted_length),
             max_window_length=longest_window(params.term_length, params.granted_rcvbuf_length),
             drop_count=params.drop_count,
             now_ns=params.now_ns,
