@@ -358,7 +358,11 @@ class Images:
             self._refuse(refusal, endpoint, setup, source, destination)
             return
         links = self._wanting(endpoint, setup)
-        refusal = window_refusal(setup, links[0].params.receiver_window_length)
+        params, granted_length = links[0].params, endpoint.granted_rcvbuf_length
+        window_length = params.receiver_window_length
+        if params.is_window_auto and granted_length:
+            window_length = min(window_length, granted_length)
+        refusal = window_refusal(setup, window_length)
         if refusal is not None:
             self._refuse(refusal, endpoint, setup, source, destination)
             return

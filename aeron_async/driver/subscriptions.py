@@ -618,8 +618,10 @@ class Subscriptions:
     def _check_window(self, endpoint: ReceiveChannelEndpoint, params: SubscriptionParams) -> None:
         granted_length = endpoint.granted_rcvbuf_length
         window_length = params.receiver_window_length
-        # A window that nobody has chosen takes what there is.
-        if 0 < granted_length < window_length and not params.is_window_auto:
+        if params.is_window_auto:
+            # It takes what there is, if that is a datagram.
+            window_length = min(window_length, self._resources.context.mtu_length)
+        if 0 < granted_length < window_length:
             message = (
                 f"receiver window of {window_length} bytes exceeds the socket's receive buffer of "
                 f"{granted_length}: raise so-rcvbuf and net.core.rmem_max, or lower rcv-wnd"

@@ -172,8 +172,12 @@ async def test_a_buffer_smaller_than_the_mtu_or_the_window_is_refused(
         with pytest.raises(aa.RegistrationError, match=r"send buffer.*1024.*wmem_max"):
             await aeron.add_publication(CHANNEL, STREAM_ID)
         with pytest.raises(aa.RegistrationError, match=r"receive buffer.*4096.*rmem_max"):
-            await aeron.add_subscription(CHANNEL, STREAM_ID)
-        assert [transport.is_closed for transport in network.transports] == [True, True]
+            await aeron.add_subscription(f"{CHANNEL}|rcv-wnd=128k", STREAM_ID)
+        # A window that nobody has chosen takes what there is, if that is a datagram.
+        await (await aeron.add_subscription(CHANNEL, STREAM_ID)).aclose()
+        with pytest.raises(aa.RegistrationError, match=r"window of 8192.*receive buffer.*4096"):
+            await aeron.add_subscription(f"{CHANNEL}|rcv-wnd=8k", STREAM_ID)
+        assert {transport.is_closed for transport in network.transports} == {True}
         await aeron.add_subscription(f"{CHANNEL}|rcv-wnd=4k", STREAM_ID)
 
 

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -55,8 +56,13 @@ def map_anew(path: Path) -> atomic_buffer.Mapping:
 
 
 def watcher_tasks() -> list[Path]:
-    tasks = Path("/proc/self/task").iterdir()
-    return [task for task in tasks if (task / "comm").read_text() == "aeron-watcher\n"]
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        # Another thread, of a test before, may end in this moment.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if (task / "comm").read_text() == "aeron-watcher\n":
+                found.append(task)
+    return found
 
 
 def watcher_count() -> int:
