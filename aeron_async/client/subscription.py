@@ -491,6 +491,8 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
     A subscription is also an anyio stream, with `receive` in place of `anext`.
     """
 
+    _delivery: MessageDelivery[Message] | None = None
+
     def __init__(
         self,
         conductor: ClientConductor,
@@ -510,7 +512,6 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         self._yield_budget = YieldBudget(conductor.home.loop, conductor.clock)
         self._is_waiting = False
         self._consumer: ref[asyncio.Task[Any]] | None = None
-        self._delivery: MessageDelivery[Message] | None = None
 
     if TYPE_CHECKING:
 
