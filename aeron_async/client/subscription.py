@@ -578,8 +578,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             self._delivery.end()
         self._begin_poll()
         if handler is not None:
-            self._consumer = None
-            self._is_waiting = True
+            self._consumer, self._is_waiting = None, True
             self._delivery = MessageDelivery(
                 self,
                 handler,
