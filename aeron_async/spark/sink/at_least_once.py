@@ -176,10 +176,13 @@ async def wait_consumed(
     Raises:
         AeronTimeoutError: A subscriber has not consumed everything in time, or there is none.
     """
-    position = publication.position
+    position, pushed_length = publication.position, -1
     with anyio.move_on_after(timeout_s):
-        await push(publication, receivers)
         while (receivers.consumed() or 0) < position:
+            # A window may grow with what it is pushed by: then it needs a longer push.
+            if receivers.window_length > pushed_length:
+                pushed_length = receivers.window_length
+                await push(publication, receivers)
             await receivers.wait()
         return
     consumed = receivers.consumed()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aeron_async.errors import AeronTimeoutError, ConfigurationError
+from aeron_async.protocol.status_message import StatusMessage
 from aeron_async.spark import worker
+from aeron_async.spark.sink.at_least_once import Receivers, wait_consumed
 from aeron_async.spark.sink.options import SinkOptions
 from aeron_async.spark.sink.rows import Rows
 from aeron_async.spark.sink.task import Task, close_written, write_task
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from aeron_async.spark.sink.identity import TaskEnd
 
 PORTS = unused_udp_ports()
+FIRST_WINDOW = 128 * 1024
 TASK = Task(query=None, batch=None, partition=2)
 PAYLOADS = [b"%05d" % number + b"." * (number % 300) for number in range(3_000)]
 
@@ -220,3 +224,36 @@ def test_a_child_process_knows_nothing_of_its_parent_s_driver() -> None:
         with worker_connection(linger_ms=60_000) as child:
             assert child is not parent
     parent.close()
+
+
+class Growing:
+    """A publication whose receiver doubles its window with each push, up to four times."""
+
+    channel, stream_id, max_message_length = "aeron:udp", 7, 1 << 20
+
+    def __init__(self) -> None:
+        self.position = 10_000
+        self.pushed: list[int] = []
+        self.receivers = Receivers()
+        self.report(0, FIRST_WINDOW)
+
+    def report(self, position: int, window_length: int) -> None:
+        sm = StatusMessage(session_id=1, stream_id=7, receiver_id=3, receiver_window=window_length)
+        self.receivers.on_status_message(sm, position, 1)
+
+    async def append_padding(self, length: int) -> None:
+        self.pushed.append(length)
+        window_length = self.receivers.window_length
+        if len(self.pushed) < 4:
+            # It reports the longer window, and the rest is less than a quarter of that.
+            self.report(self.position - 5_000, 2 * window_length)
+        else:
+            self.report(self.position, window_length)
+
+
+def test_a_window_that_grows_with_a_push_is_pushed_again() -> None:
+    growing = Growing()
+    publication: Any = growing
+    asyncio.run(wait_consumed(publication, growing.receivers, timeout_s=10))
+    assert growing.pushed == [(FIRST_WINDOW << number) // 4 + 32 for number in range(4)]
+    assert growing.receivers.consumed() == growing.position
