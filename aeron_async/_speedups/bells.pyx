@@ -17,33 +17,6 @@ from libc.stdlib cimport calloc, free, realloc
 
 from aeron_async._speedups.paths cimport WakeFlag
 
-cdef extern from *:
-    """
-    #include <linux/futex.h>
-    #include <stdint.h>
-    #include <sys/syscall.h>
-    #include <unistd.h>
-    #define AERON_BELL_GET(p) __atomic_load_n((p), __ATOMIC_SEQ_CST)
-    #define AERON_BELL_FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST)
-    static int aeron_bell_swap(uint32_t *word, uint32_t before, uint32_t after) {
-        return __atomic_compare_exchange_n(word, &before, after, 0, __ATOMIC_SEQ_CST,
-                                           __ATOMIC_SEQ_CST);
-    }
-    static void aeron_bell_wake(uint32_t *word) {
-        syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
-    }
-    """
-    uint32_t get "AERON_BELL_GET"(uint32_t *place) noexcept nogil
-    void fence "AERON_BELL_FENCE"() noexcept nogil
-    bint swap "aeron_bell_swap"(uint32_t *place, uint32_t before, uint32_t after) noexcept nogil
-    void futex_ring "aeron_bell_wake"(uint32_t *word) noexcept nogil
-
-# As in `watching`, whose thread sleeps on the word.
-DEF AWAKE = 0x6C6C6562
-DEF ASLEEP = 0x6C6C6563
-DEF RESTING = 0x6C6C6564
-DEF POLLING = 1
-
 cdef int64_t forks = 0
 
 

@@ -41,7 +41,8 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
-from aeron_async._speedups.bells cimport word_of
+from aeron_async._speedups.bells cimport (
+    ASLEEP, AWAKE, POLLING, RESTING, fence, futex_ring, get, swap, word_of)
 
 from aeron_async.errors import ClosedError, ConfigurationError
 
@@ -62,7 +63,6 @@ cdef extern from *:
     #else
     #define AERON_PAUSE() ((void)0)
     #endif
-    #define AERON_GET(p) __atomic_load_n((p), __ATOMIC_SEQ_CST)
     #define AERON_SET(p, v) __atomic_store_n((p), (v), __ATOMIC_SEQ_CST)
     #define AERON_TAKE(p, v) __atomic_exchange_n((p), (v), __ATOMIC_SEQ_CST)
     #define AERON_INCREASE(p) __atomic_fetch_add((p), 1, __ATOMIC_SEQ_CST)
@@ -73,11 +73,6 @@ cdef extern from *:
     #define AERON_NOTE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
     #define AERON_COUNTED(p) __atomic_load_n((p), __ATOMIC_RELAXED)
     #define AERON_LOG2(v) (31 - __builtin_clz(v))
-    #define AERON_FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST)
-    static int aeron_swap(uint32_t *word, uint32_t before, uint32_t after) {
-        return __atomic_compare_exchange_n(word, &before, after, 0, __ATOMIC_SEQ_CST,
-                                           __ATOMIC_SEQ_CST);
-    }
     /* Wait at most so long, or without limit if that is negative, while the word has the value. */
     static void aeron_futex_wait(uint32_t *word, uint32_t value, int64_t nap_ns) {
         struct timespec nap = { (time_t)(nap_ns / 1000000000), (long)(nap_ns % 1000000000) };
@@ -90,9 +85,6 @@ cdef extern from *:
     static void aeron_futex_doze(uint32_t *word, uint32_t value, int64_t nap_ns) {
         struct timespec nap = { (time_t)(nap_ns / 1000000000), (long)(nap_ns % 1000000000) };
         syscall(SYS_futex, word, FUTEX_WAIT, value, &nap, NULL, 0);
-    }
-    static void aeron_futex_ring(uint32_t *word) {
-        syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
     }
     static int64_t aeron_monotonic_ns(void) {
         struct timespec now;
@@ -117,12 +109,9 @@ cdef extern from *:
     }
     """
     void pause "AERON_PAUSE"() noexcept nogil
-    uint32_t get "AERON_GET"(uint32_t *place) noexcept nogil
     void set "AERON_SET"(uint32_t *place, uint32_t value) noexcept nogil
     uint32_t take "AERON_TAKE"(uint32_t *place, uint32_t value) noexcept nogil
     void increase "AERON_INCREASE"(uint32_t *place) noexcept nogil
-    bint swap "aeron_swap"(uint32_t *place, uint32_t before, uint32_t after) noexcept nogil
-    void fence "AERON_FENCE"() noexcept nogil
     uint32_t *get_place "AERON_GET"(uint32_t **place) noexcept nogil
     void set_place "AERON_SET"(uint32_t **place, uint32_t *value) noexcept nogil
     int32_t word_32 "AERON_WORD"(int32_t *place) noexcept nogil
@@ -134,7 +123,6 @@ cdef extern from *:
     void futex_wait "aeron_futex_wait"(uint32_t *word, uint32_t value, int64_t nap_ns) nogil
     void futex_wake "aeron_futex_wake"(uint32_t *word) nogil
     void futex_doze "aeron_futex_doze"(uint32_t *word, uint32_t value, int64_t nap_ns) nogil
-    void futex_ring "aeron_futex_ring"(uint32_t *word) noexcept nogil
     int64_t monotonic_ns "aeron_monotonic_ns"() noexcept nogil
     void ring_bell "aeron_ring"(int bell) noexcept nogil
     void empty_bell "aeron_empty_bell"(int bell) noexcept nogil
@@ -178,12 +166,6 @@ DEF NAPPING = 1
 DEF PARKED = 2
 DEF DOZING = 3
 DEF RESTED = 4
-# What the word of a bell holds: values that no other counter has, whose place may once have been
-# that of a bell. And the bit of the driver's word that says that all must look.
-DEF AWAKE = 0x6C6C6562
-DEF ASLEEP = 0x6C6C6563
-DEF RESTING = 0x6C6C6564
-DEF POLLING = 1
 
 
 cdef struct Slot:
