@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, final
 import anyio
 
 from aeron_async.archive.api import SourceLocation
-from aeron_async.errors import AeronTimeoutError, ArchiveError
+from aeron_async.errors import AeronTimeoutError, ArchiveError, ArchiveErrorCode
 from aeron_async.logs import get_logger
 from aeron_async.protocol.channel_uri import ChannelUri, Media
 from aeron_async.spark.sink.archives import archive_of_partition, looks, wait_recorded
@@ -263,14 +263,24 @@ class RecordedStream:
                 f"recording {self.recording_id} ends at {publication.position}, and did at "
                 f"{self.end} when it was opened: another attempt has taken over"
             )
-            publication.close()
-            await archive.stop_recording(recorded, stream_id)
+            await self._give_up(publication, recorded)
             raise ArchiveError(message)
         await publication.wait_connected(self._timeout_s)
         if self.recording_id is None:
             # Look the id up now: when another attempt extends the recording, its session changes.
             self.recording_id = await self._new_recording(publication)
         return publication
+
+    async def _give_up(self, publication: ExclusivePublication, recorded: str) -> None:
+        """Stop the recording request of this attempt, and close its publication."""
+        try:
+            await self._archive.stop_recording(recorded, self._stream_id)
+        except ArchiveError as error:
+            # The attempt that has taken over stops every other recording request, this one too.
+            if error.code is not ArchiveErrorCode.UNKNOWN_SUBSCRIPTION:
+                raise
+        finally:
+            publication.close()
 
     async def _new_recording(self, publication: ExclusivePublication) -> int:
         """Return the id of the new recording."""

@@ -251,6 +251,29 @@ def test_an_attempt_that_wakes_up_behind_another_writes_nothing(place: Place) ->
     assert place.committed() == rows_of_batch(0)
 
 
+@pytest.mark.parametrize("place", ["served"], indirect=True)
+def test_an_attempt_says_that_another_has_taken_over_when_its_request_has_ended(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write(0, rows_of_batch(0)[:100])
+    with worker_connection(60_000) as connection:
+        archive = remote_archive(connection.aeron, place.options)
+        connection.call(archive.__aenter__)
+        zombie = RecordedStream(connection.aeron, archive, place.options, QUERY, 1)
+        connection.call(zombie.open)
+        place.write(0, rows_of_batch(0))
+        stop_recording = archive.stop_recording
+
+        async def stop_twice(channel: str, stream_id: int) -> None:
+            await stop_recording(channel, stream_id)
+            await stop_recording(channel, stream_id)
+
+        monkeypatch.setattr(archive, "stop_recording", stop_twice)
+        with pytest.raises(ArchiveError, match="another attempt has taken over"):
+            connection.call(zombie.offer, b"late", Identity(0, 1, 100).reserved_value)
+        connection.call(archive.aclose)
+
+
 async def cut(archive: Any, length: int) -> None:
     """Take the last bytes of the recording, as if a process had died in the middle of them."""
     await archive.truncate(0, await archive.stop_position(0) - length)
