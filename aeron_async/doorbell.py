@@ -23,6 +23,9 @@ has no bell: then nobody sleeps until rung, and everybody looks from time to tim
 programs do. The bits above count the changes of who waits for what, so that a publisher knows when
 to look again for the bells of its readers.
 
+A publication rings once in a turn of its event loop, and at the end of the turn if it must ring
+again, so that a process on the same processor does not run after each message.
+
 A ring may be for nothing: a stream is busy, and the sleeper waits for something else. It then stays
 awake for 50 us before it sleeps again, so that such a stream does not ring for each message.
 
@@ -249,7 +252,9 @@ class ClientBells:
                 self._set_later(flag)
             return found
 
-        flag = BellFlag(self._values, mode_place(self._driver_id), places)
+        loop = asyncio.get_running_loop()
+        mode_at = mode_place(self._driver_id)
+        flag = BellFlag(self._values, mode_at, places, loop.call_soon)
         return flag
 
     def _set_later(self, flag: BellFlag) -> None:

@@ -78,16 +78,32 @@ async def wait_until_served(directory: Path, process: Process) -> None:
         await asyncio.sleep(LOOK_INTERVAL_S)
 
 
+def pinned(core: int) -> tuple[str, ...]:
+    """Return what a command line begins with that runs on one core."""
+    return ("taskset", "--cpu-list", str(core))
+
+
+def why_not_pinned() -> str:
+    """Return why processes cannot be given two cores; empty if they can."""
+    if shutil.which("taskset") is None:
+        return "not found: taskset"
+    return "" if len(os.sched_getaffinity(0)) > 1 else "needs two cores"
+
+
 @asynccontextmanager
-async def our_driver() -> AsyncIterator[Served]:
+async def our_driver(*before: str) -> AsyncIterator[Served]:
     """Run `aeron-async driver` with its default settings.
+
+    Args:
+        *before: What its command line begins with, such as that of `pinned`.
 
     Raises:
         BenchError: It does not start.
     """
     with aeron_directory() as directory, tempfile.TemporaryFile() as output:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "aeron_async", "driver", "--directory", str(directory)),
+            *(*before, sys.executable, "-m", "aeron_async"),
+            *("driver", "--directory", str(directory)),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=output,

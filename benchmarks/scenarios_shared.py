@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from importlib.util import find_spec
@@ -12,7 +13,7 @@ from uuid import uuid4
 from aeron_async.cli.bench_child import StreamPlan
 from aeron_async.cli.bench_processes import Child, free_port, meet, role
 from benchmarks import official_programs
-from benchmarks.drivers import our_driver, why_absent
+from benchmarks.drivers import our_driver, pinned, why_absent, why_not_pinned
 from benchmarks.measuring import Contender, Metric, Scenario
 from benchmarks.official_programs import OfficialPlan
 from benchmarks.roles import CHILD
@@ -164,6 +165,11 @@ def over_udp(settings: Settings) -> Scenario:
         metrics=THROUGHPUT,
         contenders=(
             ours("ours, a driver for each", partial(take, driver_count=2)),
+            Contender(
+                name="ours, a driver for each, on the core of its client",
+                measure=partial(take, driver_count=2, is_pinned=True),
+                why_absent=why_absent() or why_not_pinned(),
+            ),
             ours("ours, one driver for both", partial(take, driver_count=1)),
             Contender(name="ours, embedded", measure=partial(take, driver_count=0)),
         ),
@@ -263,21 +269,34 @@ async def with_costs(
     return figures
 
 
-async def udp_stream(settings: Settings, *, driver_count: int) -> Figures:
+async def udp_stream(settings: Settings, *, driver_count: int, is_pinned: bool = False) -> Figures:
     """Run one stream over UDP, with so many drivers that are processes of their own."""
+    cores = (
+        [pinned(core) for core in sorted(os.sched_getaffinity(0))[:2]] if is_pinned else [(), ()]
+    )
     channel = f"aeron:udp?endpoint=127.0.0.1:{free_port()}"
     there = f"{channel}|rcv-wnd={settings.window}|so-rcvbuf=4m"
     here = f"{channel}|mtu={MTU}|term-length={settings.term_length}|so-sndbuf=4m"
     async with AsyncExitStack() as stack:
-        drivers = [await stack.enter_async_context(our_driver()) for _ in range(driver_count)]
+        drivers = [
+            await stack.enter_async_context(our_driver(*core)) for core in cores[:driver_count]
+        ]
         directories = [str(each.directory) for each in drivers] or [""]
         plan: dict[str, Any] = {"seconds": settings.seconds}
         return await with_costs(
             settings,
             drivers,
             meet(
-                role("shared_subscribe", CHILD, channel=there, directory=directories[-1], **plan),
-                role("shared_publish", CHILD, channel=here, directory=directories[0], **plan),
+                (
+                    *cores[-1],
+                    *role(
+                        "shared_subscribe", CHILD, channel=there, directory=directories[-1], **plan
+                    ),
+                ),
+                (
+                    *cores[0],
+                    *role("shared_publish", CHILD, channel=here, directory=directories[0], **plan),
+                ),
             ),
         )
 

@@ -6,8 +6,13 @@ from aeron_async.logbuffer.wake_flag import WakeFlag
 
 class BellFlag(WakeFlag):
     def __init__(
-        self, values: Buffer, mode_at: int, refresh: Callable[[], Sequence[int] | None]
+        self,
+        values: Buffer,
+        mode_at: int,
+        refresh: Callable[[], Sequence[int] | None],
+        call_soon: Callable[[Callable[[], object]], object],
     ) -> None: ...
+    def end_turn(self) -> None: ...
     def close(self) -> None: ...
 
 class Bells:

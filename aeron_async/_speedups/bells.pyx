@@ -5,6 +5,10 @@
 Whoever has stored something that another process may wait for rings afterwards: a full fence, a
 look at the word of the bell, and a call to the system only if its owner is asleep.
 
+A publication rings once in a turn of its event loop, and again at the end of the turn if it must.
+Otherwise a process on the same processor, which the system runs as soon as it is woken, would take
+the processor from the publisher after each message, do all its work for that one, and sleep again.
+
 Nothing here touches the memory in a child process that is forked: it is the parent's.
 """
 
@@ -16,6 +20,9 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport calloc, free, realloc
 
 from aeron_async._speedups.paths cimport WakeFlag
+
+DEF TURN_NS = 500_000
+"""A turn is over after this time, as it is for a task that never waits: see `YieldBudget`."""
 
 cdef int64_t forks = 0
 
@@ -70,6 +77,7 @@ cdef class BellFlag(WakeFlag):
         refresh: Called when the count has changed; returns the places of the bells, in bytes, or
             None to be called again by the next `set`. No counter has two bells, so there are no
             more places than counters.
+        call_soon: Calls a function in the next turn of the event loop, as `loop.call_soon` does.
 
     Raises:
         IndexError: The word does not lie within the memory.
@@ -83,8 +91,12 @@ cdef class BellFlag(WakeFlag):
     cdef uint32_t **bells
     cdef Py_ssize_t bell_count
     cdef object refresh
+    cdef object call_soon
+    cdef int64_t rung_ns
+    cdef bint has_rung
+    cdef bint owes_ring
 
-    def __init__(self, values, Py_ssize_t mode_at, refresh):
+    def __init__(self, values, Py_ssize_t mode_at, refresh, call_soon):
         cdef Py_buffer *view
         WakeFlag.__init__(self)
         if self.view is not NULL:
@@ -100,6 +112,7 @@ cdef class BellFlag(WakeFlag):
         self.view = view
         self.forks = forks
         self.refresh = refresh
+        self.call_soon = call_soon
         self.mode = word_of(view, mode_at)
         # No count of the driver's: its lowest bit is that of polling.
         self.seen = POLLING
@@ -108,7 +121,10 @@ cdef class BellFlag(WakeFlag):
         self.close()
 
     cpdef set(self):
-        """Ring every bell whose owner is asleep; to be called after something was stored."""
+        """Ring every bell whose owner is asleep, at the latest at the end of this turn.
+
+        To be called after something was stored.
+        """
         cdef uint32_t mode
         cdef Py_ssize_t index
         if self.view is NULL or self.forks != forks:
@@ -120,7 +136,35 @@ cdef class BellFlag(WakeFlag):
         if mode != self.seen:
             self.look(mode)
         for index in range(self.bell_count):
+            if get(self.bells[index]) == ASLEEP:
+                self.ring_or_owe()
+                return
+
+    cdef int ring_or_owe(self) except -1:
+        cdef int64_t now_ns = monotonic_ns()
+        cdef Py_ssize_t index
+        if self.has_rung and now_ns - self.rung_ns < TURN_NS:
+            self.owes_ring = True
+            return 0
+        self.owes_ring = False
+        self.rung_ns = now_ns
+        for index in range(self.bell_count):
             ring_word(self.bells[index])
+        if not self.has_rung:
+            self.has_rung = True
+            try:
+                self.call_soon(self.end_turn)
+            except RuntimeError:
+                # The loop is closed, or runs in another thread: each call rings.
+                self.has_rung = False
+        return 0
+
+    def end_turn(self):
+        """Ring for what was stored since the bells were rung in this turn."""
+        self.has_rung = False
+        if self.owes_ring:
+            self.owes_ring = False
+            self.set()
 
     cdef int look(self, uint32_t mode) except -1:
         """Find out whose bells there are."""
@@ -140,9 +184,16 @@ cdef class BellFlag(WakeFlag):
         return 0
 
     cpdef close(self):
-        """Ring no more, and let go of the memory; a second call does nothing."""
+        """Ring for the last time if a ring is owed, and let go of the memory.
+
+        A second call does nothing.
+        """
         cdef Py_buffer *view = self.view
+        cdef Py_ssize_t index
         if view is not NULL:
+            if self.owes_ring and self.forks == forks:
+                for index in range(self.bell_count):
+                    ring_word(self.bells[index])
             self.view = NULL
             self.bell_count = 0
             free(self.bells)

@@ -42,7 +42,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from aeron_async._speedups.bells cimport (
-    ASLEEP, AWAKE, POLLING, RESTING, fence, futex_ring, get, swap, word_of)
+    ASLEEP, AWAKE, POLLING, RESTING, fence, futex_ring, get, monotonic_ns, swap, word_of)
 
 from aeron_async.errors import ClosedError, ConfigurationError
 
@@ -86,11 +86,6 @@ cdef extern from *:
         struct timespec nap = { (time_t)(nap_ns / 1000000000), (long)(nap_ns % 1000000000) };
         syscall(SYS_futex, word, FUTEX_WAIT, value, &nap, NULL, 0);
     }
-    static int64_t aeron_monotonic_ns(void) {
-        struct timespec now;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-    }
     static void aeron_ring(int bell) {
         uint64_t one = 1;
         /* It cannot be full: one write at most is unread. */
@@ -123,7 +118,6 @@ cdef extern from *:
     void futex_wait "aeron_futex_wait"(uint32_t *word, uint32_t value, int64_t nap_ns) nogil
     void futex_wake "aeron_futex_wake"(uint32_t *word) nogil
     void futex_doze "aeron_futex_doze"(uint32_t *word, uint32_t value, int64_t nap_ns) nogil
-    int64_t monotonic_ns "aeron_monotonic_ns"() noexcept nogil
     void ring_bell "aeron_ring"(int bell) noexcept nogil
     void empty_bell "aeron_empty_bell"(int bell) noexcept nogil
     void prepare_watching "aeron_prepare_watching"() noexcept nogil

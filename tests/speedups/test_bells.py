@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +26,7 @@ from tests.speedups.watched import (
 from tests.tracing import untraced, untraced_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from aeron_async._speedups.watching import WatchedWord
 
@@ -289,7 +290,14 @@ class Flagged:
         self.shared = atomic_buffer.AtomicBuffer(self.memory)
         self.places: list[int] | None = []
         self.asked = 0
-        self.flag = BellFlag(self.memory, MODE_AT, self.look)
+        self.later: list[Callable[[], object]] = []
+        self.flag = BellFlag(self.memory, MODE_AT, self.look, self.later.append)
+
+    def end_turn(self) -> None:
+        """Let the loop do what was left for its next turn."""
+        calls, self.later[:] = self.later[:], []
+        for each in calls:
+            each()
 
     def look(self) -> list[int] | None:
         self.asked += 1
@@ -314,6 +322,7 @@ def test_a_flag_asks_again_for_bells_when_the_driver_has_counted_a_change() -> N
     flagged.flag.set()
     assert not flagged.flag.is_set
     assert flagged.sleepers() == [128]
+    flagged.end_turn()
     flagged.places = [128]
     flagged.flag.set()
     assert (flagged.asked, flagged.sleepers()) == (1, [128])
@@ -338,6 +347,7 @@ def test_a_flag_without_an_answer_asks_each_time_and_rings_those_it_knows() -> N
     flagged.places = None
     flagged.change(4)
     for count in range(2, 5):
+        flagged.end_turn()
         flagged.let_sleep(0, 128)
         flagged.flag.set()
         assert (flagged.asked, flagged.sleepers()) == (count, [128])
@@ -357,6 +367,78 @@ def test_a_flag_knows_any_number_of_bells() -> None:
     assert flagged.sleepers() == [512]
 
 
+def test_a_flag_rings_once_in_a_turn_and_at_its_end_for_the_rest() -> None:
+    flagged = Flagged()
+    flagged.places = [0]
+    flagged.let_sleep(0)
+    flagged.flag.set()
+    assert (flagged.sleepers(), len(flagged.later)) == ([], 1)
+    flagged.let_sleep(0)
+    flagged.flag.set()
+    flagged.flag.set()
+    assert (flagged.sleepers(), len(flagged.later)) == ([0], 1)
+    flagged.end_turn()
+    # A ring at the end of a turn is the one of the next.
+    assert (flagged.sleepers(), len(flagged.later)) == ([], 1)
+    flagged.let_sleep(0)
+    flagged.end_turn()
+    assert (flagged.sleepers(), len(flagged.later)) == ([0], 0)
+    flagged.flag.set()
+    assert flagged.sleepers() == []
+
+
+def test_a_flag_that_owes_a_ring_asks_nobody_who_is_awake_by_then() -> None:
+    flagged = Flagged()
+    flagged.places = [0]
+    for _ in range(2):
+        flagged.let_sleep(0)
+        flagged.flag.set()
+    flagged.shared.store_release_32(0, AWAKE)
+    flagged.end_turn()
+    assert flagged.later == []
+    assert flagged.shared.load_acquire_32(0) == AWAKE
+
+
+def test_a_turn_that_does_not_end_is_over_after_half_a_millisecond() -> None:
+    flagged = Flagged()
+    flagged.places = [0]
+    flagged.let_sleep(0)
+    flagged.flag.set()
+    flagged.let_sleep(0)
+    begun_ns = time.monotonic_ns()
+    while flagged.sleepers():
+        assert time.monotonic_ns() - begun_ns < PATIENCE_S * 1_000_000_000
+        flagged.flag.set()
+    assert len(flagged.later) == 1
+    flagged.end_turn()
+
+
+def test_a_flag_that_is_closed_rings_if_it_owes_that() -> None:
+    flagged = Flagged()
+    flagged.places = [0]
+    for _ in range(2):
+        flagged.let_sleep(0)
+        flagged.flag.set()
+    flagged.flag.close()
+    assert flagged.sleepers() == []
+    flagged.end_turn()
+
+
+def test_a_flag_without_a_loop_rings_each_time() -> None:
+    memory = bytearray(1024)
+    shared = atomic_buffer.AtomicBuffer(memory)
+
+    def refuse(_: object) -> None:
+        message = "Event loop is closed"
+        raise RuntimeError(message)
+
+    flag = BellFlag(memory, MODE_AT, lambda: [512], refuse)
+    for _ in range(3):
+        shared.store_release_32(512, ASLEEP)
+        flag.set()
+        assert shared.load_acquire_32(512) == AWAKE
+
+
 def test_a_flag_refuses_places_outside_the_memory_and_is_quiet_when_closed() -> None:
     flagged = Flagged()
     flagged.places = [len(flagged.memory)]
@@ -367,12 +449,12 @@ def test_a_flag_refuses_places_outside_the_memory_and_is_quiet_when_closed() -> 
     flagged.flag.set()
     assert flagged.asked == 1
     with pytest.raises(IndexError):
-        BellFlag(flagged.memory, -1, flagged.look)
+        BellFlag(flagged.memory, -1, flagged.look, flagged.later.append)
 
 
 def test_a_child_rings_nobody(sleeper: Sleeper) -> None:
     sleeper.fall_asleep()
-    flag = BellFlag(sleeper.memory, MODE_AT, lambda: [ASLEEP_AT])
+    flag = BellFlag(sleeper.memory, MODE_AT, lambda: [ASLEEP_AT], lambda call: call())
     child = os.fork()
     if child == 0:
         answer = 1
@@ -392,12 +474,15 @@ class Publication:
     def places(self):
         return None
 
+    def call_soon(self, call):
+        pass
+
 def make():
     # The view is in the cycle too, and the collector would clear it first.
     values = memoryview(bytearray(4096))
     publication = Publication()
     publication.values = values
-    publication.flag = BellFlag(values, 0, publication.places)
+    publication.flag = BellFlag(values, 0, publication.places, publication.call_soon)
 
 make()
 gc.collect()
