@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 import attrs
 
 from aeron_async.cli.output import remark
+from aeron_async.cli.runner import why_ended
 from aeron_async.errors import AeronError
 
 if TYPE_CHECKING:
@@ -239,10 +240,7 @@ class Child:
             raise BenchError(message) from None
         finally:
             hint.cancel()
-        self._complaints.seek(0)
-        complaints = self._complaints.read().decode("utf-8", "replace").splitlines()
-        last = next((text for text in reversed(complaints) if text.strip()), "it said nothing")
-        message = f"{name} ended early: {last.strip()}"
+        message = await why_ended(name, self._process, self._complaints)
         raise BenchError(message)
 
     def _expected_s(self) -> float:

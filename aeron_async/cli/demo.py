@@ -21,7 +21,7 @@ from aeron_async.cli.figures import per_second
 from aeron_async.cli.options import Flag, Positive, RunOptions, sized
 from aeron_async.cli.output import make_console, print_json
 from aeron_async.cli.pauses import Pauses
-from aeron_async.cli.runner import ExitCode, Watchdog, run, together
+from aeron_async.cli.runner import ExitCode, Watchdog, run, together, why_ended
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import AeronError
 
@@ -324,10 +324,8 @@ class DemoProcess:
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
         if not line:
-            self._complaints.seek(0)
-            complaints = self._complaints.read().decode("utf-8", "replace").split("\n")
-            last = next((text for text in reversed(complaints) if text.strip()), "it said nothing")
-            message = f"the {self.role} process ended early: {last.strip()}"
+            name = f"the {self.role} process"
+            message = await why_ended(name, self._process, self._complaints)
             raise DemoError(message)
         event: dict[str, Any] = json_codec.loads(line)
         return event

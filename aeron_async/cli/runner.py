@@ -5,20 +5,30 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import IntEnum
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final, Self, final
+from typing import IO, TYPE_CHECKING, Any, Final, Self, final
 
 from aeron_async.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from asyncio.subprocess import Process
     from collections.abc import Callable, Coroutine, Iterator, Mapping, MutableMapping
     from types import FrameType, TracebackType
 
     from aeron_async.cli.options import RunOptions
 
-__all__ = ["ExitCode", "TerminatedError", "Watchdog", "advising", "hush_pauses", "run", "together"]
+__all__ = [
+    "ExitCode",
+    "TerminatedError",
+    "Watchdog",
+    "advising",
+    "hush_pauses",
+    "run",
+    "together",
+    "why_ended",
+]
 
 
 REMEDIES: Final[Mapping[str, str]] = {
@@ -34,6 +44,8 @@ LOCAL_REMEDY: Final = (
 )
 """Remedy for a recording that waits for a publication of its own driver."""
 PAUSE: Final = "event_loop_lagged"
+EXIT_TIMEOUT_S: Final = 1.0
+"""How long a process may take to end after it has closed its output."""
 HUSHED: Final[set[str]] = set()
 """Log events that are suppressed from now on in this run."""
 ADVICE: Final[list[str]] = []
@@ -241,6 +253,29 @@ async def together(*coroutines: Coroutine[object, object, object]) -> None:
                 group.create_task(coroutine)
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
+
+
+async def why_ended(name: str, process: Process, complaints: IO[bytes]) -> str:
+    """Say of a process that has closed its output how it ended, or else its last words.
+
+    Args:
+        name: What to call it.
+        process: The process.
+        complaints: The file that is its standard error.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(EXIT_TIMEOUT_S):
+            await process.wait()
+    if process.returncode is not None and process.returncode < 0:
+        number = -process.returncode
+        which = (
+            signal.Signals(number).name if number in list(signal.Signals) else f"signal {number}"
+        )
+        return f"{name} ended early: it was killed by {which}"
+    complaints.seek(0)
+    said = complaints.read().decode("utf-8", "replace").splitlines()
+    last = next((text for text in reversed(said) if text.strip()), "it said nothing")
+    return f"{name} ended early: {last.strip()}"
 
 
 @final
