@@ -151,14 +151,18 @@ class Counter:
     Attributes:
         id: Id of the counter.
         cell: The counter's word of memory, for the compiled code; closed with the counter.
+        name: Its type and registration in one number, for the table that allocated it.
 
     Source: Aeron `AtomicCounter`, `aeron_atomic_counter_t`.
     """
 
-    __slots__ = ("_is_closed", "_reader", "cell", "id")
+    __slots__ = ("_is_closed", "_reader", "cell", "id", "name")
 
-    def __init__(self, reader: CountersReader, counter_id: int, cell: Cell) -> None:
+    def __init__(
+        self, reader: CountersReader, counter_id: int, cell: Cell, name: int | None = None
+    ) -> None:
         self.id: Final = counter_id
+        self.name: Final = name
         self.cell: Cell = cell
         self._reader = reader
         self._is_closed = False
@@ -335,7 +339,9 @@ class CountersReader:
         return list(self)
 
     def find(self, *, type_id: int, registration_id: int) -> CounterRecord | None:
-        """Return the first allocated counter of this type and registration, if there is one.
+        """Return an allocated counter of this type and registration, if there is one.
+
+        If there are several, it is that with the lowest id, or for a driver's own table the oldest.
 
         Source: Aeron `CountersReader.findByTypeIdAndRegistrationId`.
         """
@@ -381,6 +387,11 @@ class CountersReader:
         raise IndexError(message)
 
 
+def name_of(type_id: int, registration_id: int) -> int:
+    """Return the type and the registration of a counter in one number."""
+    return registration_id << 32 | type_id & 0xFFFF_FFFF
+
+
 class CountersManager(CountersReader):
     """Allocates counters, and frees them for reuse after a delay.
 
@@ -403,6 +414,9 @@ class CountersManager(CountersReader):
         self._free_to_reuse_timeout_ms = free_to_reuse_timeout_ms
         self._epoch_ms = epoch_ms
         self._counters: dict[int, Counter] = {}
+        # By type and registration, oldest first. The table itself is slow to search, and clients
+        # may write to it.
+        self._named: dict[int, tuple[int, ...]] = {}
         # (deadline, id), soonest first: wall-clock time may step back, so ids may arrive unsorted.
         self._resting: list[tuple[int, int]] = []
         self._used_count = 0
@@ -456,8 +470,10 @@ class CountersManager(CountersReader):
         self._metadata[key_start : key_start + len(used_key)] = used_key
         self.write_label(counter_id, label)
         self._metadata_ints[counter_id * _METADATA_INTS] = RECORD_ALLOCATED
-        counter = Counter(self, counter_id, Cell(self._values[word : word + 1]))
+        name = name_of(type_id, registration_id)
+        counter = Counter(self, counter_id, Cell(self._values[word : word + 1]), name)
         self._counters[counter_id] = counter
+        self._named[name] = (*self._named.get(name, ()), counter_id)
         return counter
 
     def free(self, counter_id: int) -> None:
@@ -471,12 +487,21 @@ class CountersManager(CountersReader):
             message = f"counter {counter_id} cannot be freed: it is not allocated"
             raise RegistrationError(message)
         counter.invalidate()
+        assert counter.name is not None
+        left = tuple(each for each in self._named.pop(counter.name) if each != counter_id)
+        if left:
+            self._named[counter.name] = left
         self._metadata_ints[counter_id * _METADATA_INTS] = RECORD_RECLAIMED
         key_start = counter_id * METADATA_LENGTH + _KEY_OFFSET
         self._metadata[key_start : key_start + MAX_KEY_LENGTH] = bytes(MAX_KEY_LENGTH)
         deadline_ms = self._epoch_ms() + self._free_to_reuse_timeout_ms
         self._metadata_longs[counter_id * _METADATA_LONGS + _DEADLINE_LONG] = deadline_ms
         heapq.heappush(self._resting, (deadline_ms, counter_id))
+
+    def find(self, *, type_id: int, registration_id: int) -> CounterRecord | None:
+        """Return the oldest counter of this type and registration, if there is one."""
+        found = self._named.get(name_of(type_id, registration_id))
+        return None if found is None else self.record(found[0])
 
     def write_label(self, counter_id: int, label: str) -> None:
         """Replace a label; its length is stored last, so that no reader reads past the text."""

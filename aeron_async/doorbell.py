@@ -23,8 +23,9 @@ has no bell: then nobody sleeps until rung, and everybody looks from time to tim
 programs do. The bits above count the changes of who waits for what, so that a publisher knows when
 to look again for the bells of its readers.
 
-A publication rings once in a turn of its event loop, and at the end of the turn if it must ring
-again, so that a process on the same processor does not run after each message.
+A publication rings once in a turn of its event loop. What it owes is rung at the end of the turn,
+or with the first message half a millisecond later. Otherwise a process on the same processor would
+run after each message.
 
 A ring may be for nothing: a stream is busy, and the sleeper waits for something else. It then stays
 awake for 50 us before it sleeps again, so that such a stream does not ring for each message.

@@ -174,6 +174,8 @@ class Integer(Kind):
     maximum: int = INT64_MAX
     multiple: int = 1
     power_of_two: bool = False
+    trailer: int = 0
+    """What a power of two is followed by."""
 
     def parse(self, text: str) -> object:
         """Return the number."""
@@ -194,9 +196,12 @@ class Integer(Kind):
             limit = f"at most {self.maximum}"
         elif value % self.multiple:
             limit = f"a multiple of {self.multiple}"
-        elif self.power_of_two and value.bit_count() != 1:
-            limit = "a power of two"
+        elif self.power_of_two and (value - self.trailer).bit_count() != 1:
+            limit = self._shape()
         return limit and f"must be {limit}, got {value!r}{self.hint}"
+
+    def _shape(self) -> str:
+        return f"a power of two plus {self.trailer}" if self.trailer else "a power of two"
 
     @property
     def hint(self) -> str:
@@ -215,7 +220,7 @@ class Integer(Kind):
         else:
             parts = [f"{self.format(low)} to {self.format(high)}"]
         if self.power_of_two:
-            parts.append("power of two")
+            parts.append(self._shape().removeprefix("a "))
         if self.multiple > 1:
             parts.append(f"multiple of {self.multiple}")
         return ", ".join(parts)
@@ -550,10 +555,17 @@ def size(
     maximum: int = INT32_MAX,
     multiple: int = 1,
     power_of_two: bool = False,
+    trailer: int = 0,
     **more: Unpack[More],
 ) -> Number:
     """Declare a number of bytes."""
-    kind = Size(minimum=minimum, maximum=maximum, multiple=multiple, power_of_two=power_of_two)
+    kind = Size(
+        minimum=minimum,
+        maximum=maximum,
+        multiple=multiple,
+        power_of_two=power_of_two,
+        trailer=trailer,
+    )
     return declare(name, default, doc, kind=kind, **more)
 
 

@@ -292,6 +292,24 @@ def test_a_counter_is_found_by_type_and_registration(table: Table) -> None:
     assert reader.find(type_id=3, registration_id=7) is None
 
 
+def test_the_table_of_a_driver_finds_its_oldest_counter_whatever_clients_write(
+    table: Table,
+) -> None:
+    first, second = (
+        table.manager.allocate(2, b"", label, registration_id=7) for label in ("first", "second")
+    )
+    table.metadata[0:4] = bytes(4)
+    found = table.manager.find(type_id=2, registration_id=7)
+    assert found is not None
+    assert found.label == "first"
+    first.close()
+    found = table.manager.find(type_id=2, registration_id=7)
+    assert found is not None
+    assert found.counter_id == second.id
+    second.close()
+    assert table.manager.find(type_id=2, registration_id=7) is None
+
+
 @pytest.mark.parametrize("counter_id", [-1, 8])
 def test_ids_outside_the_table_are_refused(table: Table, counter_id: int) -> None:
     reads: list[Callable[[int], object]] = [

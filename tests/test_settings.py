@@ -287,9 +287,8 @@ def values_of(kind: Kind) -> st.SearchStrategy[Any]:
     assert isinstance(kind, Integer)
     low = max(kind.minimum, 0) if isinstance(kind, Size | Duration) else kind.minimum
     if kind.power_of_two:
-        return st.integers(low.bit_length() - 1, kind.maximum.bit_length() - 1).map(
-            lambda power: 1 << power
-        )
+        lengths = [(each - kind.trailer).bit_length() - 1 for each in (low, kind.maximum)]
+        return st.integers(*lengths).map(lambda power: (1 << power) + kind.trailer)
     first = -(-low // kind.multiple)
     return st.integers(first, kind.maximum // kind.multiple).map(lambda n: n * kind.multiple)
 

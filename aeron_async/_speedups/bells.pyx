@@ -22,7 +22,7 @@ from libc.stdlib cimport calloc, free, realloc
 from aeron_async._speedups.paths cimport WakeFlag
 
 DEF TURN_NS = 500_000
-"""A turn is over after this time, as it is for a task that never waits: see `YieldBudget`."""
+"""After this time a turn counts as over, as it does for a task that never waits: see `YieldBudget`."""
 
 cdef int64_t forks = 0
 
@@ -121,9 +121,10 @@ cdef class BellFlag(WakeFlag):
         self.close()
 
     cpdef set(self):
-        """Ring every bell whose owner is asleep, at the latest at the end of this turn.
+        """Ring every bell whose owner is asleep; to be called after something was stored.
 
-        To be called after something was stored.
+        If they were rung in this turn of the loop, they ring again at its end, or with the first
+        call half a millisecond later.
         """
         cdef uint32_t mode
         cdef Py_ssize_t index
@@ -151,12 +152,12 @@ cdef class BellFlag(WakeFlag):
         for index in range(self.bell_count):
             ring_word(self.bells[index])
         if not self.has_rung:
-            self.has_rung = True
             try:
                 self.call_soon(self.end_turn)
             except RuntimeError:
-                # The loop is closed, or runs in another thread: each call rings.
-                self.has_rung = False
+                # The loop is closed: each call rings.
+                return 0
+            self.has_rung = True
         return 0
 
     def end_turn(self):

@@ -12,7 +12,7 @@ import threading
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Final
-from weakref import ref
+from weakref import finalize, ref
 
 from aeron_async.aeron_directory import DIRECTORY_VARIABLE
 from aeron_async.client.attached_streams import (
@@ -166,6 +166,8 @@ class Attachment:
             thread.start()
         except RuntimeError as error:
             raise OSError(errno.EAGAIN, "the system gives no thread for the client") from error
+        # A client that is dropped without `aclose` takes its thread with it.
+        finalize(self, self._is_closed.set).atexit = False
 
     def open_heartbeat(self, counter_id: int) -> None:
         """Take the counter in which the client says that it lives.

@@ -65,6 +65,7 @@ class BufferClaim:
 
         Raises:
             ClosedError: The claim was committed or aborted, or the publication is closed.
+            WrongLoopError: Another event loop or thread called; the claim stays as it is.
         """
         self._finish()
         self._claim.commit()
@@ -76,6 +77,7 @@ class BufferClaim:
 
         Raises:
             ClosedError: The claim was committed or aborted, or the publication is closed.
+            WrongLoopError: Another event loop or thread called; the claim stays as it is.
         """
         self._finish()
         self._claim.abort()
@@ -83,6 +85,7 @@ class BufferClaim:
 
     def _finish(self) -> None:
         self._check_open()
+        self._publication._check_loop()  # noqa: SLF001 - a claim is part of its publication
         self._is_finished = True
 
     def _check_open(self) -> None:

@@ -804,4 +804,7 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
                 "publication, or raise term-length"
             )
             raise MaxPositionExceededError(message)
+        # Whoever makes room may be asleep, and a loop of `try_offer` without an await lets no ring
+        # that is owed happen.
+        self._wake_sender()
         return result

@@ -277,9 +277,10 @@ class ManyToOneRingBuffer:
     def unblock(self) -> bool:
         """Skip what a dead producer left at the consumer's position, and return whether it could.
 
-        That is a record begun and not finished, or a claim after which there is a later record
-        before the end of the ring; both become padding. A claim with nothing after it before the
-        end of the ring stays, as in Aeron. What is no valid record is skipped by `resynchronise`.
+        That is a record begun and not finished, a claim after which there is a later record before
+        the end of the ring, or a claim up to the end of the ring; all become padding. Another claim
+        with nothing after it stays until the next one. What is no valid record is skipped by
+        `resynchronise`.
 
         Call it when the consumer's position has been the same for the client liveness timeout, and
         for all that time `producer_position` was another one or `is_corrupt` was true. A producer
@@ -342,6 +343,9 @@ class ManyToOneRingBuffer:
     def _pad_hole(self, index: int, end: int) -> bool:
         """Make padding of a hole that ends at a record; the hole begins at `index`."""
         found = self._first_length(index + ALIGNMENT, end)
+        # Differs: nothing can follow a claim up to the end of the ring, where Aeron waits for ever.
+        if found is None and end == self.capacity:
+            found = end
         if found is None:
             return False
         atomic_buffer.acquire_fence()

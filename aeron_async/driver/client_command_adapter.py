@@ -64,6 +64,7 @@ from aeron_async.protocol.control_protocol import (
     command_of,
     text_of,
 )
+from aeron_async.protocol.error import ERROR_MAX_TEXT_LENGTH
 from aeron_async.protocol.units import format_duration
 from aeron_async.tasks import TaskOwner
 
@@ -768,6 +769,9 @@ class ClientCommandAdapter:
         counters.remove(command.registration_id)
 
     async def _reject_image(self, client: AeronClient, command: RejectImage) -> None:
+        if len(command.reason) > ERROR_MAX_TEXT_LENGTH:
+            message = f"Invalidation reason_text must be {ERROR_MAX_TEXT_LENGTH} bytes or less"
+            raise RegistrationError(message)
         # Differs: Aeron lets a client reject the image of another one.
         if not any(each.has_image(command.image_id) for each in client.subscriptions.values()):
             message = f"the client has no image {command.image_id}"

@@ -485,7 +485,15 @@ class Images:
         for link in self._links.values():
             is_wanted = link.matches(endpoint, image.stream_id, image.session_id)
             if is_wanted and not image.subscribers.has(link.registration_id):
-                self._join(image, link)
+                try:
+                    self._join(image, link)
+                except RegistrationError as error:
+                    # No counter is left. The others have their image, and the receiver goes on.
+                    self._resources.system_counters.note_error(
+                        error.code,
+                        f"subscription {link.registration_id} has no image of stream "
+                        f"{image.stream_id} session {image.session_id}, which goes on: {error}",
+                    )
 
     def on_image_done(self, image: PublicationImage) -> None:
         """Free what an image used."""

@@ -75,6 +75,7 @@ __all__ = ["DirectoryStorage", "DriverStorage", "MemoryStorage", "lives"]
 
 LOG_DIRECTORIES: Final = (PUBLICATIONS_DIRECTORY, IMAGES_DIRECTORY)
 DRIVER_FILES: Final = frozenset({CNC_FILE, LOSS_REPORT_FILE, *LOG_DIRECTORIES})
+# Differs: Aeron's are 0777 and 0666, less the umask. Who may write there may read every stream.
 DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
 OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -203,8 +203,9 @@ class LogMetadata:
 def rotate_log(metadata: LogMetadata, *, term_count: int, term_id: int) -> None:
     """Make the term after `term_id` the active one, unless another publisher has done so.
 
-    Differs: Aeron compares and swaps, because its publishers are threads. Ours share one event
-    loop, so no other publisher runs between the load and the store.
+    Differs: Aeron compares and swaps, because its publishers are threads. In the memory of one
+    process ours share one event loop, so no other publisher runs between the load and the store;
+    in an Aeron directory `rotate_shared_log` does it as Aeron does.
 
     Args:
         metadata: The metadata of the log.

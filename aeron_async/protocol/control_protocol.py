@@ -22,7 +22,6 @@ from typing import Any, ClassVar, Final, Self
 import attrs
 
 from aeron_async.errors import ProtocolError
-from aeron_async.protocol.error import ERROR_MAX_TEXT_LENGTH
 from aeron_async.protocol.units import INT32_MAX, align
 
 __all__ = [
@@ -95,9 +94,9 @@ def number(code: str, default: int | None) -> Any:
     return attrs.field(default=default, metadata=metadata)
 
 
-def text(max_length: int = INT32_MAX) -> Any:
+def text() -> Any:
     """Declare a text, with its length in front."""
-    return attrs.field(metadata={KIND: "text"}, validator=length_between(0, max_length))
+    return attrs.field(metadata={KIND: "text"}, validator=length_between(0, INT32_MAX))
 
 
 def fixed(length: int) -> Any:
@@ -408,7 +407,7 @@ class RejectImage(ClientCommand):
     Attributes:
         image_id: Of the image.
         position: At which it is rejected, in bytes.
-        reason: At most 1023 bytes.
+        reason: Any text; a driver refuses more than 1023 bytes.
     """
 
     TYPE_ID: ClassVar[int] = 0x10
@@ -417,7 +416,7 @@ class RejectImage(ClientCommand):
 
     image_id: int = i64()
     position: int = i64()
-    reason: bytes = text(ERROR_MAX_TEXT_LENGTH)
+    reason: bytes = text()
 
 
 @attrs.frozen(kw_only=True)

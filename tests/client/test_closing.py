@@ -268,6 +268,8 @@ async def test_a_context_and_a_driver_exclude_each_other(driver: aa.MediaDriver)
 
 
 def test_another_event_loop_is_told_so() -> None:
+    claims: list[aa.BufferClaim] = []
+
     async def make() -> tuple[aa.Aeron, aa.Publication, aa.Subscription]:
         aeron = aa.Aeron.connect()
         await aeron.start()
@@ -276,11 +278,20 @@ def test_another_event_loop_is_told_so() -> None:
         publication = await aeron.add_publication(
             f"aeron:udp?endpoint={subscription.local_address}", STREAM_ID
         )
+        await publication.wait_connected(timeout=5)
+        claims.append(await publication.claim(5))
         return aeron, publication, subscription
+
+    async def finish() -> None:
+        claims[0].data[:] = b"later"
+        assert claims[0].commit() > 0
 
     async def misuse(
         aeron: aa.Aeron, publication: aa.Publication, subscription: aa.Subscription
     ) -> None:
+        for finish in (claims[0].commit, claims[0].abort):
+            with pytest.raises(aa.WrongLoopError):
+                finish()
         with pytest.raises(aa.WrongLoopError):
             await publication.offer(b"x")
         with pytest.raises(aa.WrongLoopError):
@@ -299,6 +310,7 @@ def test_another_event_loop_is_told_so() -> None:
     try:
         made = first.run_until_complete(make())
         second.run_until_complete(misuse(*made))
+        first.run_until_complete(finish())
         # With no loop running, the sender could not be told either.
         for added in made[1:]:
             with pytest.raises(aa.WrongLoopError):

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aeron_async as aa
+from aeron_async.driver.core.image_state import ImageState
 from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.protocol.data import DataHeader, encode_heartbeat
 from aeron_async.protocol.datagram import frame_type
 from aeron_async.protocol.error import ErrorFrame
-from aeron_async.protocol.header import FrameType
+from aeron_async.protocol.header import DataFlags, FrameType
 from aeron_async.protocol.setup import Setup
 from aeron_async.protocol.status_message import StatusMessage
 from tests.client.fake_network import FakeNetwork
@@ -316,6 +318,65 @@ async def test_a_full_counter_table_refuses_streams_and_breaks_nothing(
         for _ in range(5):
             await asyncio.sleep(0)
         assert subscription.images == ()
+
+
+async def test_a_stream_that_goes_on_after_its_end_reaches_its_readers_without_a_counter_for_more(
+    network: FakeNetwork,
+) -> None:
+    context = aa.DriverContext(counters_buffer_length=1024 * 1024)
+    driver = aa.MediaDriver.launch(context, network=network)
+    async with driver, aa.Aeron.connect(driver) as aeron:
+        subscription = await aeron.add_subscription(CHANNEL, STREAM_ID)
+        (transport,) = network.transports
+
+        def arrive(*frames: bytes) -> None:
+            for frame in frames:
+                transport.protocol.datagram_received(frame, SOURCE)
+
+        arrive(setup_frame(1))
+        await subscription.wait_connected(timeout=5)
+        (image,) = driver.conductor.publication_images
+        lengths: list[int] = []
+
+        async def read() -> None:
+            async for message in subscription:
+                lengths.append(len(message.data))  # noqa: PERF401 - it never ends
+
+        reading = asyncio.create_task(read())
+        arrive(data_frame(1, 0))
+        await until(lambda: len(lengths) == 1)
+        fill(driver.counters)
+        arrive(end_frame(1, 96))
+        await until(lambda: image.state is ImageState.DRAINING)
+        before = driver.counters.value(SystemCounterId.ERRORS)
+        late = await aeron.add_subscription(CHANNEL, STREAM_ID)
+        arrive(data_frame(1, 96))
+        await until(lambda: len(lengths) == 2)
+        assert image.state is ImageState.ACTIVE
+        assert late.images == ()
+        assert driver.counters.value(SystemCounterId.ERRORS) == before + 1
+        reading.cancel()
+
+
+def data_frame(session_id: int, term_offset: int) -> bytes:
+    header = DataHeader(
+        frame_length=96,
+        term_offset=term_offset,
+        session_id=session_id,
+        stream_id=STREAM_ID,
+        term_id=5,
+    )
+    return header.encode() + bytes(64)
+
+
+def end_frame(session_id: int, term_offset: int) -> bytes:
+    return encode_heartbeat(
+        term_id=5,
+        term_offset=term_offset,
+        session_id=session_id,
+        stream_id=STREAM_ID,
+        flags=DataFlags.UNFRAGMENTED | DataFlags.END_OF_STREAM,
+    )
 
 
 async def test_another_session_of_an_address_speaks_for_itself(

@@ -440,3 +440,16 @@ def test_the_idle_strategy_of_the_conductor_counts_before_the_shared_one() -> No
     variables["AERON_CONDUCTOR_IDLE_STRATEGY_INIT_ARGS"] = "2ms"
     context = DriverContext.from_environment(variables)
     assert strategy_of(context) == SleepingIdleStrategy(2 * MS)
+
+
+@pytest.mark.parametrize(
+    ("setting", "trailer"), [("conductor_buffer_length", 768), ("clients_buffer_length", 128)]
+)
+def test_a_buffer_is_a_power_of_two_and_a_trailer(setting: str, trailer: int) -> None:
+    variable = f"AERON_{setting.upper()}"
+    for length in (1 << 21, (1 << 21) + trailer + 8):
+        with pytest.raises(ConfigurationError, match=f"a power of two plus {trailer}") as caught:
+            DriverContext.from_environment({variable: str(length)})
+        assert variable in str(caught.value)
+    context = DriverContext.from_environment({variable: str((1 << 21) + trailer)})
+    assert getattr(context, setting) == (1 << 21) + trailer

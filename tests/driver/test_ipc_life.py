@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.publication import PublicationState
+from aeron_async.driver.core.publisher_window import RETRY_INTERVAL_NS
 from aeron_async.driver.core.system_counters import SystemCounterId
 from tests.driver.fakes import HALF_TERM, SECOND
 from tests.driver.ipc_rig import IpcRig
@@ -47,7 +48,7 @@ def test_a_stream_drains_until_all_have_consumed_it_and_does_not_linger(rig: Ipc
     assert rig.log.metadata.end_of_stream_position == 4_096
     assert rig.limit == 4_096
     assert rig.offer(b"too late") in {-1, -2}
-    assert rig.publication.poll(LIVENESS * 10) == NEVER_NS
+    assert rig.publication.poll(LIVENESS * 10) == LIVENESS * 10 + RETRY_INTERVAL_NS
     rig.was_woken()
     second.read()
     assert rig.was_woken()
@@ -86,10 +87,26 @@ def test_a_claim_left_behind_does_not_hold_up_the_end(rig: IpcRig) -> None:
     rig.offer(b"behind it")
     rig.publication.release(7)
     assert rig.counts[SystemCounterId.UNBLOCKED_PUBLICATIONS] == 1
-    assert rig.publication.poll(7) == NEVER_NS
+    assert rig.publication.poll(7) == 7 + RETRY_INTERVAL_NS
     assert reader.read() == [b"behind it"]
     rig.publication.poll(7)
     assert rig.state() is PublicationState.DONE
+
+
+def test_a_claim_that_a_reader_comes_to_later_does_not_hold_up_the_end(rig: IpcRig) -> None:
+    reader = rig.subscribe()
+    rig.offer(b"before it")
+    rig.appender.try_claim(5, limit=rig.limit)
+    rig.publication.release(7)
+    deadline_ns = rig.publication.poll(7)
+    # The reader stops at the claim, where it passes no trigger and wakes nobody.
+    assert reader.read() == [b"before it"]
+    assert not rig.was_woken()
+    while rig.state() is PublicationState.DRAINING:
+        assert deadline_ns < 3 * RETRY_INTERVAL_NS
+        deadline_ns = rig.publication.poll(deadline_ns)
+        reader.read()
+    assert rig.counts[SystemCounterId.UNBLOCKED_PUBLICATIONS] == 1
 
 
 def test_hastening_changes_nothing(rig: IpcRig) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.image_state import ImageState
@@ -222,6 +224,31 @@ def test_a_collection_knows_who_counts() -> None:
     positions.clear()
     assert not positions.has_working
     assert list(positions) == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["add", "remove", "move"]))))
+def test_a_collection_is_the_same_whether_changed_in_pieces_or_sorted_anew(
+    steps: list[tuple[int, str]],
+) -> None:
+    counts, positions = Counts(), SubscriberPositions()
+    for number, step in steps:
+        known = {each.subscription_id: each for each in positions}
+        if step == "add" and number not in known:
+            positions.add(
+                SubscriberPosition(
+                    subscription_id=number,
+                    position=counts.new(number),
+                    on_progress=print,
+                    is_tether=number % 2 == 0,
+                )
+            )
+        elif step == "remove":
+            assert positions.remove(number) is known.get(number)
+        elif step == "move" and number in known and known[number].is_active:
+            positions.move(known[number], TetherEvent.LEFT_BEHIND, 1)
+        found = positions.active, positions.untethered, positions.consumed()
+        positions._sort()
+        assert found == (positions.active, positions.untethered, positions.consumed())
 
 
 def test_it_is_counted_how_often_a_stream_went_on_without_a_reader() -> None:

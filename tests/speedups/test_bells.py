@@ -439,6 +439,27 @@ def test_a_flag_without_a_loop_rings_each_time() -> None:
         assert shared.load_acquire_32(512) == AWAKE
 
 
+def test_a_signal_in_the_middle_of_a_ring_costs_no_later_one() -> None:
+    memory = bytearray(1024)
+    shared = atomic_buffer.AtomicBuffer(memory)
+    later: list[Callable[[], object]] = []
+    signals = [KeyboardInterrupt]
+
+    def call_soon(call: Callable[[], object]) -> None:
+        if signals:
+            raise signals.pop()
+        later.append(call)
+
+    flag = BellFlag(memory, MODE_AT, lambda: [512], call_soon)
+    shared.store_release_32(512, ASLEEP)
+    with pytest.raises(KeyboardInterrupt):
+        flag.set()
+    for _ in range(2):
+        shared.store_release_32(512, ASLEEP)
+        flag.set()
+    assert len(later) == 1
+
+
 def test_a_flag_refuses_places_outside_the_memory_and_is_quiet_when_closed() -> None:
     flagged = Flagged()
     flagged.places = [len(flagged.memory)]

@@ -348,6 +348,7 @@ class DriverSettings(StreamSettings):
         minimum=1,
         maximum=16,
     )
+    # Differs: `aeronmd` has DEDICATED; it shows in the labels of counters alone.
     threading_mode: str = choice(
         "aeron.threading.mode",
         "SHARED",

@@ -104,6 +104,8 @@ class DirectorySettings(EnvironmentSettings):
         "Length of the ring buffer with the commands of clients: a power of two, plus 768 bytes.",
         minimum=MIB + RING_TRAILER_LENGTH,
         maximum=GIB + RING_TRAILER_LENGTH,
+        power_of_two=True,
+        trailer=RING_TRAILER_LENGTH,
     )
     clients_buffer_length: int = size(
         "aeron.clients.buffer.length",
@@ -112,6 +114,8 @@ class DirectorySettings(EnvironmentSettings):
         "bytes.",
         minimum=MIB + BROADCAST_TRAILER_LENGTH,
         maximum=GIB + BROADCAST_TRAILER_LENGTH,
+        power_of_two=True,
+        trailer=BROADCAST_TRAILER_LENGTH,
     )
     perform_storage_checks: bool = flag(
         "aeron.perform.storage.checks",

@@ -23,6 +23,7 @@ from aeron_async.driver.core.publication import (
     PublicationState,
     SubscribablePublication,
 )
+from aeron_async.driver.core.publisher_window import RETRY_INTERVAL_NS
 from aeron_async.driver.core.subscriber_position import release_subscribers
 from aeron_async.logbuffer.log_buffers import clean_to, producer_position
 
@@ -284,7 +285,9 @@ class IpcPublication(SubscribablePublication):
             if not self.subscribers.have_consumed(producer_position):
                 # A claim that is never committed must not hold up what was committed after it.
                 is_unblocked = self._blocked_check.unblock(self._consumer_position)
-                return now_ns if is_unblocked else NEVER_NS
+                # No publisher is watched any more, and a reader that has come to a claim passes no
+                # trigger: so look again, as Aeron does in every cycle.
+                return now_ns if is_unblocked else now_ns + RETRY_INTERVAL_NS
             release_subscribers(self, self._readers)
             self._linger(PublicationEvent.DRAINED, now_ns)
         return self._leave(now_ns, is_over=True)

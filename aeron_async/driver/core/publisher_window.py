@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aeron_async.counters import Counter
     from aeron_async.logbuffer.log_buffers import LogBuffers
 
-__all__ = ["BlockedPublisherCheck", "PublisherWindow"]
+__all__ = ["RETRY_INTERVAL_NS", "BlockedPublisherCheck", "PublisherWindow"]
 
 MAX_TERM_GAP: Final = 2
 """Terms between the one being cleaned and the furthest that may be written."""

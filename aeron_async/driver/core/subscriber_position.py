@@ -189,14 +189,24 @@ class SubscriberPositions:
         return all(each.position.get() >= position for each in self._all.values() if each.is_active)
 
     def add(self, subscriber: SubscriberPosition) -> None:
-        """Add a subscriber."""
+        """Add a subscriber, the youngest."""
+        # In pieces, here and in `remove`: one client may have thousands.
         self._all[subscriber.subscription_id] = subscriber
-        self._sort()
+        if subscriber.state in WORKING:
+            self._working.append(subscriber.position)
+        if subscriber.is_active:
+            self.active = (*self.active, subscriber)
+        if not subscriber.is_tether:
+            self.untethered = (*self.untethered, subscriber)
 
     def remove(self, subscription_id: int) -> SubscriberPosition | None:
         """Remove a subscription and return its position, if it had one."""
         subscriber = self._all.pop(subscription_id, None)
-        self._sort()
+        if subscriber is not None:
+            if subscriber.state in WORKING:
+                self._working.remove(subscriber.position)
+            self.active = without(self.active, subscriber)
+            self.untethered = without(self.untethered, subscriber)
         return subscriber
 
     def clear(self) -> None:
@@ -225,6 +235,16 @@ class SubscriberPositions:
         self._working = [each.position for each in subscribers if each.state in WORKING]
         self.active = tuple(each for each in subscribers if each.is_active)
         self.untethered = tuple(each for each in subscribers if not each.is_tether)
+
+
+def without(
+    subscribers: tuple[SubscriberPosition, ...], subscriber: SubscriberPosition
+) -> tuple[SubscriberPosition, ...]:
+    """Return the others."""
+    if subscriber not in subscribers:
+        return subscribers
+    index = subscribers.index(subscriber)
+    return subscribers[:index] + subscribers[index + 1 :]
 
 
 class Subscribable(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -695,6 +696,9 @@ async def test_a_client_that_is_not_closed_leaves_its_driver(
     # Long before the liveness timeout.
     await until(lambda: len(list(driver.counters.ids_of(CLIENT_HEARTBEAT))) == 1)
     assert not publication.is_connected
+    # The thread of the client that is left is one of those.
+    watches = [each for each in threading.enumerate() if each.name == "aeron-liveness"]
+    await until(lambda: sum(each.is_alive() for each in watches) <= 1)
 
 
 # What a wait says.

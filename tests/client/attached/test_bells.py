@@ -104,6 +104,23 @@ async def test_a_publisher_that_is_held_back_is_woken_by_its_reader(
         assert held_count > 1
 
 
+async def test_a_refused_offer_rings_those_that_make_room(
+    driver: aa.MediaDriver, medium: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A publisher that tries again without an await lets no ring happen that is owed."""
+    async with attached(driver) as aeron:
+        publication = await aeron.add_publication(medium, STREAM_ID)
+        await aeron.add_subscription(medium, STREAM_ID)
+        await publication.wait_connected(timeout=5)
+        while isinstance(publication.try_offer(bytes(900)), int):
+            pass
+        rings: list[None] = []
+        monkeypatch.setattr(publication, "_wake_sender", lambda: rings.append(None))
+        assert publication.try_offer(b"no room") is aa.OfferOutcome.BACK_PRESSURED
+        assert publication.try_claim(7) is aa.OfferOutcome.BACK_PRESSURED
+        assert len(rings) == 2
+
+
 async def test_who_waits_for_nothing_is_not_rung(driver: aa.MediaDriver, medium: str) -> None:
     """A stream wakes those who read it, and no other client."""
     async with attached(driver) as one, attached(driver) as two, attached(driver) as other:

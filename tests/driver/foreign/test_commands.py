@@ -558,6 +558,19 @@ async def test_only_who_has_an_image_rejects_it(directory: Directory) -> None:
 
 
 @in_directory
+async def test_a_rejection_with_too_long_a_reason_is_refused(directory: Directory) -> None:
+    client = directory.client()
+    publisher = await client.add_publication()
+    _, (reader,) = await client.add_subscription()
+    wanted = {"image_id": reader.ready.image_id, "position": 0}
+    assert await client.refused(RejectImage, **wanted, reason="x" * 1_024) == ErrorCode.GENERIC
+    answers = await client.ask(RejectImage, **wanted, reason="x" * 1_023)
+    (error,) = [each for each in answers if isinstance(each, PublicationErrorResponse)]
+    assert error.registration_id == publisher.ready.registration_id
+    assert error.message == b"x" * 1_023
+
+
+@in_directory
 async def test_a_session_id_is_free_and_not_given_twice(directory: Directory) -> None:
     client = directory.client()
     ask = GetNextAvailableSessionId
@@ -585,7 +598,6 @@ MALFORMED = [
     (AddCounter.TYPE_ID, struct.pack("<qqii", 1, 2, 3, 2**31 - 1)),
     (AddCounter.TYPE_ID, struct.pack("<qqiiii", 1, 2, 3, 0, -5, 0)),
     (TerminateDriver.TYPE_ID, struct.pack("<qqi", 1, 2, 1)),
-    (RejectImage.TYPE_ID, struct.pack("<qqqqi", 1, 2, 3, 4, 1_024) + bytes(1_024)),
 ]
 
 
