@@ -85,6 +85,7 @@ __all__ = [
     "CncMissing",
     "LogDescription",
     "default_directory",
+    "lives",
     "open_plain",
 ]
 
@@ -545,6 +546,17 @@ def _tail_position(metadata: LogMetadata) -> int | None:
         bits=position_bits(metadata.term_length),
     )
     return position if position >= 0 else None
+
+
+def lives(pid: int) -> bool:
+    """Return whether there is a process with an id, as far as this one can see."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
 
 
 def open_plain(path: Path, *, is_writable: bool = False) -> int:

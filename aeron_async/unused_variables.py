@@ -55,8 +55,8 @@ NO_EFFECT: Final = frozenset(f"{PREFIX}{name}" for name in _NAMES.split())
 log: Final = get_logger(__name__)
 REMEDIES: Final = {
     "AERON_DIR": (
-        "an embedded driver keeps no files: give Aeron.connect(directory=...) to use the driver of "
-        "another process there"
+        "no driver in a program reads it: DriverContext(aeron_directory=...) lets one serve other "
+        "processes there, and Aeron.connect(directory=...) uses the driver of another process"
     ),
 }
 _named: set[str] = set()

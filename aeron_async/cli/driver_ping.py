@@ -5,7 +5,9 @@ Source: Aeron `DriverTool`, `CommonContext.isDriverActive`.
 
 from __future__ import annotations
 
-from aeron_async.aeron_directory import AeronDirectory
+from typing import Final
+
+from aeron_async.aeron_directory import AeronDirectory, lives
 from aeron_async.cli.aeron_directories import (
     DRIVER_TIMEOUT_MS,
     MS_PER_SECOND,
@@ -24,6 +26,8 @@ from aeron_async.cli.runner import ExitCode
 from aeron_async.errors import DriverError, ProtocolError
 
 __all__ = ["ping"]
+
+NOT_HERE: Final = "; there is no such process here: it was killed, or runs in another container"
 
 
 def ping(
@@ -57,6 +61,7 @@ def ping(
             print_line(
                 f"active: process {layout.pid} in {place}, started "
                 f"{format_when(layout.start_timestamp_ms)}, heartbeat {age_ms:,} ms ago"
+                + ("" if lives(layout.pid) else NOT_HERE)
             )
     if json:
         print_json(report | {"reason": reason})

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Final, Literal, NoReturn, TextIO, final
 
 import attrs
 
+from aeron_async.aeron_directory import lives
 from aeron_async.cli.driver_settings import configure, warn_of_misspelt
 from aeron_async.cli.output import complain, discard_output
 from aeron_async.cli.runner import ExitCode, loop_factory
 from aeron_async.driver.media_driver import MediaDriver
-from aeron_async.driver.storage import lives
 from aeron_async.errors import AeronError, DriverError
 from aeron_async.tasks import TaskOwner
 
@@ -84,6 +84,8 @@ def main(arguments: Sequence[str]) -> int:
             sys.stdout.writelines(f"{line}\n" for line in configuration.lines())
             sys.stdout.flush()
         if options.print_config:
+            with logs(attrs.evolve(options, log_level=options.log_level or "warning")):
+                warn_of_misspelt(configuration.variables)
             return ExitCode.SUCCESS
         factory = loop_factory(options.loop)
         with (

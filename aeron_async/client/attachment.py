@@ -327,7 +327,10 @@ class Attachment:
             )
             return DriverTimeoutError(message)
         if silent_ms > SILENCE_MS and self.directory.is_replaced():
-            message = f"another media driver uses {path} now, or none: connect again"
+            message = (
+                f"the media driver that this client used has gone from {path}, and another one may "
+                "be there: connect again, or let reconnect=True do it"
+            )
             return DriverTimeoutError(message)
         return None
 

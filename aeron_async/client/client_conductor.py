@@ -66,7 +66,7 @@ class Closing:
         """Return the closing by a media driver, which was closed itself, or failed."""
         if error is None:
             return cls("its media driver was closed")
-        return cls(f"its media driver failed: {error}", error)
+        return cls(f"it has lost its media driver: {error}", error)
 
     def raise_error(self, subject: str) -> NoReturn:
         """Raise `ClosedError` for what was closed.

@@ -20,11 +20,19 @@ if TYPE_CHECKING:
     from aeron_async.clock import Clock
 
 __all__ = [
+    "ELSEWHERE",
     "FIRST_STRIDE",
     "HomeLoop",
     "YieldBudget",
     "current_consumer",
 ]
+
+
+ELSEWHERE: Final = (
+    "another event loop, or thread: use and close it there, and with a driver that is stepped, in "
+    "what its do_work or run is given"
+)
+"""End of the error of a call in the wrong place."""
 
 
 class Forks:

@@ -36,7 +36,7 @@ from aeron_async.client.arguments import (
     destination_uri,
 )
 from aeron_async.client.client_conductor import BY_FORK, Closing, check_process
-from aeron_async.client.home_loop import YieldBudget, current_consumer
+from aeron_async.client.home_loop import ELSEWHERE, YieldBudget, current_consumer
 from aeron_async.client.image import (
     READ_AHEAD_LENGTH,
     Image,
@@ -450,7 +450,7 @@ class SubscriptionBase(Reading, ABC):
 
     def _check_loop(self) -> None:
         if not self._home.is_here():
-            message = f"{self!r} belongs to another event loop, or thread: use and close it there"
+            message = f"{self!r} belongs to {ELSEWHERE}"
             raise WrongLoopError(message)
 
     async def __aenter__(self) -> Self:

@@ -416,7 +416,7 @@ def explain_subscription(stream: str, seen: SubscriptionSeen, *, is_closed: bool
     elif seen.elsewhere:
         subject, reason = "no image", WaitReason.DRIVER_ELSEWHERE
         remedy = f"start a publication of this channel and stream id: {_elsewhere_remedy(seen)}"
-        sight = "its driver is another process, which has no publication for this subscription"
+        sight = "its driver is another process, in which no image of this subscription has come up"
     else:
         subject = "no publication"
         reason, sight, remedy = _without_image(seen)

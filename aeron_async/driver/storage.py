@@ -40,6 +40,7 @@ from aeron_async.aeron_directory import (
     PUBLICATIONS_DIRECTORY,
     AeronDirectory,
     CncMissing,
+    lives,
 )
 from aeron_async.clock import NS_PER_MS
 from aeron_async.concurrent.atomic_buffer import AtomicBuffer, Mapping, check_shared_memory
@@ -71,7 +72,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.logbuffer.log_buffers import LogSpec
 
-__all__ = ["DirectoryStorage", "DriverStorage", "MemoryStorage", "lives"]
+__all__ = ["DirectoryStorage", "DriverStorage", "MemoryStorage"]
 
 LOG_DIRECTORIES: Final = (PUBLICATIONS_DIRECTORY, IMAGES_DIRECTORY)
 DRIVER_FILES: Final = frozenset({CNC_FILE, LOSS_REPORT_FILE, *LOG_DIRECTORIES})
@@ -211,8 +212,8 @@ class DirectoryStorage(DriverStorage):
                 report = self._new_file(LOSS_REPORT_FILE, report_length, undo)
             except OSError as error:
                 message = (
-                    f"no Aeron directory can be made at {self.directory} ({error}): make room "
-                    f"there, or {ANOTHER_PLACE}"
+                    f"no Aeron directory can be made at {self.directory} ({error}): mend that, or "
+                    f"{ANOTHER_PLACE}"
                 )
                 raise DriverError(message) from error
             cnc = memoryview(self._cnc)
@@ -763,17 +764,6 @@ def _unmap(mapping: Mapping) -> None:
 def _remove_if_empty(directory: Path) -> None:
     with suppress(OSError):
         directory.rmdir()
-
-
-def lives(pid: int) -> bool:
-    """Return whether there is a process with an id, as far as this one can see."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True
 
 
 def check_is_unused(directory: Path, *, now_ms: int, timeout_ms: int) -> None:

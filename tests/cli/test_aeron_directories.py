@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from aeron_async.cli import aeron_directories
+from aeron_async.cli import aeron_directories, driver_ping
 from aeron_async.cli.main import main
 from aeron_async.cli.output import CLEAR
 from aeron_async.concurrent import atomic_buffer
@@ -424,9 +424,23 @@ def test_without_compiled_code_a_command_says_so(
 # driver ping.
 
 
-def test_ping_of_an_active_driver(place: Path, look: Callable[..., list[str]]) -> None:
+@pytest.mark.parametrize(
+    ("is_here", "end"),
+    [
+        (True, ""),
+        (False, "; there is no such process here: it was killed, or runs in another container"),
+    ],
+)
+def test_ping_of_an_active_driver(
+    place: Path,
+    look: Callable[..., list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    is_here: bool,  # noqa: FBT001 - a parameter of the test
+    end: str,
+) -> None:
+    monkeypatch.setattr(driver_ping, "lives", {4711: is_here}.get)
     assert look("driver", "ping") == [
-        f"active: process 4711 in {place}, started 2026-11-23 22:29:00, heartbeat 400 ms ago"
+        f"active: process 4711 in {place}, started 2026-11-23 22:29:00, heartbeat 400 ms ago{end}"
     ]
 
 

@@ -434,7 +434,7 @@ async def test_a_driver_that_is_killed_and_replaced_by_one_that_deletes_its_dire
     eager = attrs.evolve(driver.context, dir_delete_on_start=True)
     async with aa.MediaDriver.launch(eager):
         event = await events.next()
-        assert "another media driver uses" in event.reason
+        assert "has gone from" in event.reason
         await publication.offer(b"after", timeout=5)
         assert await read(subscription, 1) == [b"after"]
         await aeron.aclose()
