@@ -5,9 +5,10 @@
 Whoever has stored something that another process may wait for rings afterwards: a full fence, a
 look at the word of the bell, and a call to the system only if its owner is asleep.
 
-A publication rings once in a turn of its event loop, and again at the end of the turn if it must.
-Otherwise a process on the same processor, which the system runs as soon as it is woken, would take
-the processor from the publisher after each message, do all its work for that one, and sleep again.
+A publication that the driver sends rings once in a turn of its event loop, and again at the end of
+the turn if it must. Otherwise a driver on the same processor, which the system runs as soon as it
+is woken, would take the processor from the publisher after each message, do all its work for that
+one, and sleep again.
 
 Nothing here touches the memory in a child process that is forked: it is the parent's.
 """
@@ -77,7 +78,8 @@ cdef class BellFlag(WakeFlag):
         refresh: Called when the count has changed; returns the places of the bells, in bytes, or
             None to be called again by the next `set`. No counter has two bells, so there are no
             more places than counters.
-        call_soon: Calls a function in the next turn of the event loop, as `loop.call_soon` does.
+        call_soon: Calls a function in the next turn of the event loop, as `loop.call_soon` does;
+            None to ring as often as an owner is asleep.
 
     Raises:
         IndexError: The word does not lie within the memory.
@@ -123,8 +125,8 @@ cdef class BellFlag(WakeFlag):
     cpdef set(self):
         """Ring every bell whose owner is asleep; to be called after something was stored.
 
-        If they were rung in this turn of the loop, they ring again at its end, or with the first
-        call half a millisecond later.
+        With `call_soon`, and if they were rung in this turn of the loop, they are rung again at its
+        end, or with the first call half a millisecond later.
         """
         cdef uint32_t mode
         cdef Py_ssize_t index
@@ -151,7 +153,7 @@ cdef class BellFlag(WakeFlag):
         self.rung_ns = now_ns
         for index in range(self.bell_count):
             ring_word(self.bells[index])
-        if not self.has_rung:
+        if not self.has_rung and self.call_soon is not None:
             try:
                 self.call_soon(self.end_turn)
             except RuntimeError:

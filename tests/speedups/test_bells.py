@@ -439,6 +439,16 @@ def test_a_flag_without_a_loop_rings_each_time() -> None:
         assert shared.load_acquire_32(512) == AWAKE
 
 
+def test_a_flag_that_is_given_no_loop_rings_as_often_as_its_owner_sleeps() -> None:
+    memory = bytearray(1024)
+    shared = atomic_buffer.AtomicBuffer(memory)
+    flag = BellFlag(memory, MODE_AT, lambda: [512], None)
+    for _ in range(3):
+        shared.store_release_32(512, ASLEEP)
+        flag.set()
+        assert shared.load_acquire_32(512) == AWAKE
+
+
 def test_a_signal_in_the_middle_of_a_ring_costs_no_later_one() -> None:
     memory = bytearray(1024)
     shared = atomic_buffer.AtomicBuffer(memory)
