@@ -85,6 +85,21 @@ def test_a_drained_image_lingers_while_somebody_holds_it_and_ten_seconds_at_most
     assert rig.image.poll(12 * SECOND) == NEVER_NS
 
 
+def test_heartbeats_that_the_network_has_delayed_withdraw_no_end(rig: ImageRig) -> None:
+    rig.feed(heartbeat(128, EOS), 0)
+    rig.image.poll(0)
+    for number in range(1, 5):
+        rig.feed(heartbeat(96), number)
+        rig.image.poll(number)
+    assert rig.state() is ImageState.DRAINING
+    assert rig.image.is_end_of_stream
+    # A publisher that goes on is at the end, or behind it.
+    for number in range(5, 7):
+        rig.feed(heartbeat(128), number)
+        rig.image.poll(number)
+    assert not rig.image.is_end_of_stream
+
+
 def test_a_lingering_image_that_nobody_holds_is_done(rig: ImageRig) -> None:
     rig.feed(heartbeat(128, EOS), 0)
     rig.read()

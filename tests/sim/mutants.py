@@ -7,8 +7,11 @@ import inspect
 import textwrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aeron_async.client.batch_offer import BatchOffer
 from aeron_async.client.image import Image
+from aeron_async.client.message_delivery import MessageDelivery
 from aeron_async.driver.core import image_gaps, loss_detector, publication_image
+from aeron_async.driver.core.congestion_control import auto_window
 from aeron_async.driver.core.network_publication import NetworkPublication
 from aeron_async.driver.core.publication_image import PublicationImage
 from aeron_async.driver.core.retransmit_handler import RetransmitHandler
@@ -146,6 +149,24 @@ MUTANTS = (
         ),
         # The plain version, also where there is a compiled one.
         plain=((publication_image, "place_batches", placing.place_batches),),
+    ),
+    Mutant(
+        "a list leaves one message out between two of its pieces",
+        BatchOffer,
+        "_offer_list",
+        (("self.accepted += count\n", "self.accepted += count + (count > 1)\n"),),
+    ),
+    Mutant(
+        "a handler is not called again for what is left behind a turn's messages",
+        MessageDelivery,
+        "_deliver",
+        (("is_more = not left\n", "is_more = False\n"),),
+    ),
+    Mutant(
+        "a window grows beyond half a term",
+        auto_window,
+        "longest_window",
+        (("min(AUTO_WINDOW_MAX_LENGTH, term_length // 2)", "4 * AUTO_WINDOW_MAX_LENGTH"),),
     ),
     Mutant(
         "an image that has ended keeps its counters",

@@ -22,6 +22,9 @@ SHARING = {"streams.parameters", "streams.lengths", "streams.is_exclusive"}
 CHANGES: dict[str, set[str]] = {
     "bandwidth": {"conditions.bandwidth"},
     "bursts": {"conditions.bursts"},
+    "handlers": {"readers.kind"},
+    "lists": {"streams.has_lists"},
+    "window_auto": {"readers.parameters"},
     "cancellation": {"streams.cancel_chance"},
     "churn": {"readers.lives_ns"},
     "claims": {"streams.has_claims"},

@@ -186,6 +186,7 @@ def draw_stream(dice: Dice, index: int, host_count: int, duration_ns: int) -> St
         is_multicast=dice.has("multicast"),
         is_exclusive=dice.has("exclusive") or "init-term-id" in " ".join(parameters),
         has_claims=dice.has("claims"),
+        has_lists=dice.has("lists"),
         lengths=tuple(lengths[:count]),
         gap_ns=max(1, duration_ns // max(1, count)),
         cancel_chance=0.2 if dice.has("cancellation") else 0.0,
@@ -262,12 +263,16 @@ def draw_reader(dice: Dice, place: tuple[int, int], number: int, duration_ns: in
         )
     if dice.has("polling"):
         kind = dice.of("polling", *place, number).choice(("poll", "batches"))
+    if dice.has("handlers") and dice.of("handlers", *place, number).random() < 0.5:
+        kind = "handler"
     if dice.has("late_join"):
         starts_at_ns = dice.of("late_join", *place, number).randint(0, duration_ns)
     if dice.has("churn"):
         lives_ns = dice.of("churn", *place, number).randint(100, 3_000) * NS_PER_MS
     if dice.has("windows"):
         parameters.append(f"rcv-wnd={dice.of('windows', *place).randrange(8192, 131_072, 1024)}")
+    elif dice.has("window_auto"):
+        parameters.append("rcv-wnd=auto")
     unreliable = dice.has("unreliable")
     if unreliable:
         parameters.append("reliable=false")

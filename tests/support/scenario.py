@@ -59,6 +59,9 @@ FEATURES: Final = (
     "min_flow_control",
     "runs",
     "forger",
+    "lists",
+    "handlers",
+    "window_auto",
 )
 
 
@@ -114,6 +117,7 @@ class Stream:
         lengths: Of the messages, in bytes.
         gap_ns: Mean time between two offers.
         cancel_chance: For each offer.
+        has_lists: Whether some messages are offered as lists; only where it is exclusive.
         is_contested: Whether another host publishes under the same session.
         is_multicast: Whether it goes to a group, and to readers on any host.
     """
@@ -129,6 +133,7 @@ class Stream:
     cancel_chance: float
     is_contested: bool = False
     is_multicast: bool = False
+    has_lists: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -140,7 +145,7 @@ class Reader:
         endpoint_host: Index of the host that publishers send to; of a group, which one it is.
         stream_id: Of the stream.
         parameters: Of the channel, besides its endpoint.
-        kind: `iterate`, `batches` or `poll`.
+        kind: `iterate`, `batches`, `poll` or `handler`.
         starts_at_ns: When it is added, from the start of the run.
         lives_ns: After which time it is closed and added again; 0 is never.
         stalls: Times and durations, in nanoseconds, at which it does not read.

@@ -7,16 +7,20 @@ its publications and subscriptions again, and the recorder sees new publications
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from random import Random
 from typing import TYPE_CHECKING
 
+from aeron_async.client.batch_offer import BatchOffer
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import MaxPositionExceededError
 from aeron_async.logbuffer.position import framed_length
+from aeron_async.protocol.header import DATA_HEADER_LENGTH
+from aeron_async.testing.recorder import ViolationError
 
 if TYPE_CHECKING:
     from aeron_async.client.aeron import Aeron
-    from aeron_async.client.image import FragmentHeader, Image
+    from aeron_async.client.image import FragmentHeader, Image, Message
     from aeron_async.client.publication import Publication
     from aeron_async.client.subscription import Subscription
     from aeron_async.testing.recorder import Offered, Received, Recorder
@@ -27,6 +31,7 @@ __all__ = ["PORT", "Publisher", "Subscriber"]
 
 PORT = 20_121
 LAST_MESSAGES = 3
+LIST_LENGTH_MAX = 40
 POLL_INTERVAL_S = 0.005
 
 
@@ -37,6 +42,36 @@ def channel_of(world: World, side: Stream | Reader, parameters: str) -> str:
     else:
         endpoint = f"{world.hosts[side.endpoint_host].name}:{PORT}"
     return f"aeron:udp?endpoint={endpoint}" + (f"|{parameters}" if parameters else "")
+
+
+def end_of_next(offered: Offered, length: int) -> int:
+    """Return where the next message of an exclusive publication ends, with padding if needed."""
+    framed = framed_length(length, max_payload_length=offered.mtu_length - DATA_HEADER_LENGTH)
+    left = offered.term_length - offered.position % offered.term_length
+    return offered.position + framed + (left if framed > left else 0)
+
+
+class NotedBatch(BatchOffer):  # type: ignore[misc]  # It is final for users.
+    """A list of messages whose appending is noted piece by piece: a piece may be read at once."""
+
+    __slots__ = ("_noted", "_noted_count", "_offered")
+
+    def __init__(self, publication: Publication, offered: Offered, lengths: list[int]) -> None:
+        made = [(*offered.next_message(length), length) for length in lengths]
+        self._noted = [(number, length) for number, _, length in made]
+        self._noted_count = 0
+        self._offered = offered
+        super().__init__(publication, [payload for _, payload, _ in made])
+
+    @property
+    def accepted(self) -> int:
+        return self._noted_count
+
+    @accepted.setter
+    def accepted(self, count: int) -> None:
+        for number, length in self._noted[self._noted_count : count]:
+            self._offered.on_offered(end_of_next(self._offered, length), number, length)
+        self._noted_count = count
 
 
 class Publisher:
@@ -76,11 +111,15 @@ class Publisher:
         self.publication = publication = await add(channel, stream.stream_id)
         self.offered = offered = self._recorder.publishing(publication, aeron)
         try:
-            for length in stream.lengths:
-                if self._finishing.is_set():
-                    break
+            lengths = deque(stream.lengths)
+            while lengths and not self._finishing.is_set():
                 await self._pause()
-                await self._send(publication, offered, length)
+                if stream.has_lists and stream.is_exclusive and self._random.random() < 0.5:
+                    count = min(len(lengths), self._random.randint(1, LIST_LENGTH_MAX))
+                    listed = [lengths.popleft() for _ in range(count)]
+                    await NotedBatch(publication, offered, listed)
+                else:
+                    await self._send(publication, offered, lengths.popleft())
             await self._finishing.wait()
             for _ in range(LAST_MESSAGES):
                 number, payload = offered.next_message(24)
@@ -213,6 +252,8 @@ class Subscriber:
                 for image in subscription.images:
                     image.poll(self._on_fragment, 10)
                 await self._world.sleep(POLL_INTERVAL_S)
+        elif self.reader.kind == "handler":
+            await self._handle(subscription)
         elif self.reader.kind == "batches":
             async for batch in subscription.batches():
                 for message in batch:
@@ -222,6 +263,36 @@ class Subscriber:
             async for message in subscription:
                 self.received[message.image.image_id].on_message(message.position, message.data)
                 await self._stall()
+
+    async def _handle(self, subscription: Subscription) -> None:
+        """Let a function take the messages, but while reading stalls."""
+        failures: list[ViolationError] = []
+
+        def take(message: Message) -> None:
+            try:
+                self.received[message.image.image_id].on_message(message.position, message.data)
+            except ViolationError as error:
+                failures.append(error)
+
+        is_taking = False
+        while not subscription.is_closed:
+            if self._is_stalling():
+                subscription.on_message(None)
+                is_taking = False
+                await self._stall()
+            elif is_taking:
+                await self._world.sleep(POLL_INTERVAL_S)
+            else:
+                subscription.on_message(take)
+                is_taking = True
+            if failures:
+                raise failures[0]
+
+    def _is_stalling(self) -> bool:
+        now_ns = self._world.now_ns
+        return not self._finishing.is_set() and any(
+            at_ns <= now_ns < at_ns + duration_ns for at_ns, duration_ns in self.reader.stalls
+        )
 
     async def _stall(self) -> None:
         """Stop reading for as long as the timetable says, if its time has come."""

@@ -454,7 +454,8 @@ class PublicationImage:
             self.idle_ns = now_ns
         if flags & END_OF_STREAM:
             self._on_end_told(position, connection, is_revoked=bool(flags & REVOKED))
-        elif self.is_end_of_stream:
+        elif self.is_end_of_stream and position >= self.rebuild_position:
+            # One from further back is old, as the network may have doubled or delayed it.
             self._doubt_end()
         if position > self.hwm_position:
             self._set_hwm(position)
