@@ -32,11 +32,7 @@ from aeron_async.driver.media.endpoint import (
     ReceiveDestinationTransport,
     SendChannelEndpoint,
 )
-from aeron_async.driver.media.sockets import (
-    receive_socket_spec,
-    send_socket_specs,
-    wished_rcvbuf_length,
-)
+from aeron_async.driver.media.sockets import receive_socket_spec, send_socket_specs
 from aeron_async.errors import ConfigurationError, ErrorCode, RegistrationError
 from aeron_async.logs import get_logger
 from aeron_async.protocol.datagram import classify
@@ -273,8 +269,6 @@ def check_can_share_socket(uri: ChannelUri, endpoint: ChannelEndpoint) -> None:
         ),
     )
     for key, asked, actual in pairs:
-        if key == "so-rcvbuf" and asked and _holds_wished(endpoint, asked):
-            continue
         is_offset = key.endswith("-ts-offset")
         # A channel that is only a tag is of the kind of the channel with that tag.
         is_meant = asked is not None or uri.endpoint is not None or uri.control is not None
@@ -288,16 +282,10 @@ def check_can_share_socket(uri: ChannelUri, endpoint: ChannelEndpoint) -> None:
             raise ConfigurationError(message)
 
 
-def _holds_wished(endpoint: ChannelEndpoint, asked_length: int) -> bool:
-    """Return whether a socket whose buffer nobody has chosen has one of at least this length."""
-    return endpoint.wished_rcvbuf_length > 0 and asked_length <= endpoint.granted_rcvbuf_length
-
-
 def _note_buffer_lengths(resources: DriverResources, endpoint: ChannelEndpoint) -> None:
     uri, context = endpoint.channel.uri, resources.context
     endpoint.socket_sndbuf_length = uri.socket_sndbuf_length or context.socket_sndbuf_length
     endpoint.socket_rcvbuf_length = uri.socket_rcvbuf_length or context.socket_rcvbuf_length
-    endpoint.wished_rcvbuf_length = wished_rcvbuf_length(uri, context)
 
 
 def _allocate_status(

@@ -259,7 +259,6 @@ class ChannelEndpoint(ABC):
         counters: All counters that are freed with it.
         socket_sndbuf_length: The send buffer asked for, in bytes; 0 is the system's default.
         socket_rcvbuf_length: The receive buffer asked for, in bytes; 0 is the system's default.
-        wished_rcvbuf_length: The one asked for because nobody has chosen one; 0 if someone has.
     """
 
     status: Counter
@@ -269,7 +268,7 @@ class ChannelEndpoint(ABC):
         self.registration_id = 0
         self.counters: list[Counter] = []
         self.socket_sndbuf_length = 0
-        self.socket_rcvbuf_length = self.wished_rcvbuf_length = 0
+        self.socket_rcvbuf_length = 0
         self._system_counters = system_counters
         self._socket_drops = system_counters[DriverCounterId.SOCKET_DROPS]
         self._drop_count = 0
