@@ -9,8 +9,9 @@ import asyncio
 import errno
 import os
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 from weakref import finalize, ref
 
@@ -124,7 +125,9 @@ class Attachment:
         self._timeout_ms = timeout_ms
         self._on_failed = on_failed
         self._on_lapsed = on_lapsed
-        self._is_closed = threading.Event()
+        self._is_closed = False
+        # The garbage collector may put something there: this queue, unlike an event, allows that.
+        self._ended: SimpleQueue[None] = SimpleQueue()
         self._served_ns = now_ns()
         self.logs: Final = MappedLogs(directory.path)
         self.watcher: Final = watcher
@@ -144,7 +147,7 @@ class Attachment:
                 on_written=partial(self.bells.ring_driver, is_command=True),
             )
         except BaseException:
-            self._is_closed.set()
+            self._end_thread()
             self.watcher.close()
             self.bells.close()
             self.values.release()
@@ -158,7 +161,7 @@ class Attachment:
         limit_s = self.directory.layout.client_liveness_timeout_ns / NS_PER_SECOND
         thread = threading.Thread(
             target=watch_liveness,
-            args=(ref(self), self._is_closed, min(limit_s, threading.TIMEOUT_MAX)),
+            args=(ref(self), self._ended, min(limit_s, threading.TIMEOUT_MAX)),
             name="aeron-liveness",
             daemon=True,
         )
@@ -167,7 +170,7 @@ class Attachment:
         except RuntimeError as error:
             raise OSError(errno.EAGAIN, "the system gives no thread for the client") from error
         # A client that is dropped without `aclose` takes its thread with it.
-        finalize(self, self._is_closed.set).atexit = False
+        finalize(self, self._ended.put, None).atexit = False
 
     def open_heartbeat(self, counter_id: int) -> None:
         """Take the counter in which the client says that it lives.
@@ -185,7 +188,7 @@ class Attachment:
 
         Source: Aeron `ClientConductor.checkServiceInterval`.
         """
-        if self._is_closed.is_set():
+        if self._is_closed:
             # A reader of a client that comes back may still ask what it has left.
             return
         silent_ns = self._now_ns() - self._served_ns
@@ -334,9 +337,13 @@ class Attachment:
             return DriverTimeoutError(message)
         return None
 
+    def _end_thread(self) -> None:
+        self._is_closed = True
+        self._ended.put(None)
+
     def close(self) -> None:
         """Stop looking, and unmap the directory, also if a part cannot be closed."""
-        self._is_closed.set()
+        self._end_thread()
         with ExitStack() as stack:
             stack.callback(self.directory.close)
             stack.callback(self.values.release)
@@ -346,19 +353,27 @@ class Attachment:
                 stack.callback(self._heartbeat.close)
 
 
-def watch_liveness(attachment: ref[Attachment], is_closed: threading.Event, wait_s: float) -> None:
+def watch_liveness(attachment: ref[Attachment], ended: SimpleQueue[None], wait_s: float) -> None:
     """Look, from a thread, whether a client has not run for too long.
 
     An event loop that is blocked cannot look itself, and the reader that blocks it may go on to
     take messages without a turn of the loop.
     """
-    while not is_closed.wait(wait_s):
+    while not has_ended(ended, wait_s):
         found = attachment()
         if found is None:
             return
         wait_s = min(found.look_from_thread(), threading.TIMEOUT_MAX)
         # The thread keeps no client that nothing else does.
         del found
+
+
+def has_ended(ended: SimpleQueue[None], wait_s: float) -> bool:
+    """Wait so long, and return whether the end has come."""
+    with suppress(Empty):
+        ended.get(timeout=wait_s)
+        return True
+    return False
 
 
 def refuse_strategy(supplier: object, name: str, key: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self, final
 
-from aeron_async.errors import ClosedError
+from aeron_async.errors import ClosedError, WrongLoopError
 from aeron_async.protocol.arguments import check_reserved
 
 if TYPE_CHECKING:
@@ -112,5 +112,6 @@ class BufferClaim:
         if exc_type is None:
             self.commit()
         else:
-            with suppress(ClosedError):
+            # Elsewhere it cannot be aborted; the driver does so after the unblock timeout.
+            with suppress(ClosedError, WrongLoopError):
                 self.abort()

@@ -29,8 +29,8 @@ __all__ = [
 
 
 ELSEWHERE: Final = (
-    "another event loop, or thread: use and close it there, and with a driver that is stepped, in "
-    "what its do_work or run is given"
+    "another event loop, or thread: use and close it there; if its driver is stepped, in a "
+    "function given to do_work or run"
 )
 """End of the error of a call in the wrong place."""
 

@@ -804,7 +804,9 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
                 "publication, or raise term-length"
             )
             raise MaxPositionExceededError(message)
-        # Whoever makes room may be asleep, and a loop of `try_offer` without an await lets no ring
-        # that is owed happen.
-        self._wake_sender()
+        # Who makes room in another process may be asleep, and a loop of `try_offer` without an
+        # await lets no ring that is owed happen. A driver of this process must not be woken here:
+        # it would work at once, and open the window before this offer waits for that.
+        if self._ready.window_watch is not None:
+            self._wake_sender()
         return result

@@ -284,7 +284,8 @@ class ManyToOneRingBuffer:
 
         Call it when the consumer's position has been the same for the client liveness timeout, and
         for all that time `producer_position` was another one or `is_corrupt` was true. A producer
-        that is only slow loses its message then, and may write where others write.
+        that is only slow loses its message then, and may write where others write; so does one that
+        has claimed the end of the ring just now.
         """
         index = self._head & self._mask
         length = self._buffer.load_acquire_32(index)

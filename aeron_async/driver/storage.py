@@ -212,8 +212,8 @@ class DirectoryStorage(DriverStorage):
                 report = self._new_file(LOSS_REPORT_FILE, report_length, undo)
             except OSError as error:
                 message = (
-                    f"no Aeron directory can be made at {self.directory} ({error}): mend that, or "
-                    f"{ANOTHER_PLACE}"
+                    f"no Aeron directory can be made at {self.directory} ({error}): remedy that, "
+                    f"or {ANOTHER_PLACE}"
                 )
                 raise DriverError(message) from error
             cnc = memoryview(self._cnc)

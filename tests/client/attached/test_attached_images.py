@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import threading
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import ref
 
@@ -388,23 +389,22 @@ async def test_a_reader_that_blocks_the_loop_stores_no_position_of_what_was_read
 
 
 def test_the_thread_looks_until_the_client_is_closed_or_collected() -> None:
-    is_closed = threading.Event()
+    ended: SimpleQueue[None] = SimpleQueue()
     looks: list[float] = []
 
     class Looked:
         def look_from_thread(self) -> float:
             looks.append(0)
             if len(looks) == 3:
-                is_closed.set()
+                ended.put(None)
             return 0
 
     looked: Any = Looked()
-    watch_liveness(ref(looked), is_closed, 0)
+    watch_liveness(ref(looked), ended, 0)
     assert len(looks) == 3
-    is_closed.clear()
     collected = ref(looked)
     del looked
-    watch_liveness(collected, is_closed, 0)
+    watch_liveness(collected, ended, 0)
     assert len(looks) == 3
 
 

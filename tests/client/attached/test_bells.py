@@ -121,6 +121,27 @@ async def test_a_refused_offer_rings_those_that_make_room(
         assert len(rings) == 2
 
 
+async def test_a_publisher_in_the_process_of_the_driver_waits_for_no_room_that_is_there(
+    driver: aa.MediaDriver,
+) -> None:
+    """Room that a reader elsewhere has made just now is found, though nothing moves afterwards."""
+    async with aa.Aeron.connect(driver) as embedded, attached(driver) as elsewhere:
+        publication = await embedded.add_publication(IPC, STREAM_ID)
+        subscription = await elsewhere.add_subscription(IPC, STREAM_ID)
+        await publication.wait_connected(timeout=5)
+        await subscription.wait_connected(timeout=5)
+        (image,) = subscription.images
+        for _ in range(5):
+            for _ in range(2):
+                while isinstance(publication.try_offer(bytes(900)), int):
+                    pass
+                # The driver has had its turn, and is quiet.
+                await asyncio.sleep(0.02)
+            while image.poll(lambda _payload, _header: None, 1_000):
+                pass
+            await publication.offer(b"there is room", timeout=5)
+
+
 async def test_who_waits_for_nothing_is_not_rung(driver: aa.MediaDriver, medium: str) -> None:
     """A stream wakes those who read it, and no other client."""
     async with attached(driver) as one, attached(driver) as two, attached(driver) as other:
