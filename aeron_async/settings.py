@@ -197,11 +197,11 @@ class Integer(Kind):
         elif value % self.multiple:
             limit = f"a multiple of {self.multiple}"
         elif self.power_of_two and (value - self.trailer).bit_count() != 1:
-            limit = self._shape()
+            limit = f"a {self._shape()}"
         return limit and f"must be {limit}, got {value!r}{self.hint}"
 
     def _shape(self) -> str:
-        return f"a power of two plus {self.trailer}" if self.trailer else "a power of two"
+        return f"power of two plus {self.trailer}" if self.trailer else "power of two"
 
     @property
     def hint(self) -> str:
@@ -220,7 +220,7 @@ class Integer(Kind):
         else:
             parts = [f"{self.format(low)} to {self.format(high)}"]
         if self.power_of_two:
-            parts.append(self._shape().removeprefix("a "))
+            parts.append(self._shape())
         if self.multiple > 1:
             parts.append(f"multiple of {self.multiple}")
         return ", ".join(parts)

@@ -11,28 +11,22 @@ from __future__ import annotations
 import asyncio
 import os
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 from weakref import ref
 
 from aeron_async._speedups import WHY_PURE
+from aeron_async.errors import WrongLoopError
 
 if TYPE_CHECKING:
     from aeron_async.clock import Clock
 
 __all__ = [
-    "ELSEWHERE",
     "FIRST_STRIDE",
     "HomeLoop",
     "YieldBudget",
     "current_consumer",
+    "refuse_elsewhere",
 ]
-
-
-ELSEWHERE: Final = (
-    "another event loop, or thread: use and close it there; if its driver is stepped, in a "
-    "function given to do_work or run"
-)
-"""End of the error of a call in the wrong place."""
 
 
 class Forks:
@@ -145,3 +139,16 @@ def current_consumer() -> ref[asyncio.Task[Any]] | None:
     """Return the running task as a weak reference, so that what it consumes does not keep it."""
     task = asyncio.current_task()
     return None if task is None else ref(task)
+
+
+def refuse_elsewhere(subject: object) -> NoReturn:
+    """Refuse a call from another loop or thread than that of the object.
+
+    Raises:
+        WrongLoopError: Always.
+    """
+    message = (
+        f"{subject!r} belongs to another event loop, or thread: use and close it there; if its "
+        "driver is stepped, in a function given to do_work or run"
+    )
+    raise WrongLoopError(message)

@@ -33,7 +33,7 @@ from aeron_async.client.arrow import arrow_array
 from aeron_async.client.batch_offer import BatchOffer
 from aeron_async.client.buffer_claim import BufferClaim
 from aeron_async.client.client_conductor import BY_FORK, Closing, check_process
-from aeron_async.client.home_loop import ELSEWHERE, HomeLoop, YieldBudget
+from aeron_async.client.home_loop import HomeLoop, YieldBudget, refuse_elsewhere
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
 from aeron_async.client.waiters import (
     FifoWaiters,
@@ -50,7 +50,6 @@ from aeron_async.errors import (
     ErrorCode,
     MaxPositionExceededError,
     NotConnectedError,
-    WrongLoopError,
 )
 from aeron_async.logbuffer.appender import AppendResult, ConcurrentAppender, SharedAppender
 from aeron_async.protocol.arguments import check_timeout
@@ -570,8 +569,7 @@ class PublicationBase(Offering, ABC):
 
     def _check_loop(self) -> None:
         if not self._home.is_here():
-            message = f"{self!r} belongs to {ELSEWHERE}"
-            raise WrongLoopError(message)
+            refuse_elsewhere(self)
 
     async def __aenter__(self) -> Self:
         return self

@@ -36,7 +36,7 @@ from aeron_async.client.arguments import (
     destination_uri,
 )
 from aeron_async.client.client_conductor import BY_FORK, Closing, check_process
-from aeron_async.client.home_loop import ELSEWHERE, YieldBudget, current_consumer
+from aeron_async.client.home_loop import YieldBudget, current_consumer, refuse_elsewhere
 from aeron_async.client.image import (
     READ_AHEAD_LENGTH,
     Image,
@@ -52,7 +52,7 @@ from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
 from aeron_async.client.waiters import Notify, Wait, watched_wait
 from aeron_async.client.why import explain_subscription, stream_named
 from aeron_async.clock import NS_PER_SECOND
-from aeron_async.errors import BusyError, RegistrationError, WrongLoopError
+from aeron_async.errors import BusyError, RegistrationError
 from aeron_async.protocol.arguments import check_function
 from aeron_async.protocol.channel_uri import ControlMode
 from aeron_async.waits import SubscriptionSeen
@@ -450,8 +450,7 @@ class SubscriptionBase(Reading, ABC):
 
     def _check_loop(self) -> None:
         if not self._home.is_here():
-            message = f"{self!r} belongs to {ELSEWHERE}"
-            raise WrongLoopError(message)
+            refuse_elsewhere(self)
 
     async def __aenter__(self) -> Self:
         return self

@@ -101,7 +101,7 @@ class DirectorySettings(EnvironmentSettings):
     conductor_buffer_length: int = size(
         "aeron.conductor.buffer.length",
         MIB + RING_TRAILER_LENGTH,
-        "Length of the ring buffer with the commands of clients: a power of two, plus 768 bytes.",
+        "Length of the ring buffer with the commands of clients.",
         minimum=MIB + RING_TRAILER_LENGTH,
         maximum=GIB + RING_TRAILER_LENGTH,
         power_of_two=True,
@@ -110,8 +110,7 @@ class DirectorySettings(EnvironmentSettings):
     clients_buffer_length: int = size(
         "aeron.clients.buffer.length",
         MIB + BROADCAST_TRAILER_LENGTH,
-        "Length of the broadcast buffer with the answers to clients: a power of two, plus 128 "
-        "bytes.",
+        "Length of the broadcast buffer with the answers to clients.",
         minimum=MIB + BROADCAST_TRAILER_LENGTH,
         maximum=GIB + BROADCAST_TRAILER_LENGTH,
         power_of_two=True,

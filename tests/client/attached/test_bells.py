@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 pytestmark = needs_compiled
 
 HOUR_NS = 3_600 * 10**9
+QUIET_TURNS = 200
 BELL = {doorbell.AWAKE, doorbell.ASLEEP, doorbell.RESTING}
 
 
@@ -135,8 +136,9 @@ async def test_a_publisher_in_the_process_of_the_driver_waits_for_no_room_that_i
             for _ in range(2):
                 while isinstance(publication.try_offer(bytes(900)), int):
                     pass
-                # The driver has had its turn, and is quiet.
-                await asyncio.sleep(0.02)
+                # The driver has had its turns, and is quiet.
+                for _ in range(QUIET_TURNS):
+                    await asyncio.sleep(0)
             while image.poll(lambda _payload, _header: None, 1_000):
                 pass
             await publication.offer(b"there is room", timeout=5)
