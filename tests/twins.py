@@ -19,8 +19,18 @@ if TYPE_CHECKING:
 
 IS_BUILT: Final = find_spec("aeron_async._speedups.frames") is not None
 needs_compiled = pytest.mark.skipif(not IS_BUILT, reason=NOT_BUILT)
-COMPILED: Final = ("appending", "atomics", "chains", "clocks", "frames", "messages", "paths")
+COMPILED: Final = (
+    "appending",
+    "atomics",
+    "chains",
+    "clocks",
+    "frames",
+    "lanes",
+    "messages",
+    "paths",
+)
 IN_PYTHON: Final = {
+    "driver.core.lanes": ("ReceiveLane", "Rebuilding", "Reporting"),
     "driver.stall_clock": ("StallClock",),
     "logbuffer.atomics": (
         *("IS_ATOMIC", "compare_and_swap_32", "compare_and_swap_64", "fetch_add_32"),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from aeron_async._speedups.appending import FrameWriter as FrameWriterType
+    from aeron_async._speedups.lanes import SendLane as SendLaneType
     from aeron_async._speedups.sockets import BatchReader as BatchReaderType
     from aeron_async._speedups.sockets import SendSegmented, SendToMany
     from aeron_async._speedups.writing import BlockWriter as BlockWriterType
@@ -27,6 +28,7 @@ __all__ = [
     "BlockWriter",
     "CompiledBatchReader",
     "FrameWriter",
+    "SendLane",
     "send_segmented",
     "send_to_many",
 ]
@@ -40,7 +42,16 @@ def _why_pure() -> str | None:
     if os.environ.get(PURE_VARIABLE, "0") not in {"", "0"}:
         return f"{PURE_VARIABLE} is set"
     try:
-        for name in ("atomics", "frames", "appending", "messages", "chains", "clocks", "paths"):
+        for name in (
+            "atomics",
+            "frames",
+            "appending",
+            "messages",
+            "chains",
+            "clocks",
+            "paths",
+            "lanes",
+        ):
             import_module(f"{__name__}.{name}")
     except (ImportError, ValueError) as error:
         # ValueError: some modules were built before a change, and others after it.
@@ -54,6 +65,8 @@ WHY_PURE: Final = _why_pure()
 # Compiled code without a Python twin: Python would gain nothing by it, or cannot do it.
 FrameWriter: type[FrameWriterType] | None = None
 """The compiled fast path of `Appender.offer`; None in pure Python."""
+SendLane: type[SendLaneType] | None = None
+"""Sends a lone offer in one call; None in pure Python."""
 CompiledBatchReader: type[BatchReaderType] | None = None
 """Receives many datagrams in one call; None in pure Python, and on systems without `recvmsg`."""
 send_segmented: SendSegmented | None = None
@@ -65,6 +78,7 @@ BlockWriter: type[BlockWriterType] | None = None
 
 if WHY_PURE is None:
     from aeron_async._speedups.appending import FrameWriter
+    from aeron_async._speedups.lanes import SendLane
 
     # A system may lack the calls that this needs, and still support the rest.
     with suppress(ImportError):

@@ -24,3 +24,6 @@ cdef class Batch:
     cdef int64_t find(self, int64_t *offset) noexcept
     cdef list listed(self)
     cdef void let_go(self) noexcept
+
+
+cdef Batch lay_open(term, int64_t offset, int64_t end, int64_t begin_position, int64_t limit, image)

@@ -434,6 +434,11 @@ def open_batch(term, words, longs, int64_t offset, int64_t end, int64_t begin_po
 
     Twin of `logbuffer.message.open_batch`.
     """
+    cdef Batch batch = lay_open(term, offset, end, begin_position, limit, image)
+    return batch, batch.end
+
+
+cdef Batch lay_open(term, int64_t offset, int64_t end, int64_t begin_position, int64_t limit, image):
     cdef Batch batch = Batch.__new__(Batch)
     cdef char *frame
     cdef int32_t frame_length, word
@@ -463,4 +468,4 @@ def open_batch(term, words, longs, int64_t offset, int64_t end, int64_t begin_po
     batch.end = offset
     if batch.left == 0:
         batch.let_go()
-    return batch, offset
+    return batch

@@ -1,4 +1,14 @@
-"""Declaration of `WakeFlag`, which another compiled module extends."""
+"""Declarations of what other compiled modules use or extend."""
+
+from libc.stdint cimport int64_t
+
+
+cdef class Cell:
+    cdef Py_buffer view
+    cdef int64_t *place
+    cdef object why
+
+    cdef void let_go(self) noexcept
 
 
 cdef class WakeFlag:

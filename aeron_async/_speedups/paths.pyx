@@ -19,7 +19,7 @@ from libc.stdint cimport int64_t
 
 from aeron_async._speedups.appending cimport FrameWriter
 from aeron_async._speedups.frames cimport load_acquire_64, store_release_64
-from aeron_async._speedups.messages cimport Batch, Message
+from aeron_async._speedups.messages cimport Batch, Message, lay_open
 
 import os
 from collections.abc import Coroutine
@@ -78,6 +78,11 @@ DEF LISTED_PER_CALL = 16
 DEF BYTES_PER_CALL = 2_048
 """Bytes of a list that take about as long to copy as one call of `offer`."""
 
+DEF PARTITION_COUNT = 3
+DEF BATCH_MESSAGES = 1_024
+DEF BATCH_LENGTH = 262_144
+"""Most messages and bytes that are read at once; see `client.subscription`, `client.image`."""
+
 cdef enum:
     # First, so that a step that was not set up is a closed one.
     CLOSED
@@ -91,10 +96,6 @@ cdef enum:
 @cython.final
 cdef class Cell:
     """The one 64-bit word of a counter, for as long as the counter is open."""
-
-    cdef Py_buffer view
-    cdef int64_t *place
-    cdef object why
 
     def __init__(self, view):
         if self.place is not NULL:
@@ -198,6 +199,28 @@ cdef bint is_seconds(object timeout) except -1:
     return type(timeout) is int and 0 <= timeout <= 1_000_000_000
 
 
+# A step cannot end its wait by itself when it is freed: Python finalizes an object once, and the free
+# list gives out the same ones again. The collector does not clear this, so that it can still call its owner.
+@cython.final
+@cython.no_gc_clear
+@cython.auto_pickle(False)
+cdef class Waiting:
+    """A wait for a message, which ends with its step at the latest."""
+
+    cdef object owner
+    cdef object waiter
+
+    def __dealloc__(self):
+        if self.waiter is not None:
+            # Nothing can be raised here, and `_end_wait` raises nothing.
+            self.end()
+
+    cdef int end(self) except -1:
+        waiter, self.waiter = self.waiter, None
+        self.owner._end_wait(waiter)
+        return 0
+
+
 # Creating a step for every message, freeing it, and registering it with the garbage collector would
 # cost more than an offer. So the owner keeps the last step that was done at once, and uses it for
 # the next message unless the caller still holds it; the free list is for steps that exist at the
@@ -215,8 +238,10 @@ cdef class Step:
     cdef object data
     cdef object reserved_value
     cdef object timeout
-    # The coroutine of the twin; None until it is needed.
+    # The coroutine of the twin, or the iterator of the future of a wait; None until it is needed.
     cdef object coroutine
+    # A wait that needs no coroutine.
+    cdef Waiting wait
 
     def __init__(self):
         raise TypeError("steps are made by offering and by iterating")
@@ -273,6 +298,26 @@ cdef class Step:
         self.state = CLOSED
         self.coroutine = None
 
+    cdef bint begin_wait(self) except -1:
+        """Begin to wait without the twin's coroutine; return False if there is no need, or no way."""
+        waiter = self.owner._begin_wait()
+        if waiter is None:
+            return False
+        self.wait = Waiting.__new__(Waiting)
+        self.wait.owner = self.owner
+        self.wait.waiter = waiter
+        self.coroutine = waiter.__await__()
+        return True
+
+    cdef int end_wait(self) except -1:
+        """End the wait, if there is one."""
+        cdef Waiting wait = self.wait
+        if wait is not None:
+            self.wait = None
+            self.coroutine = None
+            wait.end()
+        return 0
+
     def __await__(self):
         if self.state == SUSPENDED:
             raise RuntimeError("coroutine is being awaited already")
@@ -303,6 +348,7 @@ cdef class Step:
         try:
             found = coroutine.throw(*error)
         except BaseException:
+            self.end_wait()
             self.close_for_good()
             raise
         self.state = SUSPENDED
@@ -312,7 +358,10 @@ cdef class Step:
         """Close the step, and its coroutine if there is one."""
         if self.state == RUNNING:
             raise ValueError("coroutine already executing")
-        if self.coroutine is not None:
+        if self.wait is not None:
+            self.end_wait()
+            self.close_for_good()
+        elif self.coroutine is not None:
             try:
                 self.coroutine.close()
             finally:
@@ -350,12 +399,20 @@ cdef class Step:
 
     @property
     def cr_await(self):
-        return self.seen("cr_await")
+        return self.seen("cr_await") if self.wait is None else self.coroutine
 
     cdef object seen(self, str name):
         if self.state == CREATED:
             self.delegate()
         return getattr(self.coroutine, name, None)
+
+
+cdef PySendResult hand_out(Step self, object found, PyObject **result) noexcept:
+    """Return the result of a step that is done, and the step to its owner."""
+    self.hand_back()
+    Py_INCREF(found)
+    result[0] = <PyObject *>found
+    return PYGEN_RETURN
 
 
 cdef PySendResult send_step(Step self, object value, PyObject **result) except PYGEN_ERROR:
@@ -371,18 +428,30 @@ cdef PySendResult send_step(Step self, object value, PyObject **result) except P
             self.state = RUNNING
             try:
                 found = self.try_at_once()
-            finally:
-                self.state = CLOSED
+                if found is None and not self.is_offer and not self.begin_wait():
+                    found = self.try_at_once()
+            except BaseException:
+                self.end_wait()
+                self.close_for_good()
+                raise
+            self.state = CLOSED
             if found is not None:
-                self.hand_back()
-                Py_INCREF(found)
-                result[0] = <PyObject *>found
-                return PYGEN_RETURN
+                return hand_out(self, found, result)
     coroutine = self.delegate()
     self.state = RUNNING
     try:
         outcome = PyIter_Send(coroutine, value, result)
+        if self.wait is not None and outcome == PYGEN_RETURN:
+            Py_DECREF(<object>result[0])
+            result[0] = NULL
+            self.end_wait()
+            found = (<Reading>self.owner).try_woken()
+            if found is not None:
+                self.state = CLOSED
+                return hand_out(self, found, result)
+            outcome = PyIter_Send(self.delegate(), None, result)
     except BaseException:
+        self.end_wait()
         self.close_for_good()
         raise
     if outcome == PYGEN_RETURN:
@@ -520,6 +589,9 @@ cdef class Taking:
     cdef public bint _is_closed
     cdef public Cell _cell
     cdef public WakeFlag _wake_flag
+    cdef public object _port
+    cdef public object _reader
+    cdef public object _log
 
     def _attach(self, Cell cell, WakeFlag wake_flag):
         self._cell = cell
@@ -538,7 +610,37 @@ cdef class Taking:
                 self._move_trigger()
 
 
-NOTHING = Batch([], None)
+    cpdef Batch _read_fast(self, int64_t limit, int64_t max_bytes):
+        """Return the next messages of one frame each; None where `_read` must do more than that.
+
+        The batch is empty if nothing can be read.
+        """
+        cdef int64_t position = self._position
+        cdef int64_t begin, end, trigger
+        cdef Batch batch
+        port, reader = self._port, self._reader
+        trigger = port.consumption_trigger
+        if self._is_closed or trigger < position or <int64_t>reader._position != position:
+            return None
+        end = min(<int64_t>port.readable_position(position), position + max_bytes)
+        if self._is_closed:
+            return None
+        if end <= position:
+            self._trigger = trigger
+            return NO_BATCH
+        log = self._log
+        begin = position & -<int64_t>log.term_length
+        batch = lay_open((<tuple?>log.terms)[(position >> <int>log.position_bits) % PARTITION_COUNT],
+                         position - begin, min(end - begin, <int64_t>log.term_length), begin, limit, self)
+        if batch.left == 0:
+            return None
+        self._trigger = trigger
+        reader._position = begin + batch.end
+        return batch
+
+
+cdef Batch NO_BATCH = Batch([], None)
+NOTHING = NO_BATCH
 
 
 cdef class Reading:
@@ -550,6 +652,7 @@ cdef class Reading:
     cdef public int64_t _calls_until_check
     cdef public bint _is_closed
     cdef public HomeLoop _home
+    cdef public list _turn
 
     def __cinit__(self):
         self._batch = NOTHING
@@ -563,6 +666,25 @@ cdef class Reading:
         following.state = CREATED
         following.owner = self
         return following
+
+    def _begin_wait(self):
+        """Return None: `_anext_waiting` does all; see `client.subscription.Subscription`."""
+
+    cdef Message try_woken(self):
+        """Return the next message after a wait; None if `_anext_waiting` must look for it."""
+        cdef Message message
+        cdef Batch batch
+        if self._is_closed or self._turn is None or len(self._turn) != 1:
+            return None
+        batch = (<Taking?>self._turn[0])._read_fast(BATCH_MESSAGES, BATCH_LENGTH)
+        if batch is None or batch.left == 0:
+            return None
+        self._batch = batch
+        message = batch.hand_out()
+        if message is not None:
+            self._calls_until_check -= 1
+            self._taken = message
+        return message
 
     cdef Message try_at_once(self):
         cdef Message message

@@ -13,6 +13,8 @@ from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t
 from libc.string cimport memcmp, memcpy, memset
 
+from aeron_async._speedups.frames cimport peek_32
+
 from os import strerror
 
 cdef extern from "<sys/types.h>" nogil:
@@ -156,6 +158,10 @@ cdef class BatchReader:
     cdef int batch_count
     cdef int64_t filled
     cdef int failure
+    # What `read_alone` has received, which the next `read` returns first.
+    cdef bint is_primed
+    cdef int64_t used
+    cdef int64_t told_dropped
 
     def __init__(self, memory not None, segments not None, decode not None):
         if self.is_holding:
@@ -175,12 +181,41 @@ cdef class BatchReader:
         self.decode = decode
         self.addresses = {}
         self.groups = []
-        self.dropped = self.epoch_ns = -1
+        self.dropped = self.epoch_ns = self.told_dropped = -1
 
     def __dealloc__(self):
         if self.is_holding:
             PyBuffer_Release(&self.memory)
             PyBuffer_Release(&self.segments)
+
+    def read_alone(self, sock, take, int64_t count_left):
+        """Receive datagrams as long as `take` takes each; return whether the socket is empty then.
+
+        If not, the next `read` returns first what was received and not taken.
+
+        Args:
+            take: Called with a datagram and its address; returns whether it took the datagram. What
+                it raises reaches the caller, and the next `read` returns the datagram.
+            count_left: Most datagrams to receive.
+        """
+        cdef int fd
+        if self.decode is None:
+            raise ValueError("a reader without memory")
+        fd = sock.fileno()
+        while not self.is_primed and count_left > 0:
+            count_left -= 1
+            self.used = self.receive(fd, 1)
+            if self.failure == EAGAIN:
+                return True
+            self.is_primed = True
+            if (self.failure or self.epoch_ns >= 0 or self.dropped != self.told_dropped
+                    or peek_32(<char *>self.segments.buf + 4) != self.filled):
+                self.told_dropped = self.dropped
+                return False
+            if not take(self.data_view[:self.filled], self.address_of(&self.sources[0])):
+                return False
+            self.is_primed = False
+        return False
 
     def read(self, sock, int64_t count_left):
         """Receive what is there, as far as count and memory allow; return how much count that used.
@@ -234,10 +269,15 @@ cdef class BatchReader:
         cdef msghdr message
         cdef ssize_t length
         cdef int32_t segment
-        cdef int64_t used = 0
-        self.batch_count = self.source_count = self.failure = 0
-        self.filled = 0
-        self.dropped = self.epoch_ns = -1
+        cdef int64_t used = self.used if self.is_primed else 0
+        if self.is_primed:
+            self.is_primed = False
+            if self.failure:
+                return used
+        else:
+            self.batch_count = self.source_count = self.failure = 0
+            self.filled = 0
+            self.dropped = self.epoch_ns = -1
         # A timestamp belongs to a single datagram: stop after a datagram that has one.
         while (used < count_left and self.batch_count < BATCHES_MAX and self.epoch_ns < 0
                 and self.filled + DATAGRAM_LENGTH_MAX <= self.memory.len):

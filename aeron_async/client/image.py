@@ -103,6 +103,13 @@ class Taking:
         """Read from the driver the position beyond which to notify it next."""
         raise NotImplementedError
 
+    def _read_fast(self, _limit: int, _max_bytes: int) -> Batch[Message] | None:
+        """Return what `_read` does in the plain case; None leaves it to that, here always.
+
+        The batch is empty if nothing can be read.
+        """
+        return None
+
 
 if not TYPE_CHECKING and WHY_PURE is None:
     from aeron_async._speedups.paths import Taking
@@ -363,6 +370,13 @@ class Image(Taking):
         """
         if self._is_closed:
             return None
+        batch = self._read_fast(limit, max_bytes)
+        if batch is None:
+            return self._read_any(limit, max_bytes)
+        return batch if batch.left else None
+
+    def _read_any(self, limit: int, max_bytes: int) -> Batch[Message] | None:
+        """Do what `_read` does, whatever comes next."""
         self._look_up_trigger()
         reader, port = self._reader, self._port
         position = reader.position

@@ -1,8 +1,9 @@
 """Messages given to a function as they arrive, with no task in between.
 
 A task that waits for a message is woken by a future: the loop runs it in a later step, and it goes
-through its coroutines before it reads. A delivery is woken in the place of that future. It reads in
-the next step of the loop, after the socket that had the message was read, and calls the handler.
+through its coroutines before it reads. A delivery is woken in the place of that future. It reads
+and calls the handler in the next step of the loop. If the messages came through a lane, it does so
+in the callback of their socket, once the driver has done its part.
 
 It never runs within the driver, whose state a handler may change: it may offer, and it may close
 its subscription.
@@ -48,6 +49,7 @@ class MessageDelivery(Generic[Message]):
         "_check_open",
         "_context",
         "_handler",
+        "_is_calling",
         "_is_due",
         "_is_over",
         "_loop",
@@ -76,14 +78,19 @@ class MessageDelivery(Generic[Message]):
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()
-        self._is_due = self._is_over = False
+        self._is_due = self._is_over = self._is_calling = False
         self._unwatch: Callable[[], object] | None = None
 
     def wake(self) -> None:
-        """Deliver in the next step of the loop."""
+        """Deliver in the next step of the loop, unless `deliver_now` has done it by then."""
         if not self._is_due:
             self._is_due = True
             self._loop.call_soon(self._deliver, context=self._context)
+
+    def deliver_now(self) -> None:
+        """Deliver if it was woken, in a callback of the loop that does nothing else any more."""
+        if self._is_due and not self._is_calling:
+            self._context.run(self._deliver)
 
     def end(self) -> None:
         """Deliver no more; a second call does nothing."""
@@ -114,9 +121,10 @@ class MessageDelivery(Generic[Message]):
             unwatch()
 
     def _deliver(self) -> None:
-        self._is_due = False
-        if self._is_over:
+        if self._is_over or not self._is_due:
             return
+        self._is_due = False
+        self._is_calling = True
         self._watch_no_more()
         left, is_more = MESSAGES_PER_TURN, True
         try:
@@ -133,6 +141,7 @@ class MessageDelivery(Generic[Message]):
                 self._take(0)
             raise
         finally:
+            self._is_calling = False
             if not self._is_over:
                 self._go_on(is_more=is_more)
 

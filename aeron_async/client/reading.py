@@ -1,21 +1,40 @@
-"""The part of a subscription that is compiled: how the next message is delivered."""
+"""What is called for each message of a subscription: its compiled part, and its listener."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import attrs
+
 from aeron_async._speedups import WHY_PURE
 from aeron_async.logbuffer.message import Batch, Message
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-__all__ = ["NOTHING", "Reading", "inheriting"]
+    from collections.abc import Callable, Coroutine
+
+    from aeron_async.driver.commands import ImageReady
+
+__all__ = ["NOTHING", "Reading", "SubscriptionEvents", "inheriting"]
 
 Kind = TypeVar("Kind")
 
 
 NOTHING: Final[Batch[Any]] = Batch([], None)
 """The empty batch: nothing was read."""
+
+
+@attrs.define(eq=False)
+class SubscriptionEvents:
+    """The `SubscriptionListener` of one subscription, which the driver calls."""
+
+    on_available_image: Callable[[ImageReady], None]
+    on_image_progress: Callable[[], None]
+    on_unavailable_image: Callable[..., None]
+    on_unanswered: Callable[[str | None], None]
+    on_lapsed: Callable[[], None]
+    deliver: Callable[[], object] | None = None
+    is_polling: bool = False
+    written_channel: str | None = None
 
 
 class Reading:
@@ -33,6 +52,17 @@ class Reading:
     _taken: Message | None = None
     _calls_until_check: int = 0
     _is_closed: bool
+    _turn: list[Any]
+
+    def _begin_wait(self) -> Any:
+        """Begin to wait, for the compiled twin; return a future, or None to leave all of it.
+
+        Then `_anext_waiting` does all that there is to do. It also follows a wait that ends without
+        a message.
+        """
+
+    def _end_wait(self, _waiter: Any) -> None:
+        """End a wait that `_begin_wait` has begun, however it ended."""
 
     def _anext_waiting(self) -> Coroutine[Any, Any, Message]:
         """Return the next message in all other cases: yield to the loop, read more, wait."""

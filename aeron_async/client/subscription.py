@@ -47,7 +47,7 @@ from aeron_async.client.image import (
     MessageBatch,
 )
 from aeron_async.client.message_delivery import MessageDelivery
-from aeron_async.client.reading import NOTHING, Reading, inheriting
+from aeron_async.client.reading import NOTHING, Reading, SubscriptionEvents, inheriting
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
 from aeron_async.client.waiters import Notify, Wait, watched_wait
 from aeron_async.client.why import explain_subscription, stream_named
@@ -77,19 +77,6 @@ __all__ = [
 
 ImageHandler = Callable[[Image], object]
 """Called in the event loop; an exception goes to the loop's exception handler."""
-
-
-@attrs.define(eq=False)
-class SubscriptionEvents:
-    """The `SubscriptionListener` of one subscription, which the driver calls."""
-
-    on_available_image: Callable[[ImageReady], None]
-    on_image_progress: Callable[[], None]
-    on_unavailable_image: Callable[..., None]
-    on_unanswered: Callable[[str | None], None]
-    on_lapsed: Callable[[], None]
-    is_polling: bool = False
-    written_channel: str | None = None
 
 
 class SubscriptionBase(Reading, ABC):
@@ -468,8 +455,6 @@ class SubscriptionBase(Reading, ABC):
         return f"<Subscription {self.channel} stream {self.stream_id}, {state}>"
 
 
-MessageHandler = Callable[[Message], object]
-"""Called in the event loop; an exception goes to the loop's exception handler."""
 MESSAGES_PER_LIST: Final = 64
 """Messages in one list of `batches` by default."""
 MESSAGES_PER_BATCH: Final = 1024
@@ -553,7 +538,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             count += image._poll(handler, fragment_limit - count)
         return count
 
-    def on_message(self, handler: MessageHandler | None) -> None:
+    def on_message(self, handler: Callable[[Message], object] | None) -> None:
         """Call a handler with each message as it arrives, instead of iterating; None ends that.
 
         The handler is called in the event loop, in the context of this call, at most 64 times in a
@@ -587,6 +572,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
                 on_end=self._end_delivery,
             )
             self._progress.add(self._delivery)
+            self._listener.deliver = self._delivery.deliver_now
             self._delivery.wake()
 
     def _next_at_once(self, limit: int) -> Message | None:
@@ -610,6 +596,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
 
     def _end_delivery(self, delivery: MessageDelivery[Message]) -> None:
         self._progress.remove(delivery)
+        self._listener.deliver = None
         self._delivery, self._waits_since_ns, self._is_waiting = None, None, False
 
     def _note_wait(self) -> None:
@@ -622,14 +609,31 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         self._begin_iteration()
         return self
 
-    async def _anext_waiting(self) -> Message:
-        """Return the next message in all other cases; see `__anext__`."""
-        if self._batch.left and self._calls_until_check <= 0 and not self._is_closed:
-            await self._look()
-        return await self._deliver(MESSAGES_PER_BATCH)
+    def _begin_wait(self) -> asyncio.Future[None] | None:
+        """Begin to wait for a message; None leaves that, and what there is, to `_anext_waiting`."""
+        if self._batch.left or self._calls_until_check <= 0 or self._is_watched or self._is_closed:
+            return None
+        self._begin_poll()
+        if len(self._turn) != 1:
+            return None
+        self._batch = self._turn[0]._read(MESSAGES_PER_BATCH) or NOTHING
+        # Reading padding may have closed the image, or the subscription.
+        if self._batch.left or not self._turn:
+            return None
+        waiter, self._is_waiting = self._home.loop.create_future(), True
+        self._progress.add(waiter)
+        return waiter
 
-    async def _deliver(self, limit: int, only: Image | None = None) -> Message:
-        """Return the next message of the batch, or of a new batch; see `_next_batch`."""
+    def _end_wait(self, waiter: asyncio.Future[None]) -> None:
+        self._progress.remove(waiter)
+        self._is_waiting = False
+
+    async def _anext_waiting(
+        self, limit: int = MESSAGES_PER_BATCH, only: Image | None = None
+    ) -> Message:
+        """Return the next message in all other cases; see `__anext__` and `_next_batch`."""
+        if only is None and self._batch.left and self._calls_until_check <= 0:
+            await self._look()
         while True:
             batch = self._batch
             if not batch.left or self._is_closed or only not in (None, batch.image):
@@ -771,7 +775,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         """Return the next message of one image; see `Image.__anext__`."""
         if image.is_closed:
             await self._next_batch(MESSAGES_PER_LIST, image)
-        return await self._deliver(MESSAGES_PER_LIST, image)
+        return await self._anext_waiting(MESSAGES_PER_LIST, image)
 
     def _begin_iteration(self) -> None:
         """Make the current task the one that consumes; see `Image.__aiter__`.
@@ -803,14 +807,11 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
                 or consumer is asyncio.current_task(self._home.loop)
             ):
                 return
-        stream = f"the subscription on {self.channel} stream {self.stream_id}"
+        which, remedy = "another task", "one task at a time may, and may pass messages to others"
         if self._delivery is not None:
-            message = f"a handler consumes {stream}: take it away by on_message(None) before"
-            raise BusyError(message)
-        message = (
-            f"another task consumes {stream}: one task at a time may, and may pass messages to "
-            "others; another may when it is done"
-        )
+            which, remedy = "a handler", "take it away by on_message(None) before"
+        stream = f"the subscription on {self.channel} stream {self.stream_id}"
+        message = f"{which} consumes {stream}: {remedy}"
         raise BusyError(message)
 
     def _begin_poll(self) -> None:

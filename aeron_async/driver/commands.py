@@ -81,6 +81,15 @@ class SubscriptionListener(Protocol):
         ...
 
     @property
+    def deliver(self) -> Callable[[], object] | None:
+        """Return what hands arrived messages to a handler at once; None if the client has none.
+
+        It is called in the callback of a socket, after `on_image_progress`. The driver has done its
+        part by then, so a handler may do what it likes.
+        """
+        ...
+
+    @property
     def written_channel(self) -> str | None:
         """Return the channel as the client wrote it; None if that is not known."""
         ...

@@ -337,6 +337,7 @@ class SubscriptionWatch:
     """
 
     is_polling: Final = True
+    deliver: Final = None
 
     def __init__(
         self,

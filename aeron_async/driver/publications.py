@@ -429,7 +429,11 @@ class Publications:
         channel: UdpChannel,
         endpoint: SendChannelEndpoint,
     ) -> PublicationReady:
-        publication.wake_flag.callback = partial(self._sender.on_offer, publication)
+        # What another process may write is checked before it is sent, and timestamps are written.
+        is_plain = type(publication) is NetworkPublication and self._timestamps(endpoint) is None
+        publication.wake_flag.callback = self._sender.offer_callback(
+            publication, endpoint.data if is_plain else None
+        )
         return PublicationReady(
             registration_id=registration_id,
             original_registration_id=publication.registration_id,

@@ -7,8 +7,10 @@ Source: Aeron `Sender`.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from aeron_async._speedups import SendLane
 from aeron_async.clock import NEVER_NS, NS_PER_MS
 from aeron_async.driver.agent import Agent
 from aeron_async.driver.core.outbox import HeartbeatBatch
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.publication import SubscribablePublication
     from aeron_async.driver.core.system_counters import SystemCounters
-    from aeron_async.driver.media.endpoint import SendChannelEndpoint
+    from aeron_async.driver.media.endpoint import ChannelSocket, SendChannelEndpoint
     from aeron_async.driver.stall_clock import StallClock
 
 __all__ = ["Sender"]
@@ -46,6 +48,8 @@ One poll may send hundreds of full datagrams, so the highest number of polls wou
 """
 QUIET_NS: Final = 50_000
 """An offer this long after the last poll counts as a single one."""
+LANE_QUIET_NS: Final = 10_000
+"""The same for an offer that a lane can send: it takes no longer than what follows at this rate."""
 AFTER_BURST_NS: Final = 1_000_000
 """The same if the last poll sent more than one datagram, which itself took a while."""
 
@@ -124,6 +128,27 @@ class Sender(Agent):
             self._fail(publication, error)
         self._take_turn(publication, now_ns)
         self.wake_by(self._schedule.next_deadline_ns())
+
+    def on_offer_failed(
+        self, publication: SubscribablePublication, error: Exception, now_ns: int
+    ) -> None:
+        """Take what a `SendLane` has raised for the publication's."""
+        self._fail(publication, error)
+        self._take_turn(publication, now_ns)
+        self.wake_by(self._schedule.next_deadline_ns())
+
+    def offer_callback(
+        self, publication: SubscribablePublication, socket: ChannelSocket | None
+    ) -> Callable[[], object]:
+        """Return what an offer calls: `on_offer`, or the compiled lane above it.
+
+        Args:
+            publication: What is offered to.
+            socket: The one socket by which it sends; None if it must take no lane.
+        """
+        if SendLane is None or socket is None:
+            return partial(self.on_offer, publication)
+        return SendLane(publication, self, socket, LANE_QUIET_NS).on_offer
 
     def remove(self, publication: SubscribablePublication) -> None:
         """Stop polling a publication."""

@@ -170,6 +170,7 @@ class Subscribers:
             subscription_id=link.registration_id,
             position=position,
             on_progress=link.listener.on_image_progress,
+            client=link.listener,
             is_tether=params.is_tether,
             is_rejoin=params.is_rejoin,
             is_polling=link.listener.is_polling,

@@ -241,6 +241,7 @@ class SimTransport(BoundedTransport):
         takes_runs = spec.is_batching and hasattr(protocol, "datagrams_received")
         self._takes_many_batches = takes_runs and hasattr(protocol, "batches_received")
         self._arrived = ReceiveBuffer(rcvbuf_length, is_gathering=takes_runs, coin=coin)
+        self._take_alone = getattr(protocol, "take_alone", None)
         self._is_reading = False
         self._held: tuple[bytes, Destination] | None = None
 
@@ -371,10 +372,16 @@ class SimTransport(BoundedTransport):
         elif is_batch:
             self._tell(protocol.datagrams_received, view, segments[1], source)
         else:
-            self._tell(self._protocol.datagram_received, view, source)
+            self._tell(self._lend_one, view, source)
         view.release()
         # Fails if the protocol kept a slice, whose bytes a real socket would overwrite.
         self._tell(buffer.clear)
+
+    def _lend_one(self, view: memoryview, source: SocketAddress) -> None:
+        if self._take_alone is not None and self._take_alone(view, source):
+            cast("SocketProtocol", self._protocol).taken_alone()
+        else:
+            self._protocol.datagram_received(cast("bytes", view), source)
 
 
 # Hosts.

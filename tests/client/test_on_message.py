@@ -266,8 +266,9 @@ async def test_what_stops_the_loop_leaves_the_delivery_as_it_is() -> None:
         watch=lambda: (False, None),
         on_end=lambda _: None,
     )
+    delivery.wake()
     with pytest.raises(KeyboardInterrupt):
-        delivery._deliver()
+        delivery.deliver_now()
     assert seen == [1]
     await asyncio.sleep(0)
     assert seen == [1, 2, 3]

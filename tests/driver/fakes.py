@@ -50,6 +50,7 @@ class Outbox:
     ) -> None:
         self.is_multicast = is_multicast
         self.control_address = control_address
+        self.last_activity_ns = 0
         self.is_full = False
         self.sent: list[bytes] = []
         self.addresses: list[Address] = []

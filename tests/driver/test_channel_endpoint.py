@@ -26,6 +26,7 @@ from tests.driver.rigs import PublicationRig
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from aeron_async.driver.core.outbox import Address
 
@@ -50,6 +51,9 @@ class Transport(BoundedTransport):
         if self.failure is not None:
             raise self.failure
         self.sent.append(bytes(data))
+
+    def on_send_error(self, error: OSError) -> None:
+        self._protocol.error_received(error)
 
     def _connect(self, address: Address) -> None:
         pytest.fail(f"nobody moves to {address} here")
@@ -85,6 +89,28 @@ def test_a_send_that_raises_leaves_later_errors_their_meaning(rig: Rig) -> None:
     rig.transport.failure = ClosedError("closed under us")
     with pytest.raises(ClosedError):
         rig.endpoint.send(b"x")
+    rig.endpoint.data.error_received(ConnectionRefusedError())
+    assert rig.counts[SystemCounterId.SHORT_SENDS] == 1
+
+
+def test_a_descriptor_is_given_away_only_while_datagrams_may_be_sent(rig: Rig) -> None:
+    socket, given = rig.endpoint.data, list[int | None]()
+    acts: tuple[Callable[[], object], ...] = (
+        lambda: setattr(rig.transport, "raw_fd", 7),
+        socket.pause_writing,
+        socket.resume_writing,
+        lambda: socket.connection_lost(None),
+        lambda: socket.on_send_error(OSError("too late")),
+    )
+    for act in acts:
+        given.append(socket.sendable_fd)
+        act()
+    assert [*given, socket.sendable_fd] == [None, 7, None, 7, None, None]
+
+
+def test_an_error_of_a_send_by_the_descriptor_is_one_of_a_send(rig: Rig) -> None:
+    rig.endpoint.data.on_send_error(ConnectionRefusedError())
+    assert rig.counts[SystemCounterId.SHORT_SENDS] == 0, "the long way sends again"
     rig.endpoint.data.error_received(ConnectionRefusedError())
     assert rig.counts[SystemCounterId.SHORT_SENDS] == 1
 

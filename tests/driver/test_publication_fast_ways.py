@@ -16,6 +16,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from aeron_async._speedups import SendLane
 from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispatcher
@@ -31,6 +32,8 @@ from aeron_async.driver.core.timestamps import SendTimestamps
 from aeron_async.protocol.error import ErrorFrame
 from aeron_async.protocol.header import RttFlags, StatusMessageFlags
 from aeron_async.protocol.rtt import RttMeasurement
+from tests.by_hand import NOT_BUILT
+from tests.driver.agents import SetClock
 from tests.driver.fakes import HALF_TERM, MS, RECEIVER_ID, SECOND, SOURCE, nak, status_message
 from tests.driver.rigs import PublicationRig
 from tests.logbuffer.logs import MTU_LENGTH, SESSION_ID, STREAM_ID
@@ -45,6 +48,7 @@ SEND_DATA, HEARTBEAT, STATUS_MESSAGE = FAST_WAYS = (
     "heartbeat_fast",
     "on_status_message_fast",
 )
+SEND_LANE: Final = "a lane"
 TAG: Final = 1_001
 RECEIVERS: Final = (RECEIVER_ID, 7, -7)
 LAST_TERM_ID: Final = 2**31 - 1
@@ -77,6 +81,27 @@ CONTEXTS: Final[dict[str, DriverContext]] = {
     ),
     "small bursts": DriverContext(network_publication_max_messages_per_send=1),
 }
+
+
+class LaneAgent:
+    """The sender of a lane: it sleeps, and lets a twin do what the lane leaves to it."""
+
+    _is_polling = False
+
+    def __init__(self, twin: Twin) -> None:
+        self._clock = SetClock()
+        self.twin = twin
+
+    def may_act(self, now_ns: int) -> bool:
+        del now_ns
+        return True
+
+    def on_offer(self, publication: Any) -> None:
+        assert publication is self.twin.publication
+        self.twin.take_turn(self._clock.ns)
+
+    def on_offer_failed(self, publication: Any, error: Exception, now_ns: int) -> None:
+        raise AssertionError(publication, now_ns) from error
 
 
 class Twin(PublicationRig):
@@ -114,6 +139,14 @@ class Twin(PublicationRig):
         )
         self.dispatcher.add(self.publication)
         self.due_ns = 0
+        self.agent = LaneAgent(self)
+        self.lane: Any = None
+        # A publication with timestamps has none.
+        if fast == SEND_LANE and SendLane is not None and not has_timestamps:
+            self.lane = SendLane(self.publication, self.agent, None, 0)
+            on_sent = self.publication.on_sent_alone
+            way = partial(self._take, lambda *what: on_sent(*what) or 1)
+            setattr(self.publication, "on_sent_alone", way)  # noqa: B010 - mypy refuses methods
 
     def _take(self, way: Callable[..., int] | None, *args: int) -> int:
         result = 0 if way is None else way(*args)
@@ -131,7 +164,10 @@ class Twin(PublicationRig):
 
     def on_offer(self, now_ns: int) -> None:
         self.publication.wake_flag.is_set = True
-        if not self.publication.send_data_fast(now_ns):
+        self.agent._clock.ns = now_ns
+        if self.lane is not None:
+            self.lane.on_offer()
+        elif not self.publication.send_data_fast(now_ns):
             self.take_turn(now_ns)
 
     def on_due(self, now_ns: int) -> None:
@@ -450,6 +486,7 @@ def drive(fast: str, steps: list[tuple[Any, ...]], options: dict[str, Any]) -> i
     return twins.fast.taken_count
 
 
+needs_lanes = pytest.mark.skipif(SendLane is None, reason=NOT_BUILT)
 UNICAST: Final = {"flow_control": "unicast"}
 
 
@@ -463,6 +500,19 @@ def test_send_data_fast_ends_where_a_poll_does(
     steps: list[tuple[Any, ...]], options: dict[str, Any]
 ) -> None:
     drive(SEND_DATA, steps, options)
+
+
+@needs_lanes
+@pytest.mark.untraced
+@given(steps=STEPS, options=OPTIONS)
+@example(steps=[("offer", [1_376, 100])], options=UNICAST).via("more than one datagram")
+@example(steps=[("offer", [992] * 31), ("offer_alone", 1_376, 1, 0)], options=UNICAST).via(
+    "the sender limit is in the way"
+)
+def test_a_lane_ends_where_a_poll_does(
+    steps: list[tuple[Any, ...]], options: dict[str, Any]
+) -> None:
+    drive(SEND_LANE, steps, options)
 
 
 @pytest.mark.untraced
@@ -491,6 +541,8 @@ def test_on_status_message_fast_ends_where_on_status_message_does(
     [
         (SEND_DATA, "unicast", 40),
         (SEND_DATA, "min", 40),
+        pytest.param(SEND_LANE, "unicast", 40, marks=needs_lanes),
+        pytest.param(SEND_LANE, "min", 40, marks=needs_lanes),
         (HEARTBEAT, "unicast", 18),
         (HEARTBEAT, "max", 18),
         (STATUS_MESSAGE, "unicast", 80),

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aeron_async.client.batch_offer import BatchOffer
 from aeron_async.client.image import Image
 from aeron_async.client.message_delivery import MessageDelivery
-from aeron_async.driver.core import image_gaps, loss_detector, publication_image
+from aeron_async.driver.core import (
+    data_packet_dispatcher,
+    image_gaps,
+    loss_detector,
+    publication_image,
+)
 from aeron_async.driver.core.congestion_control import auto_window
 from aeron_async.driver.core.network_publication import NetworkPublication
 from aeron_async.driver.core.publication_image import PublicationImage
@@ -20,6 +25,7 @@ from aeron_async.logbuffer import rebuilder
 from tests.twins import pure
 
 placing = pure("logbuffer.placing")
+lanes = pure("driver.core.lanes")
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,6 +71,9 @@ class Mutant(NamedTuple):
         for owner, name, function in self.plain:
             monkeypatch.setattr(owner, name, function)
 
+
+# The lane in Python, where it is compiled, too.
+BY_PLAIN_LANES = ((data_packet_dispatcher, "ReceiveLane", lanes.ReceiveLane),)
 
 MUTANTS = (
     Mutant(
@@ -167,6 +176,40 @@ MUTANTS = (
         auto_window,
         "longest_window",
         (("min(AUTO_WINDOW_MAX_LENGTH, term_length // 2)", "4 * AUTO_WINDOW_MAX_LENGTH"),),
+    ),
+    Mutant(
+        "a lane drops what it cannot take",
+        lanes.ReceiveLane,
+        "take",
+        (
+            (
+                "term_offset, now_ns\n    ):\n        return False\n",
+                "term_offset, now_ns\n    ):\n        return True\n",
+            ),
+        ),
+        plain=BY_PLAIN_LANES,
+    ),
+    Mutant(
+        "a lane takes any frame of its term for the next one",
+        PublicationImage,
+        "insert_alone_fast",
+        (
+            ("or term_offset != position & (log.term_length - 1)", ""),
+            ("self.advance_rebuild_position_fast(now_ns)", "self.rebuild_position += placed"),
+        ),
+        plain=BY_PLAIN_LANES,
+    ),
+    Mutant(
+        "a lane wakes nobody",
+        PublicationImage,
+        "insert_alone_fast",
+        (
+            (
+                "    self.advance_rebuild_position_fast(now_ns)\n",
+                "    self.rebuild_position = self.hwm_position\n",
+            ),
+        ),
+        plain=BY_PLAIN_LANES,
     ),
     Mutant(
         "an image that has ended keeps its counters",

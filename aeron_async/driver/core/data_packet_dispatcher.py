@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import attrs
 
 from aeron_async.driver.core.context import PENDING_SETUP_TIMEOUT_NS
+from aeron_async.driver.core.lanes import ReceiveLane
 from aeron_async.driver.core.session_states import (
     PendingSetups,
     SessionState,
@@ -32,7 +33,10 @@ from aeron_async.protocol.rtt import RttMeasurement
 from aeron_async.protocol.setup import Setup
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aeron_async.driver.core.context import DriverContext
+    from aeron_async.driver.core.lanes import LaneDestination
     from aeron_async.driver.core.outbox import Address, ReceiveDestination
     from aeron_async.driver.core.publication_image import PublicationImage
     from aeron_async.driver.core.system_counters import SystemCounters
@@ -75,6 +79,7 @@ class DataPacketDispatcher:
         self._context = context
         self._invalid_packets = system_counters[SystemCounterId.INVALID_PACKETS]
         self._short_sends = system_counters[SystemCounterId.SHORT_SENDS]
+        self._bytes_received = system_counters[SystemCounterId.BYTES_RECEIVED]
         self._suppressed_setups = system_counters[DriverCounterId.ELICITED_SETUPS_SUPPRESSED]
         self._rejected_setups = system_counters[DriverCounterId.SETUPS_REJECTED]
         self._foreign_packets = system_counters[DriverCounterId.FOREIGN_PACKETS]
@@ -137,6 +142,10 @@ class DataPacketDispatcher:
         self._states.forget(image.stream_id, image.session_id, SessionState.COOL_DOWN)
 
     # Input.
+
+    def lane(self, destination: LaneDestination, now_ns: Callable[[], int]) -> ReceiveLane:
+        """Return the short way for datagrams that arrive alone at one of the endpoint's sockets."""
+        return ReceiveLane(destination, self._streams, self._listener, now_ns, self._bytes_received)
 
     def on_datagram(
         self, datagram: memoryview, source: Address, now_ns: int, destination: ReceiveDestination

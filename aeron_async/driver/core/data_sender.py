@@ -422,6 +422,14 @@ class StreamSender:
             return False
         if not self._outbox.send(term[offset : offset + length]):
             return False
+        self.on_sent_alone(length, now_ns)
+        # After a full term comes another one, which may hold more data.
+        end = offset + length
+        return end <= self._mask and words[end >> 2] == 0
+
+    def on_sent_alone(self, length: int, now_ns: int) -> None:
+        """Move the position over one datagram that was sent."""
+        position = self.position
         if position >= self._frame_starts.next_position:
             self._frame_starts.mark(position)
         self.position = position + length
@@ -429,9 +437,6 @@ class StreamSender:
         self._is_tracking_limit = True
         self._counters.sender_position.set(self.position)
         self._bytes_sent.increment(length)
-        # After a full term comes another one, which may hold more data.
-        end = offset + length
-        return end <= self._mask and words[end >> 2] == 0
 
     def send_data(self, now_ns: int) -> int:
         """Send a burst of whole frames, and return when to send again."""

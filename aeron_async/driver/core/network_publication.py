@@ -404,10 +404,19 @@ class NetworkPublication(SubscribablePublication):
         is_allowed = now_ns < self._fast_until_ns and sender.position <= self._fast_position
         if not (is_allowed and sender.send_data_fast(now_ns)):
             return False
-        self.wake_flag.is_set = False
-        self.counters.publisher_position.set(sender.position)
-        self._on_window_changed()
+        self._on_all_sent()
         return True
+
+    def on_sent_alone(self, length: int, now_ns: int) -> None:
+        """Take note that a `SendLane` has sent all that there was: one datagram of this length."""
+        self._sender.on_sent_alone(length, now_ns)
+        self.polled_ns = now_ns
+        self._on_all_sent()
+
+    def _on_all_sent(self) -> None:
+        self.wake_flag.is_set = False
+        self.counters.publisher_position.set(self._sender.position)
+        self._on_window_changed()
 
     def heartbeat_fast(
         self, now_ns: int, *, due_ns: int = 0, batch: HeartbeatBatch | None = None

@@ -40,6 +40,7 @@ from aeron_async.driver.core.image_doubts import ImageDoubts
 from aeron_async.driver.core.image_gaps import ImageGaps
 from aeron_async.driver.core.image_state import OUT_OF_SIGHT, ImageLife, ImageState
 from aeron_async.driver.core.image_watch import ImageWatch
+from aeron_async.driver.core.lanes import Rebuilding
 from aeron_async.driver.core.status_message_sender import StatusMessageSender
 from aeron_async.driver.core.strategies import defer_exception, defer_exception_at
 from aeron_async.driver.core.subscriber_position import SubscriberPositions, UntetheredCheck
@@ -80,7 +81,7 @@ HEARTBEATS_AFTER_THE_END: Final = 2
 """This many heartbeats without an end, or with another one, withdraw it: one may be delayed."""
 
 
-class PublicationImage:
+class PublicationImage(Rebuilding):
     """One stream that this driver receives.
 
     `join_position` is where it starts, and `source` is the address its SETUP came from. Feedback
@@ -89,20 +90,21 @@ class PublicationImage:
     if nobody could read that.
     """
 
+    _feedback: StatusMessageSender
+    connections: ImageConnections
+    subscribers: SubscriberPositions
+
     # CPython reads slots fastest: without them an object has quick access to 30 attributes.
     __slots__ = (
         "__weakref__",
-        "_calm_until_ns",
         "_clean_position",
         "_congestion_control",
         "_doubts",
         "_end_position",
-        "_feedback",
         "_gaps",
         "_has_warned_of_over_run",
         "_heartbeats_after_end",
         "_heartbeats_received",
-        "_is_fast_way_closed",
         "_is_revoked",
         "_is_window_static",
         "_join_position",
@@ -114,29 +116,20 @@ class PublicationImage:
         "_untethered",
         "_watch",
         "ahead_ns",
-        "connections",
         "consumption_trigger",
         "counters",
-        "failure",
-        "hwm_position",
         "idle_ns",
-        "idle_position",
-        "is_end_of_stream",
         "is_following",
         "is_rejected",
         "is_response_requested",
-        "last_packet_ns",
         "life",
         "log",
         "misfit_ns",
-        "rebuild_position",
         "registration_id",
         "rtt_replies",
         "session_id",
         "source",
         "stream_id",
-        "subscribers",
-        "wake_flag",
     )
 
     def __init__(
@@ -167,7 +160,7 @@ class PublicationImage:
         self.counters: ImageCounters = counters
         self._system_counters = system_counters
         self._heartbeats_received = system_counters[SystemCounterId.HEARTBEATS_RECEIVED]
-        self.connections: ImageConnections = ImageConnections(destination, source, now_ns=now_ns)
+        self.connections = ImageConnections(destination, source, now_ns=now_ns)
         self.rtt_replies: ReplyLimiter = ReplyLimiter.of(context)
         self._untethered = UntetheredCheck(self, listener)
         self._congestion_control = congestion_control
@@ -201,32 +194,26 @@ class PublicationImage:
         self._set_up_state(join_position, now_ns)
 
     def _set_up_state(self, join_position: int, now_ns: int) -> None:
-        self.subscribers: SubscriberPositions = SubscriberPositions()
-        self.wake_flag: WakeFlag = WakeFlag()
+        self.subscribers = SubscriberPositions()
+        self.wake_flag = WakeFlag()
         self._is_window_static = type(self._congestion_control) is StaticWindowCongestionControl
         # Whether the source asks for answers on a response stream.
         self.is_response_requested: bool = False
         # Whether this is a response image, whose readers follow the session that answers.
         self.is_following: bool = False
-        # The error that the next poll raises.
-        self.failure: Exception | None = None
-        # Until then nothing is due and no gap is known, so what arrives in order needs no poll.
+        self.failure = None
         self._calm_until_ns = 0
         self._join_position = self._clean_position = join_position
-        # Every byte before this position is there.
-        self.rebuild_position: int = join_position
-        # The end of the furthest frame or heartbeat seen.
-        self.hwm_position: int = join_position
+        self.rebuild_position = self.hwm_position = join_position
         # A copy of what the log says, which readers in other processes can change.
         self._end_position = END_OF_STREAM_UNKNOWN
         self.counters.receiver_position.set(join_position)
         self.counters.receiver_hwm.set(join_position)
+        self._attach(self.log, self.counters)
         # A reader that passes this position must set the wake flag.
         self.consumption_trigger: int = self._feedback.consumption_trigger
-        # When a datagram was last accepted.
-        self.last_packet_ns: int = now_ns
-        # The position in the latest heartbeat; -1 once it was examined.
-        self.idle_position: int = -1
+        self.last_packet_ns = now_ns
+        self.idle_position = -1
         # When a heartbeat last showed that more was sent than has arrived.
         self.ahead_ns: int = NEVER_HEARD_NS
         # When a heartbeat last showed that readers have been shown everything sent.
@@ -234,8 +221,7 @@ class PublicationImage:
         # When a datagram last did not fit the terms of the image.
         self.misfit_ns: int = NEVER_HEARD_NS
         self.is_rejected: bool = False
-        # Whether every source has ended the stream.
-        self.is_end_of_stream: bool = False
+        self.is_end_of_stream = False
         self._is_revoked = False
         self._heartbeats_after_end = 0
         self._is_fast_way_closed = False
@@ -244,6 +230,39 @@ class PublicationImage:
         self._over_run_ns = 0
 
     # Intake.
+
+    def insert_alone_fast(
+        self,
+        frame: memoryview,
+        segments: SegmentTable,
+        connection: ImageConnection,
+        term_id: int,
+        term_offset: int,
+        now_ns: int,
+    ) -> bool:
+        """Place one frame that is next in order, and show it to readers; return whether it could.
+
+        If a reader could not be notified, `failure` says why, and `poll` must follow. The segment
+        table is that of a single datagram.
+        """
+        log, position = self.log, self.rebuild_position
+        if (
+            now_ns >= self._calm_until_ns
+            or position != self.hwm_position
+            or self.failure is not None
+            or self.wake_flag.is_set
+            or self.is_end_of_stream
+            or term_offset != position & (log.term_length - 1)
+            or wrap_int32(term_id - log.initial_term_id) != position >> log.position_bits
+        ):
+            return False
+        placed = self.insert_packets_fast(
+            frame, segments, 0, 0, connection, term_id, term_offset, now_ns
+        )
+        if not placed:
+            return False
+        self.advance_rebuild_position_fast(now_ns)
+        return True
 
     def insert_packets_fast(
         self,

@@ -22,6 +22,7 @@ from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.budgets import NakBudget
 from aeron_async.driver.core.context import PENDING_SETUP_TIMEOUT_NS
 from aeron_async.driver.core.image_connection import NEVER_HEARD_NS
+from aeron_async.driver.core.lanes import Reporting
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.errors import ErrorCode
 from aeron_async.logbuffer.position import term_id_at
@@ -118,7 +119,7 @@ BOUNDARIES_KEPT: Final = 4
 """How many reported positions to keep; they are a quarter of the window apart, or more."""
 
 
-class StatusMessageSender:
+class StatusMessageSender(Reporting):
     """Sends the status messages, NAKs and other control frames of one image.
 
     They go to all `connections` that were heard lately. The first status message is due at once.
@@ -155,10 +156,8 @@ class StatusMessageSender:
         # As last scheduled.
         self.window_length: int = window_length
         self.next_sm_position: int = position
-        # As last sent.
-        self.last_sm_position: int = position
-        # Nothing may be placed beyond this position.
-        self.overrun_threshold: int = position + log.term_length // 2
+        self.last_sm_position = position
+        self.overrun_threshold = position + log.term_length // 2
         self._flags = StatusMessageFlags(0)
         self._rejection: bytes | None = None
         self._response_session_id: int | None = None

@@ -102,6 +102,15 @@ WORKING: Final = frozenset({TetherState.ACTIVE, TetherState.LINGER})
 # Positions, and the streams that have them.
 
 
+class HandlerOwner(Protocol):
+    """A client that may have a handler for its messages."""
+
+    @property
+    def deliver(self) -> Callable[[], object] | None:
+        """Return what hands arrived messages to the handler at once; None if there is none."""
+        ...
+
+
 @attrs.define(kw_only=True, eq=False)
 class SubscriberPosition:
     """How far one subscription has consumed one stream.
@@ -110,6 +119,7 @@ class SubscriberPosition:
         subscription_id: Registration id of the subscription.
         position: The consumption position in bytes; the client moves it after each message.
         on_progress: Wakes the client: more can be read, or the end of the stream is known.
+        client: The owner of a handler that may be called at once; None if there is none.
         is_tether: Whether it limits the stream without a timeout.
         is_rejoin: Whether it rejoins after it was left behind.
         is_polling: Whether its client looks by itself, and waits for no call of `on_progress`.
@@ -123,6 +133,7 @@ class SubscriberPosition:
     subscription_id: int
     position: Counter
     on_progress: Callable[[], object]
+    client: HandlerOwner | None = None
     is_tether: bool = True
     is_rejoin: bool = True
     is_polling: bool = False

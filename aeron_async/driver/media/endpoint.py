@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.driver.core.timestamps import ReceiveTimestamps
     from aeron_async.driver.core.udp_channel import UdpChannel
+    from aeron_async.driver.media.socket_transport import SocketTransport
     from aeron_async.driver.media.transport import BoundedTransport
     from aeron_async.logbuffer.placing import SegmentTable
     from aeron_async.protocol.header import Buffer
@@ -121,6 +122,21 @@ class ChannelSocket(asyncio.DatagramProtocol):
     def can_send(self) -> bool:
         """Return whether a datagram may be sent now."""
         return not self._is_paused and self._transport is not None
+
+    @property
+    def sendable_fd(self) -> int | None:
+        """Return a descriptor to which compiled code may send now; None if it must not."""
+        transport = self._transport
+        return None if transport is None or self._is_paused else getattr(transport, "raw_fd", None)
+
+    def on_send_error(self, error: OSError) -> None:
+        """Handle the error of a send by `sendable_fd`, as `send_to` does."""
+        if self._transport is not None:
+            self._is_sending = True
+            try:
+                cast("SocketTransport", self._transport).on_send_error(error)
+            finally:
+                self._is_sending = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Store the transport."""
@@ -537,6 +553,10 @@ class ReceiveDestinationTransport(ChannelSocket):
         self.reading: Callable[[bool], None] = endpoint.on_reading
         self._timestamps = endpoint.timestamps
         self._media_ns: int | None = None
+        lane = endpoint.dispatcher.lane(self, clock.now_ns) if self._timestamps is None else None
+        # The transport calls these for a datagram that arrives alone, so they are bound directly.
+        self.take_alone: Callable[[Buffer, Address], bool] | None = lane and lane.take
+        self.taken_alone: Callable[[], None] | None = lane and lane.deliver
 
     def move_control(self, address: Address) -> None:
         """Report to the new address of the control address's name."""

@@ -283,6 +283,14 @@ class SocketProtocol(Protocol):
         """All that has arrived is about to be passed on, or has been."""
         ...
 
+    def take_alone(self, datagram: Datagram, addr: tuple[str, int], /) -> bool:
+        """Take a datagram that needs no burst; return False to get it in the usual way."""
+        ...
+
+    def taken_alone(self) -> None:
+        """Act on the datagrams that `take_alone` has taken, as far as there are any."""
+        ...
+
 
 class ReadingTransport(BoundedTransport):
     """The receiving half of a transport over a socket.
@@ -314,6 +322,10 @@ class ReadingTransport(BoundedTransport):
         self._takes_bursts = hasattr(protocol, "reading")
         self._takes_drops = hasattr(protocol, "datagrams_dropped")
         self._reader: Reader = make_reader(sock)
+        # A datagram that needs no more than this is not worth a burst.
+        self._take_alone: Any = getattr(protocol, "take_alone", None)
+        self._taken_alone: Any = getattr(protocol, "taken_alone", None)
+        self._read_alone = getattr(self._reader, "read_alone", None) if self._take_alone else None
         self._system_drop_count = 0
         self._drop_log: DropLog = extra.get("drop_log") or DropLog()
 
@@ -322,6 +334,11 @@ class ReadingTransport(BoundedTransport):
         """Handle an error of receiving."""
 
     def _read_burst(self) -> None:
+        if self._read_alone is not None:
+            is_drained = self._read_alone(self._sock, self._take_alone, self._burst_limit)
+            self._tell(self._taken_alone)
+            if is_drained or self._is_closing:
+                return
         if not self._takes_bursts:
             self._read_datagrams()
             return
@@ -467,8 +484,10 @@ class SocketTransport(ReadingTransport):
     ) -> None:
         super().__init__(loop, sock, protocol, burst_limit=burst_limit, extra=extra)
         self._fileno = sock.fileno()
-        self._is_segmenting = is_batching and offers_segmentation(sock)
         # A replacement for a socket must be called, not bypassed by its file descriptor.
+        self._raw_fd = self._fileno if type(sock) is socket.socket and self._is_connected else None
+        self.raw_fd = self._raw_fd
+        self._is_segmenting = is_batching and offers_segmentation(sock)
         self._is_sending_many = (
             send_segmented is not None and type(sock) is socket.socket and sys.platform == "linux"
         )
@@ -670,6 +689,7 @@ class SocketTransport(ReadingTransport):
         if self._is_closing:
             return
         self._is_closing = self._is_blocked = True
+        self.raw_fd = self._raw_fd = None
         self._loop.remove_reader(self._fileno)
         if self._held is None:
             self._finish()
@@ -711,6 +731,7 @@ class SocketTransport(ReadingTransport):
     def _hold(self, data: bytes, addr: Destination) -> None:
         self._held = data, addr
         self._is_blocked = True
+        self.raw_fd = None
         self._loop.add_writer(self._fileno, self._send_held, data, addr)
         self._tell(self._protocol.pause_writing)
 
@@ -734,7 +755,12 @@ class SocketTransport(ReadingTransport):
         # The protocol may have closed the transport when it got the error.
         if not self._is_closing:
             self._is_blocked = False
+            self.raw_fd = self._raw_fd
             self._tell(self._protocol.resume_writing)
+
+    def on_send_error(self, error: OSError) -> None:
+        """Handle the error of a send by `raw_fd`."""
+        self._on_error(error)
 
     def _on_error(self, error: OSError) -> None:
         # By the contract of libuv's uv_poll, uvloop stops watching a socket for good when a poll

@@ -58,7 +58,13 @@ class BoundedTransport(asyncio.DatagramTransport):
         loop: The loop that runs it.
         protocol: The protocol to call.
         extra: Answers of `get_extra_info`; a `peername` other than None means connected.
+
+    Attributes:
+        raw_fd: The descriptor of a connected socket to which compiled code may send; None for other
+            sockets, and while nothing can be sent.
     """
+
+    raw_fd: int | None = None
 
     def __init__(
         self,

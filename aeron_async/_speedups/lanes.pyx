@@ -1,0 +1,300 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: initializedcheck=False
+"""The short ways of a lone message: from its datagram to the reader, and from its offer to the socket.
+
+Each does what it does in one call, or does nothing and leaves it to the long way, which has the same
+effect. The objects that they change are those of the driver, which has no copy of their state here.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t
+from libc.string cimport memcpy
+
+from aeron_async._speedups.frames cimport (HEADER, align, is_slot, load_acquire_32,
+                                           load_acquire_64, peek_32, store_release_32, store_release_64)
+from aeron_async._speedups.paths cimport Cell, WakeFlag
+
+from os import strerror
+
+cdef extern from "<sys/types.h>" nogil:
+    ctypedef long ssize_t
+
+cdef extern from "<sys/socket.h>" nogil:
+    ssize_t send(int fd, const void *data, size_t length, int flags)
+    int MSG_DONTWAIT
+
+DEF PARTITION_COUNT = 3
+DEF WITHOUT_FLAGS = 0xFFFF00FF
+DEF DATA_WORD = 0x00010000
+"""Version 0 and type DATA: the second word of a frame without its flags."""
+
+
+cdef inline int put(Cell cell, int64_t value) except -1:
+    if cell.place is NULL:
+        cell[0] = value
+    else:
+        store_release_64(cell.place, value)
+    return 0
+
+
+cdef inline int add(Cell cell, int64_t amount) except -1:
+    """Add to a counter; one that another process has filled begins again, as `Counter.increment`."""
+    cdef int64_t value = 0 if cell.place is NULL else load_acquire_64(cell.place)
+    return put(cell, amount if value > INT64_MAX - amount else value + amount)
+
+
+cdef bint place_frame(object term, int64_t offset, const char *frame, Py_ssize_t length) except -1:
+    """Write a frame into a term where there is none; return whether it fits and that was so."""
+    cdef Py_buffer view
+    cdef char *slot
+    PyObject_GetBuffer(term, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+    try:
+        if not is_slot(&view, offset) or offset + length > view.len:
+            return False
+        slot = <char *>view.buf + offset
+        if load_acquire_32(<int32_t *>slot):
+            return False
+        memcpy(slot + 4, frame + 4, length - 4)
+        store_release_32(<int32_t *>slot, peek_32(frame))
+        return True
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef class Reporting:
+    """The compiled part of a status message sender; twin of `status_message_sender.Reporting`."""
+
+    cdef public int64_t last_sm_position
+    cdef public int64_t overrun_threshold
+
+
+cdef class Rebuilding:
+    """The compiled part of an image; twin of `driver.core.publication_image.Rebuilding`."""
+
+    cdef public int64_t rebuild_position
+    cdef public int64_t hwm_position
+    cdef public int64_t last_packet_ns
+    cdef public int64_t idle_position
+    cdef public int64_t _calm_until_ns
+    cdef public bint is_end_of_stream
+    cdef public bint _is_fast_way_closed
+    cdef public object failure
+    cdef public WakeFlag wake_flag
+    cdef public Reporting _feedback
+    cdef public object connections
+    cdef public object subscribers
+    cdef tuple terms
+    cdef Cell hwm
+    cdef Cell receiver_position
+    cdef int64_t term_length
+    cdef int32_t initial_term_id
+    cdef int bits
+
+    def _attach(self, log, counters):
+        """Take what a lane needs of the log and the counters, which the image keeps."""
+        self.hwm = counters.receiver_hwm.cell
+        self.receiver_position = counters.receiver_position.cell
+        self.term_length = log.term_length
+        self.initial_term_id = log.initial_term_id
+        self.bits = log.position_bits
+        self.terms = log.terms
+
+    cdef bint is_ready(self, int64_t position, int64_t end, int64_t now_ns) noexcept:
+        """Return whether what lies at a position is next, has room, and needs no poll."""
+        return (position == self.rebuild_position and position == self.hwm_position
+                and now_ns < self._calm_until_ns and self.failure is None
+                and not self.is_end_of_stream and not self._is_fast_way_closed
+                and self.hwm is not None and self.receiver_position is not None
+                and self.wake_flag is not None and not self.wake_flag.is_set
+                and self._feedback is not None and position >= self._feedback.last_sm_position
+                and end <= self._feedback.overrun_threshold)
+
+    cdef int advance(self, int64_t position, int64_t now_ns) except -1:
+        """Move the positions over a frame that was placed, and notify the readers."""
+        self.last_packet_ns = now_ns
+        self.hwm_position = self.rebuild_position = position
+        # Without a gap there is nothing to learn from a heartbeat.
+        self.idle_position = -1
+        put(self.hwm, position)
+        put(self.receiver_position, position)
+        for subscriber in <tuple?>self.subscribers.active:
+            subscriber.on_progress()
+        return 0
+
+
+@cython.final
+@cython.auto_pickle(False)
+cdef class ReceiveLane:
+    """Takes datagrams that arrive alone; twin of `driver.core.data_packet_dispatcher.ReceiveLane`."""
+
+    cdef object destination
+    cdef dict streams
+    cdef object listener
+    cdef object now_ns
+    cdef Cell bytes_received
+    cdef tuple shown
+
+    def __init__(self, destination, dict streams not None, listener, now_ns, bytes_received):
+        self.destination = destination
+        self.streams = streams
+        self.listener = listener
+        self.now_ns = now_ns
+        self.bytes_received = <Cell?>bytes_received.cell
+
+    def take(self, datagram, source):
+        """Place a datagram and show it to readers; return False if it must go the long way."""
+        cdef Py_buffer view
+        if self.streams is None:
+            raise ValueError("a lane without streams")
+        PyObject_GetBuffer(datagram, &view, PyBUF_SIMPLE)
+        try:
+            return self.take_frame(<const char *>view.buf, view.len, source)
+        finally:
+            PyBuffer_Release(&view)
+
+    def deliver(self):
+        """Hand what was taken last to the readers that have a handler."""
+        shown, self.shown = self.shown, None
+        if shown is not None:
+            for subscriber in <tuple>shown:
+                client = subscriber.client
+                if client is not None:
+                    deliver = client.deliver
+                    if deliver is not None:
+                        deliver()
+
+    cdef bint take_frame(self, const char *frame, Py_ssize_t length, source) except -1:
+        cdef Rebuilding image
+        cdef int64_t position, now_ns
+        cdef int32_t term_offset
+        cdef uint32_t term_count
+        if (length <= HEADER or <uint32_t>peek_32(frame + 4) & WITHOUT_FLAGS != DATA_WORD
+                or align(peek_32(frame)) != length):
+            return False
+        interest = self.streams.get(peek_32(frame + 16))
+        if interest is None:
+            return False
+        found = (<dict?>interest.images).get(peek_32(frame + 12))
+        if found is None:
+            return False
+        image = found
+        connection = (<dict?>image.connections._connections).get(self.destination)
+        if connection is None or connection.is_new or connection.source != source:
+            return False
+        term_offset = peek_32(frame + 8)
+        term_count = <uint32_t>peek_32(frame + 20) - <uint32_t>image.initial_term_id
+        if term_count > 0x7FFFFFFF or not 0 <= term_offset < image.term_length or image.terms is None:
+            return False
+        now = self.now_ns()
+        now_ns = now
+        position = (<int64_t>term_count << image.bits) + term_offset
+        if not image.is_ready(position, position + length, now_ns):
+            return False
+        if not place_frame(image.terms[term_count % PARTITION_COUNT], term_offset, frame, length):
+            return False
+        self.destination.last_activity_ns = now
+        connection.last_activity_ns = now
+        self.shown = image.subscribers.active
+        try:
+            image.advance(position + length, now_ns)
+        except Exception as error:
+            image.failure = error
+            self.listener.on_image_activity(image)
+        add(self.bytes_received, length)
+        return True
+
+
+@cython.final
+@cython.auto_pickle(False)
+cdef class SendLane:
+    """Sends an offer that is all there is to send, in place of `Sender.on_offer`.
+
+    Args:
+        publication: A network publication, without timestamps.
+        agent: The sender.
+        socket: The socket of a publication that sends by one alone; else None.
+        quiet_ns: An offer this long after the last poll counts as a single one.
+    """
+
+    cdef object publication
+    cdef object agent
+    cdef object stream
+    cdef object outbox
+    cdef object socket
+    cdef object now_ns
+    cdef object quiet_ns
+
+    def __init__(self, publication, agent, socket, quiet_ns):
+        self.publication = publication
+        self.agent = agent
+        self.stream = publication._sender
+        self.outbox = publication._sender._outbox
+        self.socket = socket
+        self.now_ns = agent._clock.now_ns
+        self.quiet_ns = quiet_ns
+
+    def on_offer(self):
+        """Send what was offered; see `Sender.on_offer`."""
+        cdef int64_t length
+        now = self.now_ns()
+        try:
+            length = self.try_send(now)
+            if length:
+                self.publication.on_sent_alone(length, now)
+                return
+        except Exception as error:
+            self.agent.on_offer_failed(self.publication, error, now)
+            return
+        self.agent.on_offer(self.publication)
+
+    cdef int64_t try_send(self, now) except -1:
+        """Send one frame if that is all; return its length, or 0 if the long way must be taken."""
+        cdef int64_t position, offset, length, mtu_length
+        cdef Py_buffer view
+        publication, agent, stream = self.publication, self.agent, self.stream
+        if (publication.has_sent_burst or now < publication.polled_ns + self.quiet_ns
+                or now >= publication._fast_until_ns or agent._is_polling or not agent.may_act(now)):
+            return 0
+        position = stream.position
+        log = publication.log
+        mtu_length = log.mtu_length
+        if position > publication._fast_position or <int64_t>stream.limit - position <= mtu_length:
+            return 0
+        offset = position & (<int64_t>log.term_length - 1)
+        term = (<tuple?>log.terms)[(position >> <int>log.position_bits) % PARTITION_COUNT]
+        PyObject_GetBuffer(term, &view, PyBUF_SIMPLE)
+        try:
+            length = find_alone(&view, offset, mtu_length)
+            if length and not self.send_frame(term, &view, offset, length):
+                length = 0
+        finally:
+            PyBuffer_Release(&view)
+        return length
+
+    cdef bint send_frame(self, term, Py_buffer *view, int64_t offset, int64_t length) except -1:
+        """Send a frame; return False if it did not leave, so that the long way tries again."""
+        cdef object fd = None if self.socket is None else self.socket.sendable_fd
+        cdef int number
+        if fd is None:
+            return self.outbox.send(memoryview(term)[offset:offset + length])
+        if send(fd, <char *>view.buf + offset, length, MSG_DONTWAIT) >= 0:
+            return True
+        number = errno
+        if number != EAGAIN and number != EINTR:
+            self.socket.on_send_error(OSError(number, strerror(number)))
+        return False
+
+
+cdef int64_t find_alone(Py_buffer *view, int64_t offset, int64_t mtu_length) noexcept:
+    """Return the aligned length of the data frame at an offset; 0 if that is not all there is."""
+    cdef int64_t length
+    cdef char *frame = <char *>view.buf + offset
+    if not is_slot(view, offset) or offset + HEADER > view.len:
+        return 0
+    length = align(load_acquire_32(<int32_t *>frame))
+    if length < HEADER or length > mtu_length or offset + length >= view.len or peek_32(frame + 4) >> 16 != 1:
+        return 0
+    # After a full term comes another one, which may hold more data.
+    return 0 if load_acquire_32(<int32_t *>(frame + length)) else length
