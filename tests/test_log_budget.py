@@ -1,4 +1,4 @@
-"""Row B8: what peers can cause in the log, in virtual time."""
+"""What peers can cause in the log, in virtual time."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Budget:
 
 
 def test_a_flood_from_random_addresses_costs_ten_lines_a_second() -> None:
-    """Row B8: and one of them says how many were left out; what is kept stays small."""
+    """And one of them says how many were left out; what is kept stays small."""
     rng = random.Random(8)
     rig = Budget()
     invalid = InvalidDatagramLog(rig.budget)

@@ -52,7 +52,7 @@ def test_what_the_application_configured_gets_every_line() -> None:
 
 
 def test_no_field_and_no_error_moves_a_cursor_or_breaks_a_line() -> None:
-    """Row B7: also where a module forgot to ask for it."""
+    """Also where a module forgot to ask for it."""
     hostile = "\x1b[2J\n\u202e" + "x" * 65_536
     with capture_logs() as lines:
         get_logger("aeron_async.test").warning("peer_said", reason=hostile, count=3)

@@ -1,4 +1,4 @@
-"""Foreign words made safe: rows B5 and B7 begin here."""
+"""Foreign words made safe."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from aeron_async.text import LIMIT, printable
     ],
 )
 def test_what_cannot_be_shown_is_escaped(value: object, shown: str | None) -> None:
-    """Row B7: ESC sequences and their like never reach a terminal."""
+    """ESC sequences and their like never reach a terminal."""
     assert printable(value) == (value if shown is None else shown)
 
 

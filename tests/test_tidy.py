@@ -352,7 +352,7 @@ def test_a_number_that_many_need_is_defined_once() -> None:
 
 
 def test_the_pythons_that_are_promised_are_those_that_are_tested() -> None:
-    """Row E1: the classifiers name each Python from the oldest one allowed to the newest tested."""
+    """The classifiers name each Python from the oldest one allowed to the newest tested."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     prefix = "Programming Language :: Python :: 3."
     named = [

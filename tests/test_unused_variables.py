@@ -19,7 +19,7 @@ def named(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 
 def test_a_slip_of_the_pen_is_named_with_what_was_meant_once() -> None:
-    """Row A12: `AERON_TERM_BUFER_LENGTH` was ignored without a word."""
+    """`AERON_TERM_BUFER_LENGTH` was ignored without a word."""
     environ = {"AERON_TERM_BUFER_LENGTH": "64k", "AERON_ASYNC_LOOP_LAG_TRESHOLD": "1s"}
     with capture_logs() as lines:
         assert DriverContext.from_environment(environ) == DriverContext()
@@ -33,7 +33,7 @@ def test_a_slip_of_the_pen_is_named_with_what_was_meant_once() -> None:
 
 
 def test_an_official_variable_that_means_nothing_here_is_named_once() -> None:
-    """Row A12: likewise `AERON_DIR`."""
+    """Likewise `AERON_DIR`."""
     with capture_logs() as lines:
         for _ in range(2):
             DriverContext.from_environment({"AERON_DIR": "/dev/shm/aeron"})  # noqa: S108 - a value
@@ -43,7 +43,7 @@ def test_an_official_variable_that_means_nothing_here_is_named_once() -> None:
 
 
 def test_an_archive_names_its_own() -> None:
-    """Row A12: a driver passes over an archive's variables, an archive over a driver's."""
+    """A driver passes over an archive's variables, an archive over a driver's."""
     environ = {"AERON_ARCHIVE_DIRR": "x", "AERON_DIR": "y", "AERON_ARCHIVE_THREADING_MODE": "z"}
     with capture_logs() as lines:
         ArchiveContext.from_environment(environ)
@@ -57,7 +57,7 @@ def test_an_archive_names_its_own() -> None:
 
 
 def test_what_is_known_or_of_other_programs_is_passed_over() -> None:
-    """Row A12: nothing is said of settings that are read, nor of what nobody could mean."""
+    """Nothing is said of settings that are read, nor of what nobody could mean."""
     settings = [each.env_name for each in DriverContext.settings().values()]
     known = dict.fromkeys([*settings, "AERON_MULTICAST_FLOW_CONTROL_STRATEGY"], "")
     others = {"AERON_BIN": "/x", "AERON_ASYNC_PURE": "1", "AERON_HOME": "/y", "PATH": "/z"}
@@ -67,7 +67,7 @@ def test_what_is_known_or_of_other_programs_is_passed_over() -> None:
 
 
 def test_a_process_is_warned_of_so_many_and_no_more(named: set[str]) -> None:
-    """Row A12: the log has a bound."""
+    """The log has a bound."""
     environ = {f"AERON_MTU_LENGTH{chr(65 + each // 26)}{chr(65 + each % 26)}" for each in range(99)}
     with capture_logs() as lines:
         DriverContext.from_environment(dict.fromkeys(environ, "1"))

@@ -26,7 +26,7 @@ CALLS: list[Callable[[Any, Any], object]] = [
 async def test_arguments_in_another_order_are_named(
     call: Callable[[Any, Any], object], tmp_path: Path
 ) -> None:
-    """Row A13: not an AttributeError about a clock."""
+    """Not an AttributeError about a clock."""
     async with aa.MediaDriver.launch() as driver, aa.Aeron.connect(driver) as aeron:
         context = ArchiveContext(directory=str(tmp_path), low_storage_threshold=0)
         async with LocalArchive.open(aeron, context) as archive:

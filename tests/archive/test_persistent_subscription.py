@@ -325,7 +325,7 @@ async def stopped_while_the_stream_goes_on(
 async def test_a_stream_that_went_on_without_its_recording_is_an_error(
     open_archive: OpenArchive,
 ) -> None:
-    """Row A3: it yielded what there was, then waited for ever."""
+    """It yielded what there was, then waited for ever."""
     async with open_archive() as (aeron, archive):
         publication, end = await stopped_while_the_stream_goes_on(aeron, archive)
         async with publication, subscribe(archive, aeron, 0, CHANNEL, STREAM) as messages:
@@ -342,7 +342,7 @@ async def test_a_stream_that_went_on_without_its_recording_is_an_error(
 
 
 async def test_a_gap_is_reported_and_the_live_stream_goes_on(open_archive: OpenArchive) -> None:
-    """Row A3: the caller may choose to go on."""
+    """The caller may choose to go on."""
     async with open_archive() as (aeron, archive):
         publication, end = await stopped_while_the_stream_goes_on(aeron, archive)
         with capture_logs() as logs:

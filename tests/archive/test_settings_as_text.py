@@ -12,7 +12,7 @@ from aeron_async.errors import ConfigurationError
 
 
 def test_a_drivers_sizes_and_durations_are_read_as_in_channels() -> None:
-    """Row A15: text means what it means in a channel, or is refused by the setting's name."""
+    """Text means what it means in a channel, or is refused by the setting's name."""
     given: dict[str, Any] = {"term_buffer_length": "64k", "image_liveness_timeout_ns": "3s"}
     context = DriverContext(**given)
     assert context == DriverContext(
@@ -24,7 +24,7 @@ def test_a_drivers_sizes_and_durations_are_read_as_in_channels() -> None:
 
 
 def test_an_archives_sizes_and_durations_are_read_as_in_channels() -> None:
-    """Row A15: likewise for an archive, and for what serves it."""
+    """Likewise for an archive, and for what serves it."""
     given: dict[str, Any] = {"segment_length": "1m", "connect_timeout_ns": "3s"}
     context = ArchiveContext(**given)
     assert (context.segment_length, context.connect_timeout_ns) == (1 << 20, 3_000_000_000)

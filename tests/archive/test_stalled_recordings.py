@@ -157,7 +157,7 @@ async def test_a_client_hears_of_a_stream_that_is_none_of_the_archives_own(
 async def test_a_recording_over_udp_of_what_this_driver_publishes_names_ssc(
     open_archive: OpenArchive, unused_udp_port: int
 ) -> None:
-    """Row A2: the spy that records does not connect the publication, and two lines say what does.
+    """The spy that records does not connect the publication, and two lines say what does.
 
     The recording has begun: what waits is the offer.
     """

@@ -68,7 +68,7 @@ def lines_of(lines: list[Any], event: str) -> list[Any]:
 async def test_a_flood_hides_no_failure_of_the_disk(
     open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Row B8: what clients cause is left out while the budget is spent, and only that."""
+    """What clients cause is left out while the budget is spent, and only that."""
     told = Told()
     async with open_archive(connect_timeout_ns=1_000_000) as (aeron, archive):
         await record(aeron, archive, [b"x"])

@@ -1,4 +1,4 @@
-"""Row A8: what destroys asks on a terminal, and is refused where nobody can be asked."""
+"""What destroys asks on a terminal, and is refused where nobody can be asked."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def arguments(command: str, archive: Path, *more: str) -> list[str]:
 def test_without_a_terminal_it_is_refused_at_once(
     command: str, archive: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Row A8: exit code 2, one sentence, nothing touched."""
+    """Exit code 2, one sentence, nothing touched."""
     before = content(archive)
     assert main(arguments(command, archive)) == 2
     out, err = capsys.readouterr()
@@ -100,7 +100,7 @@ def died(tmp_path: Path) -> Path:
 def test_a_dry_run_recovers_nothing_either(
     command: str, died: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Row A8: of an archive that died."""
+    """Of an archive that died."""
     before = every_byte(died)
     main(arguments(command, died, "--dry-run"))
     out, _ = capsys.readouterr()
@@ -117,7 +117,7 @@ def test_before_it_is_agreed_to_nothing_is_recovered(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Row A8: it said that nothing was changed, and had given the recording an end."""
+    """It said that nothing was changed, and had given the recording an end."""
     before = every_byte(died)
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
@@ -249,7 +249,7 @@ def test_a_pipeline_without_the_flag_names_files_and_removes_none(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Row A8: the flag is the consent, and a run without it says what would go."""
+    """The flag is the consent, and a run without it says what would go."""
     pytest.importorskip("pyarrow", reason="pip install 'aeron-async[spark]'")
     pytest.importorskip("pyspark", reason="pip install 'aeron-async[spark]'")
     from aeron_async.spark.pipeline import job  # noqa: PLC0415 - an extra
@@ -292,7 +292,7 @@ def test_the_help_says_from_which_position(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.parametrize("program", ["-m aeron_async", ENTRY])
 def test_an_interrupt_while_it_imports_is_silent(program: str, tmp_path: Path) -> None:
-    """Row A10: 130 and no traceback, also before the command has begun."""
+    """130 and no traceback, also before the command has begun."""
     (tmp_path / "cyclopts.py").write_text(
         "import sys, time\nprint('importing', flush=True)\ntime.sleep(60)\n"
     )

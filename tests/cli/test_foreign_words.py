@@ -1,4 +1,4 @@
-"""Rows B5, B6, B7: every command shows what strangers wrote as text, on a pty and in a pipe.
+"""Every command shows what strangers wrote as text, on a pty and in a pipe.
 
 A command that is not in the table fails a test: say in it what foreign words it can print.
 """
@@ -184,7 +184,7 @@ def test_markup_escapes_and_far_years_are_listed_as_they_are(
     run: Callable[..., tuple[int, str, str]],
     is_terminal: bool,  # noqa: FBT001 - pytest gives it by name
 ) -> None:
-    """Rows B5 and B6: `[/x]` and `[fe80::1]` are no markup, and the year 300,000 is a number."""
+    """`[/x]` and `[fe80::1]` are no markup, and the year 300,000 is a number."""
     code, out, err = run(["archive", "ls", str(archive)], is_terminal=is_terminal)
     assert (code, err) == (0, "")
     assert SHOWN in out

@@ -1,4 +1,4 @@
-"""Rows B5, B6, B7: what an archive elsewhere answers, and what is published, is shown as text."""
+"""What an archive elsewhere answers, and what is published, is shown as text."""
 
 from __future__ import annotations
 

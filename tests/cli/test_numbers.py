@@ -1,4 +1,4 @@
-"""Row A9: every number of the command line is bounded before anything is opened or waits."""
+"""Every number of the command line is bounded before anything is opened or waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row A11: the summary names pauses of the event loop, and no line about one follows it."""
+"""The summary names pauses of the event loop, and no line about one follows it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_pauses_are_counted_and_the_longest_is_named() -> None:
 def test_the_summary_of_a_command_names_the_pauses_of_its_driver(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Row A11: the last line of `sub` has what its own driver counted."""
+    """The last line of `sub` has what its own driver counted."""
 
     def paused_once(*arguments: Any, **options: Any) -> StallLog:
         log = StallLog(*arguments, **options)

@@ -302,7 +302,7 @@ def test_what_is_no_text_is_hexadecimal_in_json() -> None:
 def test_commands_that_wait_for_long_say_why_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], unused_udp_port: int
 ) -> None:
-    """Row A2 and its like: what is waited for is said once, and the error points to it."""
+    """What is waited for is said once, and the error points to it."""
     monkeypatch.setenv("AERON_ASYNC_WAITING_HINT", "50ms")
     channel = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}"
     arguments = [channel, "--stream", "7", "--timeout", "0.3"]

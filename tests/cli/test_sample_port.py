@@ -1,4 +1,4 @@
-"""Row A18: the sample feed takes a port that is free."""
+"""The sample feed takes a port that is free."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FRAME_LENGTH = 96
 
 
 def test_the_sample_feed_needs_no_port_of_its_own(tmp_path: Path) -> None:
-    """Row A18: 20130 may be taken; whoever wants a port names it."""
+    """20130 may be taken; whoever wants a port names it."""
     pytest.importorskip("pyarrow", reason="pip install 'aeron-async[spark]'")
     from aeron_async.spark.pipeline.sample import free_endpoint  # noqa: PLC0415 - needs Spark
 

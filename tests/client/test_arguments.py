@@ -59,7 +59,7 @@ def test_a_timeout_is_not_negative() -> None:
 async def test_a_timeout_that_is_none_is_refused_whether_there_is_room_or_not(
     aeron: aa.Aeron, publication: aa.Publication, subscription: aa.Subscription, timeout: Any
 ) -> None:
-    """Row A14: while there was room, nothing looked at the timeout."""
+    """While there was room, nothing looked at the timeout."""
     exclusive = await aeron.add_exclusive_publication(publication.channel, STREAM_ID)
     for each in (publication, exclusive):
         await each.wait_connected(5)
@@ -134,7 +134,7 @@ async def test_what_is_closed_is_not_called_unstarted(driver: aa.MediaDriver) ->
 async def test_arguments_are_checked_at_the_call_before_anything_waits(
     aeron: aa.Aeron, subscription: aa.Subscription
 ) -> None:
-    """Row A14: likewise the others: nothing has been awaited where these are raised."""
+    """Likewise the others: nothing has been awaited where these are raised."""
     wrong: Any = 5
     for call in (
         lambda: aeron.add_publication("aeron:ipc", wrong, on_error=wrong),

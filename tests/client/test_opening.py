@@ -21,7 +21,7 @@ IPC = "aeron:ipc"
 
 
 async def test_a_client_is_awaited_or_entered() -> None:
-    """Row A4: `await aa.Aeron.connect()` raised TypeError."""
+    """`await aa.Aeron.connect()` raised TypeError."""
     aeron = await aa.Aeron.connect()
     assert aeron.client_id > 0
     assert not (await aeron.add_publication(IPC, STREAM_ID)).is_closed
@@ -37,7 +37,7 @@ async def test_a_client_is_awaited_or_entered() -> None:
 
 @embedded_only(STARTING)
 async def test_a_driver_is_awaited_or_entered() -> None:
-    """Row A4: likewise `await aa.MediaDriver.launch()`."""
+    """Likewise `await aa.MediaDriver.launch()`."""
     driver = await aa.MediaDriver.launch()
     async with aa.Aeron.connect(driver) as aeron:
         assert aeron.driver is driver
@@ -49,7 +49,7 @@ async def test_a_driver_is_awaited_or_entered() -> None:
 
 
 async def test_streams_are_awaited_or_entered_without_an_inner_await(aeron: aa.Aeron) -> None:
-    """Row A4: `async with aeron.add_publication(...)` raised TypeError."""
+    """`async with aeron.add_publication(...)` raised TypeError."""
     async with (
         aeron.add_subscription(IPC, STREAM_ID) as subscription,
         aeron.add_publication(IPC, STREAM_ID) as publication,
@@ -68,7 +68,7 @@ async def test_streams_are_awaited_or_entered_without_an_inner_await(aeron: aa.A
 
 
 async def test_archives_are_awaited_or_entered(aeron: aa.Aeron, tmp_path: Path) -> None:
-    """Row A4: likewise a local archive; a remote one is not there before it is opened."""
+    """Likewise a local archive; a remote one is not there before it is opened."""
     context = ArchiveContext(directory=str(tmp_path))
     async with LocalArchive.open(aeron, context):
         pass
@@ -99,7 +99,7 @@ async def test_what_is_being_opened_is_a_coroutine_like_any_other(aeron: aa.Aero
 
 
 async def test_a_forgotten_await_is_named(aeron: aa.Aeron) -> None:
-    """Row A4: what was not awaited says so when it is used, or dropped."""
+    """What was not awaited says so when it is used, or dropped."""
     opening = aeron.add_publication(IPC, STREAM_ID)
     with pytest.raises(AttributeError, match=r"'offer'; write `publication = await aeron\.add"):
         _ = getattr(opening, "offer")  # noqa: B009 - type checkers know better
@@ -113,7 +113,7 @@ async def test_a_forgotten_await_is_named(aeron: aa.Aeron) -> None:
     "name", ["add_publication", "add_exclusive_publication", "add_subscription"]
 )
 async def test_a_client_that_was_not_started_says_so(name: str) -> None:
-    """Row A4: it was an AssertionError, and an AttributeError with `python -O`."""
+    """It was an AssertionError, and an AttributeError with `python -O`."""
     aeron = aa.Aeron.connect()
     with pytest.raises(aa.ClosedError, match=r"`aeron = await Aeron\.connect\(\)`"):
         await getattr(aeron, name)(IPC, STREAM_ID)
@@ -140,7 +140,7 @@ asyncio.run(main())
 
 
 def test_a_client_that_was_not_started_says_so_without_assertions() -> None:
-    """Row A4: `python -O` takes assertions away."""
+    """`python -O` takes assertions away."""
     done = subprocess.run(
         [sys.executable, "-O", "-c", UNSTARTED], capture_output=True, text=True, check=True
     )
@@ -160,7 +160,7 @@ asyncio.run(main())
 
 
 def test_a_client_that_was_never_closed_is_warned_of() -> None:
-    """Row A4: as asyncio warns of a transport; silent where such warnings are off."""
+    """As asyncio warns of a transport; silent where such warnings are off."""
     for more, said in (("-Wdefault::ResourceWarning", True), ("-Wignore", False)):
         done = subprocess.run(
             [sys.executable, more, "-c", FORGOTTEN], capture_output=True, text=True, check=True

@@ -148,7 +148,7 @@ async def test_what_cannot_be_called_is_no_handler(aeron: aa.Aeron, channel: str
 async def test_the_words_of_a_receiver_are_text_and_no_commands(
     aeron: aa.Aeron, channel: str
 ) -> None:
-    """Row B7: what an ERR frame says moves no cursor where it is printed."""
+    """What an ERR frame says moves no cursor where it is printed."""
     heard: list[aa.PublicationErrorFrame] = []
     subscription = await aeron.add_subscription(channel, STREAM_ID)
     publication = await aeron.add_publication(channel, STREAM_ID, on_error=heard.append)

@@ -1,4 +1,4 @@
-"""Rows A1 to A5: a publication that waits says why, with what was seen, in virtual time."""
+"""A publication that waits says why, with what was seen, in virtual time."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_spy_of_another_stream_is_not_taken_for_the_subscriber() -> None:
 
 
 def test_a_spy_alone_does_not_connect_without_ssc() -> None:
-    """Row A2: a local recording is such a spy, and the line names `ssc=true`."""
+    """A local recording is such a spy, and the line names `ssc=true`."""
 
     async def story(_world: World, aeron: aa.Aeron) -> None:
         publication = await aeron.add_publication(HERE, STREAM_ID)
@@ -123,7 +123,7 @@ def test_a_spy_alone_does_not_connect_without_ssc() -> None:
 
 
 def test_a_receiver_that_refuses_the_stream_in_the_same_driver() -> None:
-    """Row A5: the publisher hears which setting of the receiver refuses it."""
+    """The publisher hears which setting of the receiver refuses it."""
 
     async def story(_world: World, aeron: aa.Aeron) -> None:
         subscription = await aeron.add_subscription(HERE, STREAM_ID)
@@ -160,7 +160,7 @@ def test_a_refusal_is_of_one_endpoint_and_one_publication() -> None:
 
 
 def test_a_receiver_that_refuses_the_stream_elsewhere() -> None:
-    """Row A5: the text names the limit of the receiver, in its own words."""
+    """The text names the limit of the receiver, in its own words."""
 
     async def story(world: World, aeron: aa.Aeron) -> None:
         context = attrs.evolve(SMALL, max_images_per_stream=1)

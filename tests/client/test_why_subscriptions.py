@@ -1,4 +1,4 @@
-"""Rows A1 to A5: a subscription that waits says why, with what was seen, in virtual time."""
+"""A subscription that waits says why, with what was seen, in virtual time."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_a_publication_of_another_session_in_the_driver_is_the_likeliest() -> No
 
 
 def test_a_response_that_no_server_has_named() -> None:
-    """Row A1: a subscription for responses that waits says for what."""
+    """A subscription for responses that waits says for what."""
 
     async def story(_world: World, aeron: aa.Aeron) -> None:
         subscription = await aeron.add_subscription(
@@ -216,7 +216,7 @@ def test_a_subscription_that_was_left_behind() -> None:
 
 
 def test_a_persistent_subscription_that_waits_for_its_live_stream() -> None:
-    """Row A3: what waits is named by what the caller called."""
+    """What waits is named by what the caller called."""
 
     async def story(world: World, aeron: aa.Aeron) -> None:
         live = LiveStream(aeron, aa.ChannelUri.parse(HERE), STREAM_ID, session_id=7)

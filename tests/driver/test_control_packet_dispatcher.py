@@ -153,7 +153,7 @@ def test_a_status_message_that_cannot_be_meant_is_invalid_and_not_received(
 
 
 def test_a_receiver_that_was_given_other_terms_is_sent_the_true_ones(rig: Rig) -> None:
-    """Row B1: a SETUP was forged, and the window of its terms is more than these have."""
+    """A SETUP was forged, and the window of its terms is more than these have."""
     publication = rig.publication
     rig.feed(SM)
     publication.poll(SECOND)

@@ -41,7 +41,7 @@ def at_a_frame(stage: Stage) -> bytes:
 def test_a_forger_who_repeats_a_contradiction_does_not_end_an_honest_stream(
     stage: Stage, forge: Callable[[Stage], bytes]
 ) -> None:
-    """Row B2: no frame of the publisher begins there, or it says itself what was sent."""
+    """No frame of the publisher begins there, or it says itself what was sent."""
     datagram = forge(stage)
     for _ in range(100):
         stage.rig.feed(datagram, stage.now_ns)
@@ -51,7 +51,7 @@ def test_a_forger_who_repeats_a_contradiction_does_not_end_an_honest_stream(
 
 
 def test_a_question_that_is_lost_proves_nothing(stage: Stage) -> None:
-    """Row B2: a NAK or its answer is lost like any datagram; the next question is answered."""
+    """A NAK or its answer is lost like any datagram; the next question is answered."""
     datagram = at_a_frame(stage)
     for turn in range(30):
         stage.is_deaf = turn % 3 > 0
@@ -61,7 +61,7 @@ def test_a_question_that_is_lost_proves_nothing(stage: Stage) -> None:
 
 
 def test_a_place_that_the_publisher_no_longer_sends_again_is_not_in_doubt() -> None:
-    """Row B2: it could not answer, so that a forger would have the only word."""
+    """It could not answer, so that a forger would have the only word."""
     stage = Stage()
     stage.send(125, in_one_go=False)
     stage.pass_time(SECOND)
@@ -76,7 +76,7 @@ def test_a_place_that_the_publisher_no_longer_sends_again_is_not_in_doubt() -> N
 
 @pytest.mark.parametrize("gap_ns", [0, MS, 40 * MS])
 def test_a_burst_of_old_heartbeats_does_not_end_a_stream(stage: Stage, gap_ns: int) -> None:
-    """Row B2: only heartbeats that come alone for long prove that the publisher is not as far."""
+    """Only heartbeats that come alone for long prove that the publisher is not as far."""
     for _ in range(200):
         stage.rig.feed(heartbeat(stage.starts[5]), stage.now_ns)
         if gap_ns:
@@ -88,7 +88,7 @@ def test_a_burst_of_old_heartbeats_does_not_end_a_stream(stage: Stage, gap_ns: i
 
 
 def test_an_end_further_on_than_a_forged_one_is_the_end(stage: Stage) -> None:
-    """Row B1: what lies between the two is asked for, not left out."""
+    """What lies between the two is asked for, not left out."""
     stage.rig.feed(heartbeat(stage.position, EOS), stage.now_ns)
     stage.send(2, lost=(20, 21))
     stage.rig.feed(heartbeat(stage.position, EOS), stage.now_ns)
@@ -105,7 +105,7 @@ def test_an_end_further_on_than_a_forged_one_is_the_end(stage: Stage) -> None:
 def test_an_end_before_a_forged_one_is_the_end(
     stage: Stage, flags: DataFlags, reason: ImageEndReason
 ) -> None:
-    """Row B1: a publisher that is closed says where its stream ends, as often as it lingers."""
+    """A publisher that is closed says where its stream ends, as often as it lingers."""
     stage.rig.feed(heartbeat(stage.starts[80], EOS), stage.now_ns)
     for _ in range(3):
         stage.pass_time(100 * MS, heartbeats=False)
@@ -163,7 +163,7 @@ def test_forged_setups_do_not_end_an_image_whose_source_sends_heartbeats() -> No
 
 
 def test_forged_heartbeats_do_not_hide_a_gap(stage: Stage) -> None:
-    """Row B2: while the publisher says that it has sent more, no other one stops the clock."""
+    """While the publisher says that it has sent more, no other one stops the clock."""
     stage.is_deaf = True
     stage.send(4, lost=(21,))
     for _ in range(120):
@@ -177,7 +177,7 @@ def test_forged_heartbeats_do_not_hide_a_gap(stage: Stage) -> None:
 
 @pytest.mark.parametrize("lost", [(), (20,)], ids=str)
 def test_padding_over_much_of_a_term_is_found_out(stage: Stage, lost: tuple[int, ...]) -> None:
-    """Row B2: also where the frame is lost that begins where the padding does."""
+    """Also where the frame is lost that begins where the padding does."""
     stage.rig.feed(pad(stage.position, 16_384), stage.now_ns)
     stage.settle()
     stage.send(20, lost=lost, in_one_go=False)

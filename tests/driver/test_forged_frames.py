@@ -117,7 +117,7 @@ HARMLESS = [
 def test_a_forged_frame_costs_a_stream_nothing(
     stage: Stage, forge: Callable[[Stage], bytes], lost: tuple[int, ...]
 ) -> None:
-    """Rows B1 and B2: the publisher decides what lies there, and its stream goes on."""
+    """The publisher decides what lies there, and its stream goes on."""
     stage.rig.feed(forge(stage), stage.now_ns)
     stage.settle()
     stage.send(10, lost=lost)
@@ -138,7 +138,7 @@ def test_a_forged_frame_costs_a_stream_nothing(
 def test_a_forged_frame_costs_a_stream_nothing_that_stands_still(
     stage: Stage, forge: Callable[[Stage], bytes]
 ) -> None:
-    """Row B1: a publisher that says it has sent no more is believed, for as long as it says so."""
+    """A publisher that says it has sent no more is believed, for as long as it says so."""
     stage.rig.feed(forge(stage), stage.now_ns)
     stage.pass_time(20 * SECOND)
     stage.expect_everything()
@@ -162,7 +162,7 @@ def test_a_forged_frame_costs_a_stream_nothing_that_stands_still(
 def test_what_was_read_and_is_contradicted_by_the_publisher_ends_the_image_aloud(
     stage: Stage, forge: Callable[[Stage], bytes], lost: tuple[int, ...]
 ) -> None:
-    """Row B2: it cannot be taken back, so the reader is told, and the stream joined again."""
+    """It cannot be taken back, so the reader is told, and the stream joined again."""
     stage.rig.feed(forge(stage), stage.now_ns)
     stage.settle()
     with capture_logs() as lines:
@@ -182,7 +182,7 @@ def test_what_was_read_and_is_contradicted_by_the_publisher_ends_the_image_aloud
 
 
 def test_a_gap_that_nobody_fills_ends_the_image_aloud_within_its_timeout(stage: Stage) -> None:
-    """Row B2: a stream that stands still says so."""
+    """A stream that stands still says so."""
     stage.is_deaf = True
     stage.send(4, lost=(21,))
     begun_ns = stage.now_ns
@@ -212,7 +212,7 @@ def test_the_silence_of_a_source_does_not_count_for_a_gap(stage: Stage) -> None:
 
 
 def test_an_end_behind_what_was_reported_is_counted_and_changes_nothing(stage: Stage) -> None:
-    """Row B1: no publisher ends a stream that has been further on."""
+    """No publisher ends a stream that has been further on."""
     for flags in (EOS, REVOKED):
         stage.rig.feed(heartbeat(stage.starts[10], flags), stage.now_ns)
         stage.settle()
@@ -231,7 +231,7 @@ def test_the_true_end_of_a_stream_ends_it_at_once(stage: Stage) -> None:
 
 
 def test_an_end_is_withdrawn_when_the_publisher_goes_on(stage: Stage) -> None:
-    """Row B1: data behind an end shows that there was none."""
+    """Data behind an end shows that there was none."""
     stage.rig.feed(end_here(stage), stage.now_ns)
     stage.settle()
     assert stage.rig.state() is ImageState.DRAINING
@@ -258,7 +258,7 @@ def test_a_stranger_who_goes_on_contradicting_gets_few_questions_out_of_an_image
 def test_no_number_of_forged_frames_ends_a_stream_whose_publisher_answers(
     stage: Stage, slot: int
 ) -> None:
-    """Row B1: what was read is believed as long as the publisher sends the same again."""
+    """What was read is believed as long as the publisher sends the same again."""
     for _ in range(200):
         stage.rig.feed(data(stage.starts[17] + slot, 96), stage.now_ns)
         stage.pass_time(10 * MS)
@@ -271,7 +271,7 @@ def test_no_number_of_forged_frames_ends_a_stream_whose_publisher_answers(
 def test_a_place_that_was_in_conflict_is_asked_about_once_more_when_it_is_shown(
     stage: Stage, *, is_filled_by_a_stranger: bool
 ) -> None:
-    """Row B2: the genuine frame has made room for itself, and another forged one takes it."""
+    """The genuine frame has made room for itself, and another forged one takes it."""
     place = stage.starts[stage.sent]
     length = stage.starts[stage.sent + 1] - place
     stage.rig.feed(data(place + 32, 96), stage.now_ns)
@@ -296,7 +296,7 @@ def test_a_place_that_was_in_conflict_is_asked_about_once_more_when_it_is_shown(
 def test_a_stranger_who_repeats_its_frame_does_not_speak_for_the_publisher(
     stage: Stage, repeated_after_ms: int
 ) -> None:
-    """Row B2: what was shown comes again once, and something else after every other question."""
+    """What was shown comes again once, and something else after every other question."""
     place = stage.starts[stage.sent]
     forged = data(place, stage.starts[stage.sent + 1] - place, flags=DataFlags(0x80))
     stage.rig.feed(forged, stage.now_ns)
@@ -313,7 +313,7 @@ def test_a_stranger_who_repeats_its_frame_does_not_speak_for_the_publisher(
 def test_an_image_of_forged_terms_asks_for_the_true_ones_and_ends_when_they_come(
     stage: Stage,
 ) -> None:
-    """Row B1: where the first SETUP was forged, data fits, and what the image reports does not."""
+    """Where the first SETUP was forged, data fits, and what the image reports does not."""
     image = stage.image
     begun_ns = stage.now_ns
     while image.life.ended is None and stage.now_ns < begun_ns + 5 * SECOND:
@@ -412,7 +412,7 @@ def test_setups_of_other_terms_from_the_images_own_address_end_one_that_never_be
 
 
 def test_a_source_of_other_terms_is_found_out_by_what_fits_nowhere(stage: Stage) -> None:
-    """Row B1: no SETUP would come: its publisher is connected, by the image's status messages."""
+    """No SETUP would come: its publisher is connected, by the image's status messages."""
     stage.rig.feed(data(0, 64, term_offset=TERM_LENGTH), stage.now_ns)
     stage.rig.feed(stage.frame(stage.sent), stage.now_ns)
     read_count = len(stage.read)
@@ -431,7 +431,7 @@ def test_a_source_of_other_terms_is_found_out_by_what_fits_nowhere(stage: Stage)
 def test_a_datagram_that_fits_nowhere_ends_no_image_whose_source_has_its_terms(
     stage: Stage, *, is_answered: bool
 ) -> None:
-    """Rows B1 and B2: readers wait for the answer, and for no other one for half a minute."""
+    """Readers wait for the answer, and for no other one for half a minute."""
     forged = data(0, 64, term_offset=TERM_LENGTH)
     stage.rig.feed(forged, stage.now_ns)
     stage.send(5)
@@ -467,7 +467,7 @@ def held_back(stage: Stage) -> int:
 def test_the_end_of_a_stream_shows_nothing_that_was_sent_in_other_terms(
     stage: Stage, *, is_confirmed: bool
 ) -> None:
-    """Row B1: a publisher closes while its image asks; it answers no more."""
+    """A publisher closes while its image asks; it answers no more."""
     read_count = held_back(stage)
     if is_confirmed:
         stage.hear_setup(stage.rig.log.term_length)
@@ -487,7 +487,7 @@ def test_the_end_of_a_stream_shows_nothing_that_was_sent_in_other_terms(
 def test_a_stranger_that_confirms_forged_terms_does_not_get_shown_what_is_held(
     stage: Stage,
 ) -> None:
-    """Row B1: answers of both kinds release nothing: the image holds back, and ends."""
+    """Answers of both kinds release nothing: the image holds back, and ends."""
     read_count = held_back(stage)
     for _ in range(32):
         stage.hear_setup(stage.rig.log.term_length)
@@ -500,7 +500,7 @@ def test_a_stranger_that_confirms_forged_terms_does_not_get_shown_what_is_held(
 
 
 def test_a_revocation_that_is_withdrawn_settles_no_doubt(stage: Stage) -> None:
-    """Row B2: what readers were given is forged, whether or not the stream was revoked since."""
+    """What readers were given is forged, whether or not the stream was revoked since."""
     # A reader that is behind keeps the image from being done with.
     stage.rig.read = lambda **_: []  # type: ignore[method-assign]
     length = stage.starts[21] - stage.starts[20]
@@ -521,7 +521,7 @@ def test_a_revocation_that_is_withdrawn_settles_no_doubt(stage: Stage) -> None:
 
 
 def test_an_image_that_was_contradicted_shows_nothing_more() -> None:
-    """Row B2: a reader that is always behind read on for ever, and its image never ended."""
+    """A reader that is always behind read on for ever, and its image never ended."""
     stage = Stage()
     stage.send(20)
     shown = stage.image.rebuild_position
@@ -538,7 +538,7 @@ def test_an_image_that_was_contradicted_shows_nothing_more() -> None:
 
 @pytest.mark.parametrize("is_ahead", [False, True])
 def test_a_source_that_begins_elsewhere_ends_an_image_that_never_began(*, is_ahead: bool) -> None:
-    """Row B1: the SETUP that was forged had the true terms, and another position."""
+    """The SETUP that was forged had the true terms, and another position."""
     rig = ImageRig(join_position=4 * TERM_LENGTH)
     rig.image.poll(0)
     terms = INITIAL_TERM_ID, rig.log.term_length, rig.log.mtu_length
@@ -559,7 +559,7 @@ def test_a_source_that_begins_elsewhere_ends_an_image_that_never_began(*, is_ahe
 
 
 def test_an_image_that_hears_other_setups_alone_for_three_seconds_ends(stage: Stage) -> None:
-    """Row B2: a frame was forged beside the SETUP, so that the image has begun."""
+    """A frame was forged beside the SETUP, so that the image has begun."""
     for _ in range(35):
         assert stage.image.life.ended is None
         stage.pass_time(100 * MS, heartbeats=False)
@@ -571,7 +571,7 @@ def test_an_image_that_hears_other_setups_alone_for_three_seconds_ends(stage: St
 
 
 def test_a_stranger_that_confirms_forged_terms_does_not_keep_a_stream_still(stage: Stage) -> None:
-    """Row B2: it says what the image has, and its source what is true; the image stands still."""
+    """It says what the image has, and its source what is true; the image stands still."""
     for tenth in range(60):
         if stage.image.life.ended is not None:
             break
@@ -588,7 +588,7 @@ def test_a_stranger_that_confirms_forged_terms_does_not_keep_a_stream_still(stag
 
 
 def test_heartbeats_that_are_read_at_once_with_forged_ones_count(stage: Stage) -> None:
-    """Row B2: what is read in one batch has one time, and the publisher says where it is."""
+    """What is read in one batch has one time, and the publisher says where it is."""
     behind = heartbeat(stage.starts[10])
     for _ in range(40):
         stage.rig.feed(behind, stage.now_ns)

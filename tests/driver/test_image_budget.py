@@ -88,7 +88,7 @@ def test_a_window_must_hold_a_datagram() -> None:
 
 
 def test_a_gibibyte_of_term_is_refused_by_both_limits_at_once(budget: ImageBudget) -> None:
-    """Row A17: one was named, and the other when that had been raised."""
+    """One was named, and the other when that had been raised."""
     refusal = budget.refusal(setup(term_length=1 << 30), image_count=0)
     assert refusal is not None
     assert refusal.reason() == (

@@ -332,7 +332,11 @@ LATE_JOIN: Final = Scene(
 
 def expect_same(kind: type[PublicationImage], scene: Scene) -> None:
     """Let an image of production and one of the other kind go through the same steps."""
-    fast, long = Reception(PublicationImage, scene), Reception(kind, scene)
+    drive_both(Reception(PublicationImage, scene), Reception(kind, scene), scene)
+
+
+def drive_both(fast: Reception, long: Reception, scene: Scene) -> None:
+    """Let the same happen to two receptions, and compare them after each step."""
     for step in scene.steps:
         for each in (fast, long):
             getattr(each, step.name)(*step.arguments)

@@ -172,7 +172,7 @@ def test_a_source_silent_for_five_seconds_gets_no_status_messages() -> None:
 
 
 def test_the_session_that_answers_is_named_once_for_each_time_the_source_is_heard() -> None:
-    """Row B3: who forged the source address makes us say less than it said itself."""
+    """Who forged the source address makes us say less than it said itself."""
     rig = ImageRig()
     rig.image.answer_with(7)
     for ms in range(0, 4_000, 100):
@@ -302,7 +302,7 @@ def test_a_round_trip_is_measured_when_the_strategy_wants_it(
 
 
 def test_the_first_error_frame_of_a_rejection_leaves_at_once() -> None:
-    """Row C3: in Aeron it waits for the next status message, as the page on differences says."""
+    """In Aeron it waits for the next status message, as the page on differences says."""
     rig = ImageRig()
     rig.image.poll(0)
     rig.outbox.take()
@@ -317,7 +317,7 @@ def test_the_first_error_frame_of_a_rejection_leaves_at_once() -> None:
 
 
 def test_a_deadline_includes_its_own_instant() -> None:
-    """Row C4: in Aeron it has passed one nanosecond later, as the page on differences says."""
+    """In Aeron it has passed one nanosecond later, as the page on differences says."""
     schedule: Schedule[str] = Schedule()
     schedule.at("status message", 200 * MS)
     assert schedule.due(200 * MS - 1) == []

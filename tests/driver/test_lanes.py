@@ -29,6 +29,7 @@ from tests.driver.test_image_fast_ways import (
     Reception,
     Scene,
     Step,
+    drive_both,
 )
 from tests.logbuffer.logs import STREAM_ID, TERM_LENGTH
 from tests.twins import pure
@@ -81,11 +82,7 @@ class ByOne(Reception):
 def drive(lane: Any, scene: Scene) -> int:
     """Let the same happen to a reception with a lane and to one without; return what it took."""
     short, long = ByOne(scene, lane), ByOne(scene)
-    for step in scene.steps:
-        for each in (short, long):
-            getattr(each, step.name)(*step.arguments)
-            each.agent.work()
-        assert short.facts() == long.facts()
+    drive_both(short, long, scene)
     return short.taken_count
 
 

@@ -255,7 +255,7 @@ def test_a_context_that_names_a_congestion_control_leaves_the_channel_no_choice(
 
 
 def test_the_term_of_a_prototype_is_64_kibibytes_whatever_is_asked() -> None:
-    """Row C5: it was as long as the channel or the context said."""
+    """It was as long as the channel or the context said."""
 
     def of(query: str) -> PublicationParams:
         channel = f"aeron:udp?control=localhost:40123|control-mode=response{query}"

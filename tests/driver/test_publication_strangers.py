@@ -39,7 +39,7 @@ def test_a_position_before_the_first_term_is_impossible(rig: PublicationRig) -> 
 
 
 def test_a_receiver_that_never_answers_is_sent_no_more_than_its_budget() -> None:
-    """Row B3: a stranger named the address, and the request was 102 bytes long."""
+    """A stranger named the address, and the request was 102 bytes long."""
     rig = PublicationRig(handshake_length=3 * 102)
     setups: list[int] = []
     for now_ns in range(0, 14 * SECOND, 50 * MS):
@@ -231,7 +231,7 @@ def test_one_receiver_is_answered_fifty_times_a_second_and_all_a_hundred(
 
 
 def test_a_refusal_is_told_where_no_receiver_is_there(rig: PublicationRig) -> None:
-    """Row A5: the publisher waited, and only the receiver knew why."""
+    """The publisher waited, and only the receiver knew why."""
     rig.publication.on_error(rejection(error_code=ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE), 1)
     assert [error.message for error in rig.errors] == [b"no"]
     assert not rig.is_connected()

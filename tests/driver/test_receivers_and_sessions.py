@@ -123,7 +123,7 @@ def test_ids_in_use_are_passed_over() -> None:
 
 
 def test_a_successor_starts_where_the_last_report_was_overdue() -> None:
-    """Row A1: what was sent between two servers was lost, though the publication was connected."""
+    """What was sent between two servers was lost, though the publication was connected."""
     receivers = ReceiverLiveness(DriverContext(), Counts().system)
     term_length = 64 * 1024
     assert receivers.note_position(0, 0) == NEVER_NS

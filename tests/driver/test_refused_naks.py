@@ -12,7 +12,7 @@ from tests.logbuffer.logs import TERM_LENGTH
 
 
 def test_a_nak_that_is_refused_again_and_again_is_told_once_a_second_with_its_source() -> None:
-    """Row B2: 1,955 NAKs were refused, and neither end said a word."""
+    """1,955 NAKs were refused, and neither end said a word."""
     rig = PublicationRig()
     rig.connect(0)
     rig.offer(bytes(992))

@@ -65,7 +65,7 @@ def test_until_somebody_is_heard_the_last_to_ask_has_the_responses() -> None:
 
 
 def test_until_it_has_answered_a_receiver_is_sent_three_times_what_it_sent() -> None:
-    """Row B3: whose address it is only the answer proves, so nothing is reflected to others."""
+    """Whose address it is only the answer proves, so nothing is reflected to others."""
     rig = Rig()
     rig.ask(SOURCE, 0)
     for _ in range(100):

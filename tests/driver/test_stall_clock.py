@@ -1,4 +1,4 @@
-"""A driver's time stands still while its loop does; row A11: a pause is told once, not often."""
+"""A driver's time stands still while its loop does; a pause is told once, not often."""
 
 from __future__ import annotations
 

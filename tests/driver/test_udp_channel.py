@@ -135,7 +135,7 @@ async def test_every_mode_has_aerons_canonical_form(text: str, form: str) -> Non
 async def test_spellings_of_one_ipv6_address_are_one_endpoint(
     spellings: tuple[str, ...], form: str
 ) -> None:
-    """Row C2: IPv6 literals were compared as text."""
+    """IPv6 literals were compared as text."""
     for spelling in spellings:
         made = await publication(f"endpoint={spelling}:7")
         assert made.canonical_form == form
@@ -145,7 +145,7 @@ async def test_spellings_of_one_ipv6_address_are_one_endpoint(
 
 
 async def test_spellings_of_one_ipv6_control_address_are_one_endpoint_and_scopes_are_not() -> None:
-    """Row C2: likewise for control addresses and interfaces; a scope is part of the address."""
+    """Likewise for control addresses and interfaces; a scope is part of the address."""
     long, short = [
         await publication(f"control=[{each}]:8|control-mode=manual") for each in ("0::0:1", "::1")
     ]
@@ -163,13 +163,13 @@ async def test_spellings_of_one_ipv6_control_address_are_one_endpoint_and_scopes
 async def test_what_a_name_resolver_spells_otherwise_is_the_same_address(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Row C2: a resolver of one's own may answer in any spelling."""
+    """A resolver of one's own may answer in any spelling."""
     monkeypatch.setitem(NAMES, "v6", "FD00:0:0::5")
     assert (await publication("endpoint=v6:7")).remote_data == ("fd00::5", 7)
 
 
 async def test_a_destination_written_long_is_found_by_its_status_messages() -> None:
-    """Row C2: the system gives addresses in their usual spelling."""
+    """The system gives addresses in their usual spelling."""
     uri = ChannelUri.parse("aeron:udp?endpoint=[0:0:0:0:0:0:0:1]:7")
     channel = await resolve_send_destination(NETWORK, uri)
     counts = Counts()

@@ -31,7 +31,7 @@ async def test_our_client_follows_an_official_server_that_restarts(
     request_channel: str,
     response_channel: str,
 ) -> None:
-    """Row A1: with an official server, whose driver ends with it."""
+    """With an official server, whose driver ends with it."""
     where = ("-c", request_channel, "-s", REQUEST_STREAM_ID)
     back = ("-d", response_channel, "-r", RESPONSE_STREAM_ID)
     async with our_client() as aeron:
@@ -65,7 +65,7 @@ async def test_an_official_client_does_not_follow_our_server(
     request_channel: str,
     response_channel: str,
 ) -> None:
-    """Row A1: aeron-io/aeron#1686; where this fails, the page on compatibility is out of date."""
+    """Aeron-io/aeron#1686; where this fails, the page on compatibility is out of date."""
     del official
     asked, heard = await ask(client, request_channel, response_channel)
     for life in range(2):
@@ -87,7 +87,7 @@ async def test_an_official_client_does_not_follow_our_server(
 async def test_an_official_publisher_takes_our_refusal_for_a_strangers(
     official: OfficialDriver, client: OfficialClient, channel: str
 ) -> None:
-    """Row A5: its driver hears errors only of receivers that it knows."""
+    """Its driver hears errors only of receivers that it knows."""
     context = aa.DriverContext(term_buffer_length=TERM_LENGTH, max_images_per_stream=1)
     async with AsyncExitStack() as stack:
         aeron = await stack.enter_async_context(aa.Aeron.connect(context=context))

@@ -79,7 +79,7 @@ async def test_a_protocol_that_does_not_ask_is_not_told() -> None:
 
 
 def test_sockets_warn_once_a_second_of_all_they_lost_since() -> None:
-    """Row B8: however many sockets a flood finds."""
+    """However many sockets a flood finds."""
     extra = {"sockname": ("::1", 9), "granted_rcvbuf_length": 4_096}
     drop_log = DropLog()
     with capture_logs() as lines:

@@ -58,7 +58,7 @@ async def streaming(seed: object) -> AsyncIterator[Stream]:
 
 @pytest.mark.parametrize("forgery", FORGERIES, ids=lambda each: each.__name__)
 async def test_one_forged_frame_ends_no_stream_in_silence(forgery: Forgery) -> None:
-    """Rows B1 and B2: everything is read in order, or the image ends, and another is there."""
+    """Everything is read in order, or the image ends, and another is there."""
     async with streaming(forgery.__name__) as stream:
         for _ in range(5):
             await stream.forge(forgery)
@@ -69,7 +69,7 @@ async def test_one_forged_frame_ends_no_stream_in_silence(forgery: Forgery) -> N
 
 
 async def test_no_mutation_of_genuine_frames_lets_a_stream_stand_still() -> None:
-    """Row B2: random mutations from the publisher's own address."""
+    """Random mutations from the publisher's own address."""
     async with streaming("mutations") as stream:
         random = Random("mutations")
         count = 0

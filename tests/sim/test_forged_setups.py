@@ -104,7 +104,7 @@ def first_frame(setup: Setup) -> bytes:
 def test_the_stream_is_whole_up_to_a_loud_end_and_joined_again_within_six_seconds(
     forgery: str, term_length: str, window: str, frame: str
 ) -> None:
-    """Rows B1 and B2: the publisher is connected by the image's status messages: no SETUP comes."""
+    """The publisher is connected by the image's status messages: no SETUP comes."""
 
     async def story(world: World) -> None:
         scene = Scene(world)

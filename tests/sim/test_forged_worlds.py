@@ -26,7 +26,7 @@ SEEDS = range(int(os.environ.get("AERON_ASYNC_FORGER_SEEDS", "8")))
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_worlds_with_a_forger_keep_their_promises(seed: int) -> None:
-    """Rows B1 and B2: the stream goes on in order, or its end is told and it is joined again."""
+    """The stream goes on in order, or its end is told and it is joined again."""
     assert run_seed(seed, always=FORGER).failure == ""
 
 
@@ -38,7 +38,7 @@ def test_worlds_that_found_something_keep_their_promises(seed: int) -> None:
 
 
 def test_who_subscribes_while_a_stream_seems_to_be_over_joins_when_it_goes_on() -> None:
-    """Row B1: an end that was forged keeps nobody out."""
+    """An end that was forged keeps nobody out."""
 
     async def story(world: World) -> None:
         receiver, sender = world.host("receiver"), world.host("sender")
@@ -66,7 +66,7 @@ def test_who_subscribes_while_a_stream_seems_to_be_over_joins_when_it_goes_on() 
 
 
 def test_a_reader_is_told_why_and_where_its_image_ended() -> None:
-    """Row B2: a short frame is read, and the publisher's own contradicts it."""
+    """A short frame is read, and the publisher's own contradicts it."""
     events: list[aa.ImageEvent] = []
 
     async def story(world: World) -> None:

@@ -45,7 +45,7 @@ MIB = 1 << 20
 def test_a_refused_publisher_is_told_why(
     settings: dict[str, Any], channel: str, words: str
 ) -> None:
-    """Row A5: the client saw "no subscriber connected", and the server alone knew why."""
+    """The client saw "no subscriber connected", and the server alone knew why."""
 
     async def story(world: World) -> None:
         context = aa.DriverContext(**settings)
@@ -73,7 +73,7 @@ def test_a_refused_publisher_is_told_why(
 
 
 def test_one_refusal_a_second_for_each_source_and_three_bytes_for_a_byte() -> None:
-    """Row A5: to be told is worth 120 bytes, and no flood makes it more."""
+    """To be told is worth 120 bytes, and no flood makes it more."""
 
     async def story(world: World) -> None:
         server, mallory = world.host("server"), world.host("mallory")
@@ -103,7 +103,7 @@ def test_one_refusal_a_second_for_each_source_and_three_bytes_for_a_byte() -> No
 
 
 def test_each_of_many_publications_of_one_socket_hears_its_refusal() -> None:
-    """Row A5: one of them heard, and the others took their silence for that of nobody."""
+    """One of them heard, and the others took their silence for that of nobody."""
 
     async def story(world: World) -> None:
         context = aa.DriverContext(max_images_per_stream=1)

@@ -127,7 +127,7 @@ def test_one_request_is_enough_after_a_restart(
     is_killed: bool,  # noqa: FBT001 - of a table
     terms: str,
 ) -> None:
-    """Row A1: the response subscription kept the session of the old server for ever."""
+    """The response subscription kept the session of the old server for ever."""
 
     async def story(world: World) -> None:
         host, server = world.host("server"), Server(terms)
@@ -150,7 +150,7 @@ def test_one_request_is_enough_after_a_restart(
 
 
 def test_what_was_asked_of_nobody_is_answered_by_the_next_server() -> None:
-    """Row A1: a connected publication lost what it sent between two servers, without a word."""
+    """A connected publication lost what it sent between two servers, without a word."""
 
     async def story(world: World) -> None:
         host, server = world.host("server"), Server()
@@ -202,7 +202,7 @@ def test_a_bound_response_subscription_hardly_wakes_its_driver(
 def test_a_client_is_told_that_no_server_follows(
     is_killed: bool,  # noqa: FBT001 - of a table
 ) -> None:
-    """Row A1: nothing was logged, and nothing raised."""
+    """Nothing was logged, and nothing raised."""
 
     async def story(world: World) -> None:
         host, server = world.host("server"), Server()
@@ -240,7 +240,7 @@ def test_a_client_is_told_in_time_whenever_a_response_stream_ends(
     offset_s: float,
     is_reading: bool,  # noqa: FBT001 - of a table
 ) -> None:
-    """Row A1: an image may come and go between two looks, which are two seconds apart."""
+    """An image may come and go between two looks, which are two seconds apart."""
 
     async def story(world: World) -> None:
         async with world.host("server").aeron() as serving, world.host("client").aeron() as aeron:
@@ -328,7 +328,7 @@ def test_a_client_that_asks_no_more_is_told_nothing() -> None:
 
 
 def test_a_server_that_leaves_one_publication_for_another_is_followed() -> None:
-    """Row A1: within one life of a server, too."""
+    """Within one life of a server, too."""
 
     async def story(world: World) -> None:
         async with world.host("server").aeron() as serving, world.host("client").aeron() as aeron:
@@ -352,7 +352,7 @@ def test_a_server_that_leaves_one_publication_for_another_is_followed() -> None:
 
 
 def test_a_forged_frame_takes_no_stream_that_is_heard() -> None:
-    """Row A1: to follow must not mean to follow anybody."""
+    """To follow must not mean to follow anybody."""
 
     async def story(world: World) -> None:
         host, server = world.host("server"), Server()
@@ -386,7 +386,7 @@ def test_a_forged_frame_takes_no_stream_that_is_heard() -> None:
 
 
 def test_a_session_that_never_came_gives_way_to_the_true_one() -> None:
-    """Row A1: one forged frame kept the responses from a client for ever."""
+    """One forged frame kept the responses from a client for ever."""
 
     async def story(world: World) -> None:
         host = world.host("server")
@@ -420,7 +420,7 @@ def test_a_session_that_never_came_gives_way_to_the_true_one() -> None:
 
 
 def test_every_client_is_answered_within_two_seconds_of_a_restart_under_load() -> None:
-    """Row A1: by SIGTERM and by SIGKILL in turn, while all clients go on asking."""
+    """By SIGTERM and by SIGKILL in turn, while all clients go on asking."""
     took_s: list[float] = []
 
     async def story(world: World) -> None:

@@ -54,7 +54,7 @@ def test_a_seed_that_once_failed_passes(seed: int, features: set[str]) -> None:
 
 @pytest.mark.parametrize("seed", [9465, 11674, 17594, 25019, 33342, 37201])
 def test_a_seed_that_once_failed_with_a_forger_passes(seed: int) -> None:
-    """Rows B1 and B2: what readers were given, and nothing ever said that it was forged.
+    """What readers were given, and nothing ever said that it was forged.
 
     9465 and 11674: an image whose SETUP was forged read on, and its status messages were refused.
     17594: a revocation was forged while the publisher was asked for a frame, and withdrawn.

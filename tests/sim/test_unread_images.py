@@ -20,7 +20,7 @@ CHANNEL = f"{ENDPOINT}|term-length=64k|session-id=7"
 
 @pytest.mark.parametrize("terms", ["", "|init-term-id=1|term-id=1|term-offset=0"])
 def test_a_stream_that_is_not_read_any_more_makes_room_for_its_successor(terms: str) -> None:
-    """Row A16: the publisher that came back was not connected within 40 s."""
+    """The publisher that came back was not connected within 40 s."""
 
     async def story(world: World) -> None:
         async with world.host("bob").aeron() as bob, world.host("alice").aeron() as alice:
@@ -44,7 +44,7 @@ def test_a_stream_that_is_not_read_any_more_makes_room_for_its_successor(terms: 
 
 
 def test_a_source_that_comes_back_is_not_kept_out_by_what_was_not_read() -> None:
-    """Row A16: after a partition, the same publisher was not connected again either."""
+    """After a partition, the same publisher was not connected again either."""
 
     async def story(world: World) -> None:
         bob, alice = world.host("bob"), world.host("alice")
@@ -65,7 +65,7 @@ def test_a_source_that_comes_back_is_not_kept_out_by_what_was_not_read() -> None
 
 @pytest.mark.parametrize("is_slow", [False, True], ids=["paused", "slow"])
 def test_a_reader_keeps_what_has_arrived(is_slow: bool) -> None:  # noqa: FBT001 - of a table
-    """Row A16: paused for as long as it likes where nothing waits, or slow where something does."""
+    """Paused for as long as it likes where nothing waits, or slow where something does."""
 
     async def story(world: World) -> None:
         async with world.host("bob").aeron() as bob, world.host("alice").aeron() as alice:

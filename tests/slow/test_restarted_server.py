@@ -87,7 +87,7 @@ async def start(*addresses: str) -> asyncio.subprocess.Process:
 async def test_every_client_is_answered_soon_after_each_restart(
     unused_udp_port_factory: Callable[[], int],
 ) -> None:
-    """Row A1: by SIGTERM and by SIGKILL, while clients go on asking.
+    """By SIGTERM and by SIGKILL, while clients go on asking.
 
     Half of them within two seconds, and all within ten. With AERON_ASYNC_SERVER_RESTARTS set, all
     within two.

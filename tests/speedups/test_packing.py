@@ -82,7 +82,7 @@ NAMED = {
 
 @pytest.mark.parametrize("name", NAMED)
 def test_of_these_streams_so_many_datagrams_are_made(twin: Any, name: str) -> None:
-    """Row C1: with shorter datagrams, batches were longer and datagrams up to 50 % more."""
+    """With shorter datagrams, batches were longer and datagrams up to 50 % more."""
     lengths, greedy_count, our_count = NAMED[name]
     log, end = filled(lengths)
     assert len(greedy(log, end)) == greedy_count
@@ -92,7 +92,7 @@ def test_of_these_streams_so_many_datagrams_are_made(twin: Any, name: str) -> No
 
 @given(mix=MIXES, repeats=st.integers(1, 40))
 def test_never_more_than_a_twentieth_more_than_greedy_packing(mix: list[int], repeats: int) -> None:
-    """Row C1: the same for any mix of lengths, and both twins make the same datagrams."""
+    """The same for any mix of lengths, and both twins make the same datagrams."""
     repeats = min(repeats, 900_000 // sum((length + 63) & -32 for length in mix))
     log, end = filled(mix * repeats)
     expected = greedy(log, end)
@@ -104,7 +104,7 @@ def test_never_more_than_a_twentieth_more_than_greedy_packing(mix: list[int], re
 
 @given(mix=MIXES, repeats=st.integers(1, 40))
 def test_without_batching_every_datagram_is_as_full_as_can_be(mix: list[int], repeats: int) -> None:
-    """Row C1: where no datagrams leave together, longer batches gain nothing."""
+    """Where no datagrams leave together, longer batches gain nothing."""
     log, end = filled(mix * min(repeats, 20))
     for each in BOTH:
         assert datagrams(each, log, end, max_count=1) == greedy(log, end)
@@ -112,7 +112,7 @@ def test_without_batching_every_datagram_is_as_full_as_can_be(mix: list[int], re
 
 @pytest.mark.parametrize("is_batching", [True, False])
 def test_a_publication_knows_whether_datagrams_leave_together(*, is_batching: bool) -> None:
-    """Row C1: the setting reaches the sender."""
+    """The setting reaches the sender."""
     rig = Rig(burst_limit=64, is_batching=is_batching)
     rig.offer(*[32, 32, 32, 64, 64] * 280)
     lengths = rig.send(limit=280 * 256)

@@ -7,7 +7,7 @@ is what no copy of a genuine frame contradicts, because that was lost.
 A `Forger` sees each datagram on its way to a receiver, and now and then lets another one arrive
 there, just before it or just after it, from the publisher's own address.
 
-Source: rows B1 and B2; the attack of one frame that ends or freezes a stream.
+Source: the attack of one frame that ends or freezes a stream.
 """
 
 from __future__ import annotations

@@ -335,7 +335,7 @@ async def test_the_end_of_the_archives_signals_ends_nothing_else(
 async def test_answers_that_mean_nothing_cost_few_log_lines(
     remote: RemoteArchive, aeron: aa.Aeron
 ) -> None:
-    """Row B8: anybody can send to where a client hears its answers."""
+    """Anybody can send to where a client hears its answers."""
     subscription = remote.connection._subscription
     channel = f"aeron:udp?endpoint={subscription.local_address}"
     with capture_logs() as lines:

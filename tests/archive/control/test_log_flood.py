@@ -1,4 +1,4 @@
-"""Row B8: what strangers can make an archive log, in virtual time."""
+"""What strangers can make an archive log, in virtual time."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def flood(stage: Scene, host: Host, until_ns: int) -> int:
 
 @pytest.mark.untraced
 def test_a_flood_of_requests_costs_ten_lines_a_second() -> None:
-    """Row B8: driver and archive have one budget; it says how many lines were left out."""
+    """Driver and archive have one budget; it says how many lines were left out."""
 
     async def story(stage: Scene) -> None:
         times_ns: list[int] = []

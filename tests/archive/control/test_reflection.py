@@ -1,6 +1,6 @@
 """Requests that name somebody else as the receiver of the answers: a flood changes little.
 
-Rows B3 and B4: the archive sends little to a host that never answers, keeps little for it, and has
+The archive sends little to a host that never answers, keeps little for it, and has
 time and room for honest clients all the while.
 """
 
@@ -102,7 +102,7 @@ def scene(story: Any, *, settings: ControlSettings | None = None, seed: int = 0)
 
 @pytest.mark.parametrize("channel", [PLAIN, GREEDY], ids=["plain", "greedy"])
 def test_a_host_that_never_answers_is_sent_three_bytes_for_a_byte_at_most(channel: str) -> None:
-    """Row B3: a hundred requests at once, and a minute to count."""
+    """A hundred requests at once, and a minute to count."""
 
     async def story(stage: Scene) -> None:
         mallory = stage.world.host("mallory")
@@ -120,7 +120,7 @@ def test_a_host_that_never_answers_is_sent_three_bytes_for_a_byte_at_most(channe
 @pytest.mark.untraced
 @pytest.mark.parametrize("source_count", [1, 60])
 def test_honest_clients_connect_during_a_flood(source_count: int) -> None:
-    """Row B4: 1,000 requests a second that nobody answers, from few sources and from many."""
+    """1,000 requests a second that nobody answers, from few sources and from many."""
 
     async def story(stage: Scene) -> None:
         world, begin_s = stage.world, stage.world.now_ns / 1e9
@@ -165,7 +165,7 @@ def test_honest_clients_connect_during_a_flood(source_count: int) -> None:
 def test_the_archive_takes_nothing_for_a_client_that_answers_itself(
     channel: str, source_count: int
 ) -> None:
-    """Rows B3 and B4: strangers name the archive's own control channel as their own."""
+    """Strangers name the archive's own control channel as their own."""
 
     async def story(stage: Scene) -> None:
         world, begin_s = stage.world, stage.world.now_ns / 1e9
@@ -205,7 +205,7 @@ def test_the_archive_takes_nothing_for_a_client_that_answers_itself(
 
 @pytest.mark.parametrize("is_answered_elsewhere", [False, True])
 def test_a_client_that_never_uses_its_session_loses_it(*, is_answered_elsewhere: bool) -> None:
-    """Row B4: somebody takes the answers, and that is not the client that asked."""
+    """Somebody takes the answers, and that is not the client that asked."""
 
     async def story(stage: Scene) -> None:
         world = stage.world
@@ -228,7 +228,7 @@ def test_a_client_that_never_uses_its_session_loses_it(*, is_answered_elsewhere:
 
 
 def test_requests_that_mean_nothing_cost_few_log_lines() -> None:
-    """Row B8: from however many sources, whose addresses differ."""
+    """From however many sources, whose addresses differ."""
 
     async def babble(stage: Scene, host: Host) -> None:
         async with host.aeron(DRIVER) as aeron:

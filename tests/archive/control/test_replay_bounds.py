@@ -96,7 +96,7 @@ def sent_to(wire: Wire, *addresses: str) -> int:
 def test_a_replay_to_a_host_that_never_answers_sends_three_bytes_for_a_byte(
     tmp_path: Path,
 ) -> None:
-    """Row B3: whoever is let in could let the archive send SETUPs to anybody, for seconds each."""
+    """Whoever is let in could let the archive send SETUPs to anybody, for seconds each."""
 
     async def story(world: World) -> None:
         wire, victim = Wire(world), world.host("victim")

@@ -190,7 +190,7 @@ async def test_an_authenticator_that_fails_lets_nobody_in(
     is_late: bool,
     returned: Any,
 ) -> None:
-    """Row B8: a stranger causes one line within the budget, no traceback and no session."""
+    """A stranger causes one line within the budget, no traceback and no session."""
     supplier = partial(Confused, is_late=is_late, returned=returned)
     guarded = attrs.evolve(settings, authenticator_supplier=supplier)
     with capture_logs() as lines:
@@ -342,7 +342,7 @@ async def test_a_client_that_hears_too_little_is_dropped(
 async def test_one_client_too_many_is_told_that_the_archive_is_full(
     aeron: aa.Aeron, archive: FakeArchive, settings: ControlSettings, channel: str
 ) -> None:
-    """Row B4: not a timeout that advises a longer timeout."""
+    """Not a timeout that advises a longer timeout."""
     async with (
         ControlServer(archive, aeron, attrs.evolve(settings, max_sessions=1)) as server,
         RemoteArchive.connect(aeron, control_channel=channel),
@@ -356,7 +356,7 @@ async def test_one_client_too_many_is_told_that_the_archive_is_full(
 async def test_clients_that_never_ask_keep_none_out(
     aeron: aa.Aeron, archive: FakeArchive, settings: ControlSettings, channel: str
 ) -> None:
-    """Row B4: somebody takes the answers of sessions that nobody uses; those count elsewhere."""
+    """Somebody takes the answers of sessions that nobody uses; those count elsewhere."""
     async with ControlServer(archive, aeron, attrs.evolve(settings, max_sessions=1)) as server:
         await aeron.add_subscription(RESPONSES, 20)
         publication = await aeron.add_exclusive_publication("aeron:ipc", 10)

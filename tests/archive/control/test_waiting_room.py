@@ -123,7 +123,7 @@ def test_sessions_that_are_half_through_their_time_make_way() -> None:
 def test_a_full_queue_has_a_place_for_a_source_that_is_clean(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Row B4: requests of sources that failed, or wait with more, make way for it."""
+    """Requests of sources that failed, or wait with more, make way for it."""
     monkeypatch.setattr(server_module, "WAITING_MAX", 4)
 
     async def story() -> None:
@@ -188,7 +188,7 @@ def test_a_source_that_is_gone_waits_for_nothing() -> None:
 
 
 def test_nothing_is_remembered_of_sources_that_are_gone() -> None:
-    """Row B4: a source that asks and goes at once leaves nothing behind, however many there are."""
+    """A source that asks and goes at once leaves nothing behind, however many there are."""
 
     async def story() -> None:
         room = Room()
@@ -203,7 +203,7 @@ def test_nothing_is_remembered_of_sources_that_are_gone() -> None:
 
 
 def test_a_client_that_takes_answers_makes_way_last() -> None:
-    """Row B4: it may be answering a challenge, and takes its time for that."""
+    """It may be answering a challenge, and takes its time for that."""
 
     async def story() -> None:
         room = Room(max_unconnected_sessions=2)
@@ -225,7 +225,7 @@ def test_a_client_that_takes_answers_makes_way_last() -> None:
 
 
 def test_clients_that_were_refused_make_way_for_new_ones() -> None:
-    """Row B4: whoever can be reached, and is not let in, keeps nobody out either."""
+    """Whoever can be reached, and is not let in, keeps nobody out either."""
 
     async def story() -> None:
         room = Room(max_unconnected_sessions=1)
@@ -252,7 +252,7 @@ def test_the_archive_sets_the_bounds(setting: str) -> None:
 async def test_a_client_that_is_not_answered_is_told_where_its_answers_go(
     aeron: aa.Aeron, server: ControlServer, channel: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Row B4: the timeout advised a longer timeout."""
+    """The timeout advised a longer timeout."""
     monkeypatch.setattr(server.waiting_room, "try_enter", lambda *_: False)
     remote = RemoteArchive.connect(aeron, control_channel=channel, timeout=0.1)
     with pytest.raises(AeronTimeoutError, match=r"did not answer .*: its answers go to aeron:udp"):

@@ -80,7 +80,7 @@ def test_an_mtu_that_is_none_is_told(tmp_path: Path, mtu: int) -> None:
 def test_a_time_that_no_calendar_has_is_told_and_harms_nothing(
     tmp_path: Path, time_ms: int
 ) -> None:
-    """Row B6: `verify` found nothing wrong with a year of 300000."""
+    """`verify` found nothing wrong with a year of 300000."""
     catalog = Catalog.open(OsDirectory(tmp_path), capacity=4_096)
     added = catalog.add(described(start_timestamp_ms=time_ms, stop_position=0)).recording_id
     catalog.update(added, stop_timestamp_ms=time_ms)

@@ -304,7 +304,7 @@ def test_a_limit_below_zero_is_refused() -> None:
 def test_what_would_be_left_behind_is_named_before_anything_is_removed(
     kept: Kept, tmp_path: Path, kind: str, change: Callable[[Kept], int]
 ) -> None:
-    """Row B9: a purge reported success, and left a link."""
+    """A purge reported success, and left a link."""
     path = kept.path / "0-131072.rec"
     path.rename(tmp_path / "elsewhere")
     if kind == "a symbolic link":

@@ -53,7 +53,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["a named pipe", "a directory", "a socket"])
 def test_what_is_no_plain_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
-    """Row B9: a named pipe in place of a segment was waited for until SIGKILL."""
+    """A named pipe in place of a segment was waited for until SIGKILL."""
     directory, path = OsDirectory(tmp_path), tmp_path / "0-0.rec"
     with socket.socket(socket.AF_UNIX) as other:
         if kind == "a named pipe":

@@ -321,7 +321,7 @@ def test_a_link_that_is_none_is_named(places: tuple[Path, Path, Path]) -> None:
 
 
 def test_an_archive_draws_an_id_and_keeps_it_in_its_directory(tmp_path: Path) -> None:
-    """Row C6: all archives had the id -1."""
+    """All archives had the id -1."""
     identity = attrs.evolve(IDENTITY, archive_id=NO_ARCHIVE_ID)
     drawn = []
     for name in "ab":

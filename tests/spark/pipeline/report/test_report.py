@@ -253,7 +253,7 @@ def test_a_line_without_points_is_none() -> None:
 
 
 def test_a_page_draws_what_strangers_wrote_and_years_that_no_calendar_has(tmp_path: Path) -> None:
-    """Rows B5, B6 and B7, on the page."""
+    """The same, on the page."""
     lake = Lake(tmp_path / "lake")
     far_s = 9_404_879_817_600
     hostile = {
