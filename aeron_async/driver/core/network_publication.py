@@ -112,6 +112,7 @@ class NetworkPublication(SubscribablePublication):
         is_connected: Whether offers are accepted: the required receivers are there, or spies that
             replace them.
         is_end_of_stream: Whether heartbeats announce the end of the stream.
+        is_sending: Whether the last poll ended with its burst: the next one follows at once.
         has_new_limit: Whether the last status message has raised the sender limit.
         has_unicast_eos: Whether the only receiver of a unicast stream has sent its goodbye.
         sender_type: What makes its datagrams.
@@ -122,6 +123,7 @@ class NetworkPublication(SubscribablePublication):
     has_sent_burst: bool
     is_connected: bool
     is_end_of_stream: bool
+    is_sending: bool
     has_new_limit: bool
     has_unicast_eos: bool
 
@@ -192,7 +194,7 @@ class NetworkPublication(SubscribablePublication):
         control = self.flow_control
         self._plain_flow_control = control if type(control) is UnicastFlowControl else None
         self._fast_until_ns = self._fast_position = 0
-        self.is_connected = self.is_end_of_stream = False
+        self.is_connected = self.is_end_of_stream = self.is_sending = False
         self.has_unicast_eos = self._has_initial_connection = self.has_new_limit = False
         self._is_setup_elicited = self._is_linger_skipped = False
 
@@ -448,7 +450,9 @@ class NetworkPublication(SubscribablePublication):
         if not self._has_initial_connection or self._is_setup_elicited:
             deadline_ns = min(deadline_ns, self._check_setup(now_ns))
         before = sender.position
-        deadline_ns = min(deadline_ns, sender.send_data(now_ns))
+        retry_ns = sender.send_data(now_ns)
+        self.is_sending = retry_ns <= now_ns
+        deadline_ns = min(deadline_ns, retry_ns)
         is_idle = sender.position == before
         self.has_sent_burst = sender.position - before > self.log.mtu_length
         if is_idle:

@@ -779,7 +779,7 @@ async def test_a_publication_that_fails_in_the_driver_is_closed_with_the_reason(
     await again.offer(b"again", timeout=5)
 
 
-@pytest.mark.parametrize(("window", "most"), [("pub-wnd=128k", 16 * 1024), ("pub-wnd=4k", 512)])
+@pytest.mark.parametrize(("window", "most"), [("pub-wnd=128k", 32 * 1024), ("pub-wnd=4k", 1024)])
 async def test_a_reader_wakes_the_driver_within_the_window_of_the_publication(
     aeron: aa.Aeron, window: str, most: int
 ) -> None:
