@@ -536,10 +536,35 @@ cdef class Offering:
         self._wake_flag.set()
         return position
 
+    def _offer_fast(self, data, reserved_value):
+        """Append if that is all there is to do; see the twin."""
+        cdef FrameWriter writer
+        cdef int64_t position
+        cdef int64_t reserved = 0
+        if not self.is_usable():
+            return -1
+        if reserved_value is not NO_VALUE:
+            if type(reserved_value) is not int:
+                return -1
+            try:
+                reserved = reserved_value
+            except OverflowError:
+                return -1
+        writer = self.writer
+        position = writer.write_object(data, load_acquire_64(self.limit.place), reserved)
+        if position >= 0:
+            self._wake_flag.set()
+        return position
+
     @cython.final
     cdef bint may_write(self) except -1:
+        """Return whether the compiled code may append now, and the loop need not run before."""
+        return self._calls_until_check > 0 and self.is_usable()
+
+    @cython.final
+    cdef bint is_usable(self) except -1:
         """Return whether the compiled code may append now."""
-        if self._calls_until_check <= 0 or self._home is None:
+        if self._home is None:
             return False
         # This may run Python code, which may change anything: check all that is used after it.
         if not self._home.is_running_here():
@@ -725,6 +750,39 @@ cdef class Reading:
         self._calls_until_check -= 1
         self._taken = message
         return message
+
+
+    def _hand_out_fast(self, call, Py_ssize_t left):
+        """Call a function with the messages of the only image; see the twin."""
+        cdef Batch batch
+        cdef Message message
+        if self._check_served is not None:
+            # A driver of another process is checked before each message.
+            return ~left
+        while left > 0 and not self._is_closed:
+            batch = self._batch
+            if batch is None:
+                break
+            if batch.left <= 0:
+                if self._turn is None or len(self._turn) != 1:
+                    break
+                batch = (<Taking?>self._turn[0])._read_fast(left, BATCH_LENGTH)
+                if batch is None:
+                    break
+                if batch.left == 0:
+                    return left
+                self._batch = batch
+            message = batch.hand_out()
+            if message is None or not isinstance(message.image, Taking):
+                break
+            (<Taking>message.image)._take(message.position)
+            left -= 1
+            if call(message):
+                break
+        else:
+            if left == 0:
+                return 0
+        return ~left
 
 
 def inheriting(kind):

@@ -40,6 +40,7 @@ class MessageDelivery(Generic[Message]):
             has failed.
         take: Returns the next message and takes it, reading so many at most; None if there is none.
             With 0 it puts back what was read and not taken.
+        hand_out_fast: Takes messages and calls a function with them; see `Reading._hand_out_fast`.
         watch: Returns whether there may be more already, and what ends watching for it; None where
             nothing is watched.
         on_end: Called once, when it ends.
@@ -48,6 +49,7 @@ class MessageDelivery(Generic[Message]):
     __slots__ = (
         "_check_open",
         "_context",
+        "_hand_out_fast",
         "_handler",
         "_is_calling",
         "_is_due",
@@ -67,6 +69,7 @@ class MessageDelivery(Generic[Message]):
         *,
         check_open: Callable[[], object],
         take: Callable[[int], Message | None],
+        hand_out_fast: Callable[[Callable[[Message], bool], int], int],
         watch: Callable[[], tuple[bool, Callable[[], object] | None]],
         on_end: Callable[[MessageDelivery[Message]], object],
     ) -> None:
@@ -74,6 +77,7 @@ class MessageDelivery(Generic[Message]):
         self._handler = handler
         self._check_open = check_open
         self._take = take
+        self._hand_out_fast = hand_out_fast
         self._watch = watch
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
@@ -126,14 +130,11 @@ class MessageDelivery(Generic[Message]):
         self._is_due = False
         self._is_calling = True
         self._watch_no_more()
-        left, is_more = MESSAGES_PER_TURN, True
+        is_more = True
         try:
-            while left and not self._is_over:
-                message = self._take(left)
-                if message is None:
-                    break
-                left -= 1
-                self._call(message)
+            left = self._hand_out_fast(self._call, MESSAGES_PER_TURN)
+            if left < 0:
+                left = self._hand_out(~left)
             is_more = not left
         except BaseException:
             # A handler has raised what stops the loop, which may be run again.
@@ -144,6 +145,16 @@ class MessageDelivery(Generic[Message]):
             self._is_calling = False
             if not self._is_over:
                 self._go_on(is_more=is_more)
+
+    def _hand_out(self, left: int) -> int:
+        """Call the handler with at most so many messages; return how many of them are left."""
+        while left and not self._is_over:
+            message = self._take(left)
+            if message is None:
+                break
+            left -= 1
+            self._call(message)
+        return left
 
     def _go_on(self, *, is_more: bool) -> None:
         """Wait for the next message; end if there will be none."""
@@ -159,17 +170,19 @@ class MessageDelivery(Generic[Message]):
         if is_more:
             self.wake()
 
-    def _call(self, message: Message) -> None:
+    def _call(self, message: Message) -> bool:
+        """Call the handler; return whether it is to get no more."""
         try:
             result = self._handler(message)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001 - it is reported, and ends no stream
             self._report(error)
-            return
+            return self._is_over
         if result is not None and iscoroutine(result):
             result.close()
             self._report(ConfigurationError(awaited_by_nobody("handler")))
+        return self._is_over
 
     def _report(self, error: BaseException) -> None:
         message = f"the message handler of {self._subject!r} failed"

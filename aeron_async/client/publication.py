@@ -104,6 +104,10 @@ class Offering:
         """Append if that can be done now; return the position, or a negative `AppendResult`."""
         raise NotImplementedError
 
+    def _offer_fast(self, _data: Offered, _reserved_value: int) -> int:
+        """Append as `_offer` does in the usual case; negative if that must do it. Here always."""
+        return -1
+
     def _offer_list(self, *_given: object) -> tuple[int, int]:
         """Append several messages; return how many, and where they end. Here always none."""
         return 0, 0
@@ -702,7 +706,9 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
             MessageTooLongError: The message is longer than `max_message_length`.
             MaxPositionExceededError: The stream is at its last position.
         """
-        result = self._offer(data, reserved_value)
+        result = self._offer_fast(data, reserved_value)
+        if result < 0:
+            result = self._offer(data, reserved_value)
         return result if result >= 0 else OfferOutcome(result)
 
     def try_claim(self, length: int) -> BufferClaim | OfferOutcome:

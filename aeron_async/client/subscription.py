@@ -568,6 +568,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
                 handler,
                 check_open=self._check_open,
                 take=self._next_at_once,
+                hand_out_fast=self._hand_out_fast,
                 watch=self._watch,
                 on_end=self._end_delivery,
             )
@@ -881,9 +882,8 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
 
     def _is_over(self, only: Image | None) -> bool:
         """Return whether no more messages will come: of one image, or of the subscription."""
-        if only is not None and (only.is_closed or only.is_end_of_stream):
-            return True
-        return self._is_closed
+        is_over = only is not None and (only.is_closed or only.is_end_of_stream)
+        return is_over or self._is_closed
 
     def _why_over(self, only: Image | None) -> str:
         """Return why no more messages will come, for a caller of `anext` outside a loop."""

@@ -263,6 +263,7 @@ async def test_what_stops_the_loop_leaves_the_delivery_as_it_is() -> None:
         handle,
         check_open=lambda: None,
         take=lambda limit: messages.pop(0) if messages and limit else None,
+        hand_out_fast=lambda _, left: ~left,
         watch=lambda: (False, None),
         on_end=lambda _: None,
     )
@@ -329,3 +330,34 @@ async def test_what_was_read_is_put_back_when_a_handler_stops_the_loop(
     assert subscription._next_at_once(0) is None
     assert not subscription._batch.left
     assert [(await anext(subscription)).data for _ in range(2)] == [b"2", b"3"]
+
+
+@pytest.mark.parametrize("way", ["compiled", "by the long way alone"])
+async def test_a_handler_that_is_replaced_within_a_batch_has_the_messages_before(
+    publication: aa.Publication,
+    subscription: aa.Subscription,
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+) -> None:
+    """Each of three handlers gives way in the middle of what was read at once."""
+    if way != "compiled":
+        monkeypatch.setattr(
+            subscription, "_hand_out_fast", lambda _call, left: ~left, raising=False
+        )
+    expected = [b"%d" % number for number in range(30)]
+    await publication.offer_many(expected)
+    takers = [Taker(), Taker(), Taker()]
+
+    def give_way_to(number: int) -> None:
+        if len(takers[number - 1].payloads) == 7:
+            subscription.on_message(takers[number])
+
+    takers[0].then = lambda: give_way_to(1)
+    takers[1].then = lambda: give_way_to(2)
+    subscription.on_message(takers[0])
+    await takers[2].until(16)
+    assert [each.payloads for each in takers] == [expected[:7], expected[7:14], expected[14:]]
+    assert subscription.images[0].position == publication.position
+    # What each has taken, and nothing else, was taken while it ran.
+    positions = [position for each in takers for position in each.positions]
+    assert positions == sorted(set(positions))
