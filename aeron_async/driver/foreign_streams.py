@@ -39,7 +39,6 @@ TELLING_SHIFT: Final = 6
 """A reader that is beyond the trigger already is looked at again a 64th of a term later, or an
 eighth of the window, if that is less."""
 WINDOW_SHIFT: Final = 3
-"""A publisher that waits is woken for an eighth of the window, while there is more to send."""
 
 
 def no_word_left(error: ConfigurationError) -> RegistrationError:
@@ -90,8 +89,6 @@ class PublicationWatch:
         self._word: Word | None = None
         self._word_at = -1
         self._position = 0
-        self._rung_limit = 0
-        self._was_connected = False
 
     @property
     def has_begun(self) -> bool:
@@ -167,7 +164,7 @@ class PublicationWatch:
         length = self._frame_length(publication)
         if not self._is_committed(publication, length):
             self._arm(publication, length)
-        elif isinstance(publication, IpcPublication) or not (is_woken or is_held_back(publication)):
+        elif isinstance(publication, IpcPublication) or not (is_woken or looks_again(publication)):
             # It fires at once: the frame was committed after the sender had looked.
             self._arm(publication, 0)
         # Otherwise the sender says when the frame was sent.
@@ -175,9 +172,8 @@ class PublicationWatch:
     # Events of the publication.
 
     def on_window_changed(self) -> None:
-        """The sender has sent, or may send: wake the client if it can do much, and watch."""
-        if self._may_do_much():
-            self._bell.ring()
+        """The sender has sent, or may send: tell the client, and watch what follows."""
+        self._bell.ring()
         self.watch()
 
     def on_publication_error(self, error: PublicationErrorFrame) -> None:
@@ -192,26 +188,6 @@ class PublicationWatch:
         if publication is not None:
             self._proxy.on_publication_failed(error, publication)
         self.end()
-
-    def _may_do_much(self) -> bool:
-        """Return whether to wake a client that waits for room, or for its data to be sent.
-
-        While there is more to send, the limit rises with each burst, and to wake a client for so
-        little room costs more than it offers. It looks by itself after `DOZE_NS` at the latest.
-        """
-        publication = self._publication
-        if not isinstance(publication, NetworkPublication):
-            return True
-        limit, is_connected = publication.publisher_limit, publication.is_connected
-        step = publication.params.publication_window_length >> WINDOW_SHIFT
-        if (
-            is_connected == self._was_connected
-            and 0 <= limit - self._rung_limit < step
-            and publication.sender_position < publication.producer_position
-        ):
-            return False
-        self._rung_limit, self._was_connected = limit, is_connected
-        return True
 
     # The watched word.
 
@@ -252,7 +228,7 @@ class PublicationWatch:
         return publication if oldest_watch(publication) is self else None
 
 
-def is_held_back(publication: SubscribablePublication) -> bool:
+def looks_again(publication: SubscribablePublication) -> bool:
     """Return whether the sender waits for its receivers, or sends more in its next turn."""
     return isinstance(publication, NetworkPublication) and (
         publication.is_sending or publication.sender_position >= publication.sender_limit

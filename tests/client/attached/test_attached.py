@@ -779,11 +779,17 @@ async def test_a_publication_that_fails_in_the_driver_is_closed_with_the_reason(
     await again.offer(b"again", timeout=5)
 
 
-@pytest.mark.parametrize(("window", "most"), [("pub-wnd=128k", 32 * 1024), ("pub-wnd=4k", 1024)])
-async def test_a_reader_wakes_the_driver_within_the_window_of_the_publication(
-    aeron: aa.Aeron, window: str, most: int
+@pytest.mark.parametrize(
+    ("window", "most"),
+    [("pub-wnd=128k", 32 * 1024), ("pub-wnd=4k", 1024), ("rcv-wnd=64k", 8 * 1024)],
+)
+async def test_a_reader_wakes_the_driver_within_the_window_of_the_stream(
+    aeron: aa.Aeron, unused_udp_port: int, window: str, most: int
 ) -> None:
-    channel = f"{IPC}?term-length=1m|{window}"
+    """A receiver whose window is small must report what is read before no datagram fits."""
+    is_received = window.startswith("rcv-wnd")
+    media = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}" if is_received else f"{IPC}?alias=a"
+    channel = f"{media}|term-length=1m|{window}"
     subscription = await aeron.add_subscription(channel, STREAM_ID)
     publication = await aeron.add_publication(channel, STREAM_ID)
     await publication.wait_connected(timeout=5)
