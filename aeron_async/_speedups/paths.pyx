@@ -516,10 +516,30 @@ cdef class Offering:
 
     cdef int64_t try_at_once(self, object data, object reserved_value) except? -1:
         cdef int64_t position
-        cdef int64_t reserved = 0
-        cdef FrameWriter writer
         if not self.may_write():
             return -1
+        position = self.append(data, reserved_value)
+        if position < 0:
+            return -1
+        self._calls_until_check -= 1
+        self._wake_flag.set()
+        return position
+
+    def _offer_fast(self, data, reserved_value):
+        """Append if that is all there is to do; see the twin."""
+        cdef int64_t position
+        if not self.is_usable():
+            return -1
+        position = self.append(data, reserved_value)
+        if position >= 0:
+            self._wake_flag.set()
+        return position
+
+    @cython.final
+    cdef inline int64_t append(self, object data, object reserved_value) except? -1:
+        """Append one message; return its position, or a negative number."""
+        cdef int64_t reserved = 0
+        cdef FrameWriter writer
         if reserved_value is not NO_VALUE:
             if type(reserved_value) is not int:
                 return -1
@@ -529,32 +549,7 @@ cdef class Offering:
                 return -1
         # Getting the buffer of an object may run Python code, too.
         writer = self.writer
-        position = writer.write_object(data, load_acquire_64(self.limit.place), reserved)
-        if position < 0:
-            return -1
-        self._calls_until_check -= 1
-        self._wake_flag.set()
-        return position
-
-    def _offer_fast(self, data, reserved_value):
-        """Append if that is all there is to do; see the twin."""
-        cdef FrameWriter writer
-        cdef int64_t position
-        cdef int64_t reserved = 0
-        if not self.is_usable():
-            return -1
-        if reserved_value is not NO_VALUE:
-            if type(reserved_value) is not int:
-                return -1
-            try:
-                reserved = reserved_value
-            except OverflowError:
-                return -1
-        writer = self.writer
-        position = writer.write_object(data, load_acquire_64(self.limit.place), reserved)
-        if position >= 0:
-            self._wake_flag.set()
-        return position
+        return writer.write_object(data, load_acquire_64(self.limit.place), reserved)
 
     @cython.final
     cdef bint may_write(self) except -1:
@@ -751,7 +746,6 @@ cdef class Reading:
         self._taken = message
         return message
 
-
     def _hand_out_fast(self, call, Py_ssize_t left):
         """Call a function with the messages of the only image; see the twin."""
         cdef Batch batch
@@ -779,9 +773,6 @@ cdef class Reading:
             left -= 1
             if call(message):
                 break
-        else:
-            if left == 0:
-                return 0
         return ~left
 
 
