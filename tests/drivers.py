@@ -33,9 +33,11 @@ ERROR: Final = "an error reaches an attached client as a code and a text"
 LOOP: Final = "an attached client warns if its event loop ends before it is closed"
 MEMORY: Final = "an attached client maps the same memory at another place"
 REASON: Final = "only an embedded driver can be asked why a stream waits"
+SHARING: Final = "the client of a process of its own shares no process with the driver"
 STARTING: Final = "an attached client waits until its driver runs"
 STRATEGY: Final = "a strategy that is an object cannot be passed through a directory"
 TURNS: Final = "a request reaches an embedded driver in a turn of the loop that is known"
+WATCHING: Final = "an attached client sees by itself what the driver stores"
 
 both_drivers: Final = pytest.mark.both_drivers
 embedded_only: Final = pytest.mark.embedded_only

@@ -339,7 +339,7 @@ class PublicationBase(Offering, ABC):
         )
 
     async def drain(self, timeout: float | None = None) -> None:
-        """Wait until everything offered has been sent.
+        """Wait until everything that was offered before this call has been sent.
 
         Datagrams that are then lost are still resent while the publication is open or lingers. Over
         IPC nothing is sent: what was offered is there.
@@ -351,11 +351,12 @@ class PublicationBase(Offering, ABC):
             AeronTimeoutError: The timeout passed.
             ClosedError: The publication was closed, before or during the call.
         """
-        is_ipc = self._ready.uri.media is Media.IPC
+        self._check_open()
+        position, is_ipc = self.position, self._ready.uri.media is Media.IPC
         await watched_wait(
             self,
             self._changed,
-            lambda: self._ready.sender_position.get() >= self.position or is_ipc,
+            lambda: is_ipc or self._ready.sender_position.get() >= position,
             "drain",
             timeout,
             self._ready.sent_watch,
@@ -516,6 +517,9 @@ class PublicationBase(Offering, ABC):
         except AeronError:
             raise
         except TimeoutError:
+            # There may be room of which this process was not told yet.
+            if self._line.is_first(place) and (result := attempt()) >= 0:
+                return result
             waited_ns = self._conductor.clock.now_ns() - started_ns
             raise offer_timeout(self._explain(), operation, waited_ns) from None
         finally:

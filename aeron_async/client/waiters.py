@@ -156,9 +156,13 @@ class FifoWaiters:
         finally:
             self._waiters[place] = None
 
+    def is_first(self, place: Place) -> bool:
+        """Return whether nobody waits before this place."""
+        return next(iter(self._waiters)) is place
+
     def leave(self, place: Place) -> None:
         """Leave the line; if the place was the first, wake the next."""
-        is_first = next(iter(self._waiters)) is place
+        is_first = self.is_first(place)
         del self._waiters[place]
         if is_first:
             self.wake_first()
@@ -458,6 +462,10 @@ async def watched_wait(
         # An error of the driver, such as `DriverTimeoutError`, is no timeout of this call.
         raise
     except TimeoutError:
+        # It may have become true without a word to this process.
+        waiter._check_open()
+        if condition():
+            return
         waited_ns = waiter._waits.now_ns() - started_ns
         raise wait_timeout(waiter._explain(), operation, waited_ns) from None
     finally:

@@ -39,6 +39,7 @@ TELLING_SHIFT: Final = 6
 """A reader that is beyond the trigger already is looked at again a 64th of a term later, or an
 eighth of the window, if that is less."""
 WINDOW_SHIFT: Final = 3
+"""While the sender sends on, a publisher that waits is woken for an eighth of its window."""
 
 
 def no_word_left(error: ConfigurationError) -> RegistrationError:
@@ -89,6 +90,7 @@ class PublicationWatch:
         self._word: Word | None = None
         self._word_at = -1
         self._position = 0
+        self._rung_limit = 0
 
     @property
     def has_begun(self) -> bool:
@@ -134,12 +136,14 @@ class PublicationWatch:
     def act(self) -> None:
         """Let the driver act on frames that it has not seen, and wait for more."""
         publication = self._watched()
-        if publication is not None and self._has_frame(publication):
+        is_woken = publication is not None and self._has_frame(publication)
+        if publication is not None and is_woken:
             if isinstance(publication, IpcPublication):
                 # Readers in this process are woken once for all that is committed.
                 self._position += committed_length(publication, self._position)
             publication.wake_flag.set()
-        self.watch(is_woken=True)
+        # A frame may be committed between the two looks: only a driver that was woken sees it.
+        self.watch(is_woken=is_woken)
 
     def watch(self, *, is_woken: bool = False) -> None:
         """Wait for the frame after those that the driver has seen.
@@ -173,7 +177,8 @@ class PublicationWatch:
 
     def on_window_changed(self) -> None:
         """The sender has sent, or may send: tell the client, and watch what follows."""
-        self._bell.ring()
+        if self._is_worth_a_ring():
+            self._bell.ring()
         self.watch()
 
     def on_publication_error(self, error: PublicationErrorFrame) -> None:
@@ -188,6 +193,22 @@ class PublicationWatch:
         if publication is not None:
             self._proxy.on_publication_failed(error, publication)
         self.end()
+
+    def _is_worth_a_ring(self) -> bool:
+        """Return whether a client that sleeps should look now, and not a burst later.
+
+        While the sender sends on, the limit rises with each burst, and to wake a client for so
+        little room costs more than it offers. The last burst always rings.
+        """
+        publication = self._publication
+        if not isinstance(publication, NetworkPublication):
+            return True
+        limit = publication.publisher_limit
+        step = publication.params.publication_window_length >> WINDOW_SHIFT
+        if publication.is_sending and 0 <= limit - self._rung_limit < step:
+            return False
+        self._rung_limit = limit
+        return True
 
     # The watched word.
 

@@ -8,7 +8,8 @@ import contextlib
 import pytest
 
 import aeron_async as aa
-from tests.drivers import REASON, embedded_only
+from aeron_async.client.waiters import watched_wait
+from tests.drivers import REASON, WATCHING, embedded_only
 
 STREAM_ID = 1001
 
@@ -215,3 +216,48 @@ async def test_the_end_of_positions_is_an_error_that_names_the_remedy(
     with pytest.raises(aa.MaxPositionExceededError, match="term-length"):
         await publication.offer(bytes(1000))
     assert (await anext(subscription)).data == b"fits"
+
+
+@embedded_only(WATCHING)
+async def test_a_wait_looks_once_more_when_its_time_is_over(
+    publication: aa.Publication, subscription: aa.Subscription
+) -> None:
+    """A driver in another process does not wake a publisher for each piece of room."""
+    del subscription
+    assert await fill(publication)
+    first = asyncio.create_task(publication.offer(b"first", timeout=0.05))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(publication.offer(b"second", timeout=0.01))
+    await asyncio.sleep(0)
+    publication._limit.set(publication.position + 10_000)
+    with pytest.raises(aa.OfferTimeoutError):
+        # Another one waits before it.
+        await second
+    assert await first == publication.position
+    is_sent = False
+    waiting = asyncio.create_task(
+        watched_wait(publication, publication._changed, lambda: is_sent, "drain", 0.01)
+    )
+    await asyncio.sleep(0)
+    is_sent = True
+    await waiting
+
+
+async def test_what_is_offered_after_drain_was_called_is_not_waited_for(
+    aeron: aa.Aeron, channel: str
+) -> None:
+    await aeron.add_subscription(f"{channel}|rcv-wnd=4k", STREAM_ID)
+    publication = await aeron.add_publication(f"{channel}|mtu=1408", STREAM_ID)
+    await publication.wait_connected(timeout=5)
+    for _ in range(2):
+        assert isinstance(publication.try_offer(bytes(1000)), int)
+    draining = asyncio.create_task(publication.drain(timeout=5))
+    await asyncio.sleep(0)
+    while not draining.done():
+        publication.try_offer(bytes(1000))
+        await asyncio.sleep(0)
+    await draining
+    for _ in range(16):
+        publication.try_offer(bytes(1000))
+    with pytest.raises(aa.AeronTimeoutError, match="drain waited"):
+        await publication.drain(timeout=0.01)

@@ -416,7 +416,7 @@ class NetworkPublication(SubscribablePublication):
         self._on_all_sent()
 
     def _on_all_sent(self) -> None:
-        self.wake_flag.is_set = False
+        self.wake_flag.is_set = self.is_sending = False
         self.counters.publisher_position.set(self._sender.position)
         self._on_window_changed()
 
@@ -451,7 +451,7 @@ class NetworkPublication(SubscribablePublication):
             deadline_ns = min(deadline_ns, self._check_setup(now_ns))
         before = sender.position
         retry_ns = sender.send_data(now_ns)
-        self.is_sending = retry_ns <= now_ns
+        was_sending, self.is_sending = self.is_sending, retry_ns <= now_ns
         deadline_ns = min(deadline_ns, retry_ns)
         is_idle = sender.position == before
         self.has_sent_burst = sender.position - before > self.log.mtu_length
@@ -464,7 +464,7 @@ class NetworkPublication(SubscribablePublication):
         # Not only when idle, as in Aeron's spinning sender: ours may find data in every poll.
         self._receivers.expire(now_ns)
         deadline_ns = min(deadline_ns, self._poll_flow_control(now_ns, is_idle=is_idle))
-        self._update_window()
+        self._update_window(has_stopped=was_sending and not self.is_sending)
         deadline_ns = min(deadline_ns, self._retransmit_handler.poll(now_ns), self._advance(now_ns))
         if (
             self.state is PublicationState.ACTIVE
@@ -542,15 +542,19 @@ class NetworkPublication(SubscribablePublication):
         window_length = self.params.publication_window_length
         return self._window.limit - window_length + (window_length >> TRIGGER_SHIFT)
 
-    def _update_window(self) -> None:
-        """Update connection and publisher limit, and wake publishers that wait."""
+    def _update_window(self, *, has_stopped: bool = False) -> None:
+        """Update connection and publisher limit, and wake publishers that wait.
+
+        Args:
+            has_stopped: Whether the sender sends no more after it has said that it would.
+        """
         if self.state is not PublicationState.ACTIVE:
             return
         position = self._sender.position
         has_receivers = len(self._receivers) > 0 and self.flow_control.has_required_receivers()
         has_spies = self.params.spies_simulate_connection and self.subscribers.has_working
         is_changed = self._set_connected(is_connected=has_receivers or has_spies)
-        if position != self._told_position:
+        if has_stopped or position != self._told_position:
             self._told_position = position
             is_changed = True
         if self.is_connected:

@@ -18,6 +18,7 @@ from aeron_async.client.attachment import Attachment
 from aeron_async.doorbell import BELL_KEY, BELL_TYPE_ID, mode_place
 from aeron_async.protocol.control_protocol import RemoveCounter
 from tests.client.local import IPC, STREAM_ID, until
+from tests.drivers import SHARING, embedded_only
 from tests.twins import needs_compiled
 
 if TYPE_CHECKING:
@@ -211,6 +212,7 @@ async def test_all_look_while_a_client_has_no_bell(
         waiting.cancel()
 
 
+@embedded_only(SHARING)
 async def test_all_look_while_a_client_shares_the_drivers_process(
     driver: aa.MediaDriver,
 ) -> None:

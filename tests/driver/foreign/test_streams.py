@@ -357,6 +357,32 @@ async def test_a_frame_that_is_committed_after_the_look_is_seen(directory: Direc
         assert await reader.take(2) == [b"first", b"late"]
 
 
+@in_directory
+async def test_a_frame_that_is_committed_between_two_looks_is_sent_at_once(
+    directory: Directory,
+) -> None:
+    """The word says that a frame is claimed, and the frame is committed before it is watched."""
+    client, other = directory.client(), directory.client()
+    await other.add_subscription(UDP)
+    publisher = await client.add_publication(UDP)
+    await directory.pass_time(1.5, client, other)
+    (reader,) = await other.images()
+    is_committed = PublicationWatch._is_committed
+    is_claimed = [True]
+
+    def look(watch: PublicationWatch, publication: Any, length: int) -> bool:
+        found = is_committed(watch, publication, length)
+        # The first look meets the frame while its length is still negative.
+        return found and not (is_claimed and is_claimed.pop())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PublicationWatch, "_is_committed", look)
+        assert publisher.offer(b"alone") > 0
+        # No time passes, so nothing but the watched word can say it.
+        assert await reader.take(1) == [b"alone"]
+    assert not is_claimed
+
+
 @pytest.mark.parametrize(
     ("publication_window", "receiver_window", "step"),
     [
