@@ -356,7 +356,7 @@ class PublicationBase(Offering, ABC):
         await watched_wait(
             self,
             self._changed,
-            lambda: is_ipc or self._ready.sender_position.get() >= position,
+            lambda: self._ready.sender_position.get() >= position or is_ipc,
             "drain",
             timeout,
             self._ready.sent_watch,

@@ -98,7 +98,16 @@ async def test_the_publications_of_clients_that_left_are_closed(
         client = await Client.of(aeron, *addresses)
         assert await client.ask(b"%d" % number) == b"%d" % number
         await client.leave()
-    await until(lambda: answering(server) == 0)
+    try:
+        await until(lambda: answering(server) == 0)
+    except TimeoutError:
+        left = [
+            f"{each.state} connected={each.is_connected} ended={each.is_end_of_stream} "
+            f"goodbye={each.has_unicast_eos} receivers={each.has_receivers} "
+            f"sent={each.sender_position} of {each.producer_position}"
+            for each in embedded(server).conductor.network_publications
+        ]
+        pytest.fail(f"still there: {left}")
 
 
 @pytest.mark.usefixtures("server")
