@@ -15,7 +15,7 @@ from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.segments import segment_bases, segment_name
 from aeron_async.archive.recording_channels import extending_channel
 from aeron_async.cli.archive_where import is_elsewhere, listed, opened
-from aeron_async.cli.options import ArchiveRunOptions, Flag, RecordingId, Stream
+from aeron_async.cli.options import ClientOptions, Flag, RecordingId, Stream
 from aeron_async.cli.output import make_console, print_json, print_line, safe_text
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.errors import ChannelUriError
@@ -45,7 +45,7 @@ def ls(
     channel: str = "",
     stream: Stream | None = None,
     json: Flag = False,
-    options: ArchiveRunOptions | None = None,
+    options: ClientOptions | None = None,
 ) -> int:
     """List the recordings of an archive.
 
@@ -62,7 +62,7 @@ def ls(
         options: How to run.
     """
     if is_elsewhere(where):
-        options = options or ArchiveRunOptions()
+        options = options or ClientOptions()
         main = _ls(where, channel, stream, aeron_dir=options.aeron_dir, is_json=json)
         return run(main, options)
     catalog = Catalog.open_to_read(listed(where))
@@ -98,7 +98,7 @@ def describe(
     /,
     *,
     json: Flag = False,
-    options: ArchiveRunOptions | None = None,
+    options: ClientOptions | None = None,
 ) -> int:
     """Show the descriptor of one recording, and the channel that extends it.
 
@@ -110,7 +110,7 @@ def describe(
         options: How to run.
     """
     if is_elsewhere(where):
-        options = options or ArchiveRunOptions()
+        options = options or ClientOptions()
         main = _describe(where, recording_id, aeron_dir=options.aeron_dir, is_json=json)
         return run(main, options)
     place = listed(where)

@@ -23,7 +23,7 @@ from aeron_async.cli.archive_where import (
     progress_bar,
     remove_if_unused,
 )
-from aeron_async.cli.options import ArchiveRunOptions, Flag, Int64, RecordingId, Stream
+from aeron_async.cli.options import ClientOptions, Flag, Int64, RecordingId, Stream
 from aeron_async.cli.output import complain, print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.client.aeron import Aeron
@@ -59,7 +59,7 @@ def record(
     extend: RecordingId | None = None,
     auto_stop: Flag = False,
     json: Flag = False,
-    options: ArchiveRunOptions | None = None,
+    options: ClientOptions | None = None,
 ) -> int:
     """Record a stream until Ctrl-C, and report each recording that begins or ends.
 
@@ -74,7 +74,7 @@ def record(
         json: One JSON object a line.
         options: How to run.
     """
-    options = options or ArchiveRunOptions()
+    options = options or ClientOptions()
     if not is_elsewhere(where) and options.aeron_dir is None:
         check_heard_here(channel, is_local=local)
     location = SourceLocation.LOCAL if local else SourceLocation.REMOTE
@@ -293,7 +293,7 @@ def serve(
     /,
     *,
     control: str | None = None,
-    options: ArchiveRunOptions | None = None,
+    options: ClientOptions | None = None,
 ) -> int:
     """Serve an archive to clients, ours and official ones, until Ctrl-C.
 
@@ -308,7 +308,7 @@ def serve(
         raise ConfigurationError(message)
     changes: dict[str, Any] = {} if control is None else {"control_channel": control}
     context = ArchiveContext.from_environment(directory=str(directory), **changes)
-    options = options or ArchiveRunOptions()
+    options = options or ClientOptions()
     return run(_serve(context, options.aeron_dir), options)
 
 
@@ -379,7 +379,7 @@ def stop(
     subscription: Int64 | None = None,
     channel: str | None = None,
     stream: Stream | None = None,
-    options: ArchiveRunOptions | None = None,
+    options: ClientOptions | None = None,
 ) -> int:
     """Stop a recording, even if the client that requested it is gone.
 
@@ -403,7 +403,7 @@ def stop(
         message = "give one of these: a recording id, --subscription, or --channel and --stream"
         raise ConfigurationError(message)
     needs_control(control, "what records is running")
-    options = options or ArchiveRunOptions()
+    options = options or ClientOptions()
     main = _stop(control, recording_id, subscription, channel, stream, aeron_dir=options.aeron_dir)
     return run(main, options)
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.cli.archive_where import is_elsewhere, opened, progress_bar
-from aeron_async.cli.options import ArchiveRunOptions, Count, Quiet, RecordingId, Size
+from aeron_async.cli.options import ClientOptions, Count, Quiet, RecordingId, Size
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.cli.stdio import BlockingCalls, write_all
 from aeron_async.cli.sub import Format, Printer
@@ -36,7 +36,7 @@ def replay(
     format: Format = "text",  # noqa: A002 - it is the name of the option
     count: Count | None = None,
     quiet: Quiet = False,
-    options: ArchiveRunOptions | None = None,
+    options: ClientOptions | None = None,
 ) -> int:
     """Print what was recorded, up to the current end of the recording.
 
@@ -51,7 +51,7 @@ def replay(
         options: How to run.
     """
     printer = Printer(format, is_quiet=quiet)
-    options = options or ArchiveRunOptions()
+    options = options or ClientOptions()
     main = _print(
         where,
         recording_id,
@@ -73,7 +73,7 @@ def follow(
     format: Format = "text",  # noqa: A002 - it is the name of the option
     count: Count | None = None,
     quiet: Quiet = False,
-    options: ArchiveRunOptions | None = None,
+    options: ClientOptions | None = None,
 ) -> int:
     """Print what was recorded and what is still being recorded, until Ctrl-C.
 
@@ -90,7 +90,7 @@ def follow(
         options: How to run.
     """
     printer = Printer(format, is_quiet=quiet)
-    options = options or ArchiveRunOptions()
+    options = options or ClientOptions()
     main = _print(
         where,
         recording_id,

@@ -20,7 +20,7 @@ from aeron_async.archive.disk.recording_reader import check_position
 from aeron_async.archive.disk.segments import segment_bases
 from aeron_async.cli.archive_where import is_elsewhere, listed, opened, progress_bar
 from aeron_async.cli.figures import plural
-from aeron_async.cli.options import ArchiveRunOptions, Flag, Positive, RecordingId, Size
+from aeron_async.cli.options import ClientOptions, Flag, Positive, RecordingId, Size
 from aeron_async.cli.output import print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.cli.stdio import ask, check_can_ask
@@ -48,7 +48,7 @@ def truncate(
     *,
     yes: Flag = False,
     dry_run: Flag = False,
-    options: ArchiveRunOptions | None = None,
+    options: ClientOptions | None = None,
 ) -> int:
     """Remove what was recorded from a position on.
 
@@ -61,7 +61,7 @@ def truncate(
         options: How to run.
     """
     check_can_ask(yes=yes, dry_run=dry_run, what="remove recorded data")
-    options = options or ArchiveRunOptions()
+    options = options or ClientOptions()
     main = _truncate(
         where, recording_id, position, aeron_dir=options.aeron_dir, yes=yes, is_dry=dry_run
     )
@@ -164,7 +164,7 @@ def purge(
     before: Size | None = None,
     yes: Flag = False,
     dry_run: Flag = False,
-    options: ArchiveRunOptions | None = None,
+    options: ClientOptions | None = None,
 ) -> int:
     """Remove a recording, or with --before only whole files at its beginning.
 
@@ -177,7 +177,7 @@ def purge(
         options: How to run.
     """
     check_can_ask(yes=yes, dry_run=dry_run, what="remove recorded data")
-    options = options or ArchiveRunOptions()
+    options = options or ClientOptions()
     main = _purge(where, recording_id, before, aeron_dir=options.aeron_dir, yes=yes, is_dry=dry_run)
     return run(main, options)
 
@@ -236,7 +236,7 @@ def prune(
     yes: Flag = False,
     dry_run: Flag = False,
     json: Flag = False,
-    options: ArchiveRunOptions | None = None,
+    options: ClientOptions | None = None,
 ) -> int:
     """Remove whole files at the beginning of recordings that are too old or too long.
 
@@ -265,7 +265,7 @@ def prune(
     check_can_ask(yes=yes, dry_run=dry_run, what="remove files of recordings")
     age_ms = None if max_age is None else int(max_age * MS_PER_SECOND)
     retention = Retention(max_age_ms=age_ms, max_bytes=max_bytes, before_position=before)
-    options = options or ArchiveRunOptions()
+    options = options or ClientOptions()
     main = _prune(
         where,
         retention,

@@ -230,7 +230,7 @@ async def opened(
     Args:
         where: A directory, such as "aeron-archive", or a control channel, such as
             "aeron:udp?endpoint=localhost:8010".
-        aeron_dir: See `ArchiveRunOptions`.
+        aeron_dir: See `ClientOptions`.
         may_be_new: Whether to create an archive in a directory that has none.
 
     Raises:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LONGEST_MESSAGE",
-    "ArchiveRunOptions",
+    "ClientOptions",
     "Count",
     "Flag",
     "Int32",
@@ -108,8 +108,8 @@ class RunOptions:
 
 @Parameter(name="*", group="Running")
 @attrs.frozen(kw_only=True)
-class ArchiveRunOptions(RunOptions):
-    """Options of the archive commands that run a driver, or use another one.
+class ClientOptions(RunOptions):
+    """Options of every command that runs a driver of its own, or uses another one.
 
     Attributes:
         aeron_dir: Use the driver in this Aeron directory; its clients share aeron:ipc.

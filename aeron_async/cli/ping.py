@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Final, final
 from cyclopts import Parameter, validators
 
 from aeron_async.cli.figures import LatencySummary, format_count, plural
-from aeron_async.cli.options import Flag, Int32, MessageSize, Positive, Quiet, RunOptions
+from aeron_async.cli.options import ClientOptions, Flag, Int32, MessageSize, Positive, Quiet
 from aeron_async.cli.output import make_console, print_json, remark
 from aeron_async.cli.pauses import Pauses
 from aeron_async.cli.runner import ExitCode, Watchdog, advising, hush_pauses, run, together
@@ -63,7 +63,7 @@ def ping(
     timeout: Positive = 10.0,
     json: Flag = False,
     quiet: Quiet = False,
-    options: RunOptions | None = None,
+    options: ClientOptions | None = None,
 ) -> int:
     """Measure round trips to a pong.
 
@@ -85,7 +85,9 @@ def ping(
     if size < TIMESTAMP.size:
         message = f"--size {size} must be at least {TIMESTAMP.size}: a ping begins with its time"
         raise ConfigurationError(message)
+    options = options or ClientOptions()
     main = _ping(
+        options.aeron_dir,
         (ping_channel, ping_stream),
         (pong_channel, pong_stream),
         counts=(warmup, count),
@@ -94,10 +96,11 @@ def ping(
         timeout=timeout,
         report=PingReport(is_json=json, is_quiet=quiet),
     )
-    return run(main, options or RunOptions())
+    return run(main, options)
 
 
 async def _ping(
+    aeron_dir: str | None,
     there: tuple[str, int],
     back: tuple[str, int],
     *,
@@ -107,7 +110,7 @@ async def _ping(
     timeout: float,
     report: PingReport,
 ) -> int:
-    async with Aeron.connect() as aeron:
+    async with Aeron.connect(directory=aeron_dir) as aeron:
         subscription = await aeron.add_subscription(*back)
         publication = await aeron.add_exclusive_publication(*there)
         report.say(f"pinging {there[0]} stream {there[1]}, listening on {back[0]} stream {back[1]}")

@@ -6,7 +6,7 @@ Source: Aeron samples `cpong.c`, `Pong.java`.
 from __future__ import annotations
 
 from aeron_async.cli.figures import plural
-from aeron_async.cli.options import Count, Flag, Int32, Quiet, RunOptions
+from aeron_async.cli.options import ClientOptions, Count, Flag, Int32, Quiet
 from aeron_async.cli.output import print_json, remark
 from aeron_async.cli.ping import PING_CHANNEL, PING_STREAM_ID, PONG_CHANNEL, PONG_STREAM_ID
 from aeron_async.cli.runner import ExitCode, run
@@ -29,7 +29,7 @@ def pong(
     count: Count | None = None,
     json: Flag = False,
     quiet: Quiet = False,
-    options: RunOptions | None = None,
+    options: ClientOptions | None = None,
 ) -> int:
     """Send every ping back unchanged, until Ctrl-C.
 
@@ -43,17 +43,20 @@ def pong(
         quiet: Do not remark on progress.
         options: How to run.
     """
+    options = options or ClientOptions()
     main = _pong(
+        options.aeron_dir,
         (ping_channel, ping_stream),
         (pong_channel, pong_stream),
         count=count,
         is_json=json,
         is_quiet=quiet,
     )
-    return run(main, options or RunOptions())
+    return run(main, options)
 
 
 async def _pong(
+    aeron_dir: str | None,
     there: tuple[str, int],
     back: tuple[str, int],
     *,
@@ -62,7 +65,7 @@ async def _pong(
     is_quiet: bool,
 ) -> int:
     echoed_count = dropped_count = 0
-    async with Aeron.connect() as aeron:
+    async with Aeron.connect(directory=aeron_dir) as aeron:
         subscription = await aeron.add_subscription(*there)
         publication = await aeron.add_exclusive_publication(*back)
         if not is_quiet:

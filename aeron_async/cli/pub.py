@@ -12,13 +12,13 @@ from cyclopts import Parameter
 
 from aeron_async.cli.figures import format_per_second, format_throughput, per_second, plural
 from aeron_async.cli.options import (
+    ClientOptions,
     Count,
     Flag,
     MessageSize,
     Positive,
     Quiet,
     RecordingId,
-    RunOptions,
     Stream,
 )
 from aeron_async.cli.output import complain, print_json, remark
@@ -66,7 +66,7 @@ def pub(
     archive: str | None = None,
     json: Flag = False,
     quiet: Quiet = False,
-    options: RunOptions | None = None,
+    options: ClientOptions | None = None,
 ) -> int:
     """Publish messages, once a subscriber is connected.
 
@@ -93,8 +93,10 @@ def pub(
         text = "--extend and --archive go together: give the recording to extend, and its archive"
         raise ConfigurationError(text)
     source = Source(message=message, count=count, size=size)
-    report = PubReport(is_json=json, is_quiet=quiet)
+    options = options or ClientOptions()
+    report = PubReport(is_json=json, is_quiet=quiet, has_own_driver=options.aeron_dir is None)
     main = _pub(
+        options.aeron_dir,
         channel,
         stream,
         source,
@@ -103,7 +105,7 @@ def pub(
         report=report,
         extended=None if extend is None or archive is None else (archive, extend),
     )
-    return run(main, options or RunOptions())
+    return run(main, options)
 
 
 @final
@@ -180,9 +182,10 @@ class Pace:
 class PubReport:
     """Counts what was published, and reports it."""
 
-    def __init__(self, *, is_json: bool, is_quiet: bool) -> None:
+    def __init__(self, *, is_json: bool, is_quiet: bool, has_own_driver: bool = True) -> None:
         self._is_json = is_json
         self._is_quiet = is_quiet
+        self._has_own_driver = has_own_driver
         self._started_ns = 0
         self.message_count = 0
         self.length = 0
@@ -207,7 +210,8 @@ class PubReport:
         """Report what was published so far, and that closing may take a while."""
         if self.is_started and not publication.is_closed:
             self.finish(publication)
-            if self.message_count:
+            # Another process's driver sends what is left, and closes nothing.
+            if self.message_count and self._has_own_driver:
                 limit_s = DriverContext.from_environment().close_linger_timeout_ns / NS_PER_SECOND
                 self.say(f"closing: up to {limit_s:g} s for what is left; Ctrl-C again to stop")
 
@@ -272,6 +276,7 @@ class ConnectionWatch:
 
 
 async def _pub(
+    aeron_dir: str | None,
     channel: str,
     stream: int,
     source: Source,
@@ -283,7 +288,7 @@ async def _pub(
 ) -> int:
     if extended is not None:
         channel = await continuing(channel, stream, *extended)
-    async with Aeron.connect() as aeron:
+    async with Aeron.connect(directory=aeron_dir) as aeron:
         publication = await aeron.add_exclusive_publication(channel, stream)
         report.counters = aeron.counters
         report.say(

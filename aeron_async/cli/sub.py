@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, final
 
 from aeron_async.cli.figures import format_per_second, format_throughput, per_second, plural
-from aeron_async.cli.options import Count, Flag, Positive, Quiet, RunOptions, Stream
+from aeron_async.cli.options import ClientOptions, Count, Flag, Positive, Quiet, Stream
 from aeron_async.cli.output import as_json, remark
 from aeron_async.cli.pauses import Pauses
 from aeron_async.cli.runner import ExitCode, Watchdog, run
@@ -52,7 +52,7 @@ def sub(
     timeout: Positive | None = None,
     quiet: Quiet = False,
     json: Flag = False,
-    options: RunOptions | None = None,
+    options: ClientOptions | None = None,
 ) -> int:
     """Print each message of a stream, until Ctrl-C.
 
@@ -66,20 +66,28 @@ def sub(
         json: The same as --format json.
         options: How to run.
     """
+    options = options or ClientOptions()
     main = _sub(
+        options.aeron_dir,
         channel,
         stream,
         Printer("json" if json else format, is_quiet=quiet),
         count=count,
         timeout=timeout,
     )
-    return run(main, options or RunOptions())
+    return run(main, options)
 
 
 async def _sub(
-    channel: str, stream: int, printer: Printer, *, count: int | None, timeout: float | None
+    aeron_dir: str | None,
+    channel: str,
+    stream: int,
+    printer: Printer,
+    *,
+    count: int | None,
+    timeout: float | None,
 ) -> int:
-    async with Aeron.connect() as aeron:
+    async with Aeron.connect(directory=aeron_dir) as aeron:
         subscription = await aeron.add_subscription(
             channel,
             stream,

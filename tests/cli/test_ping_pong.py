@@ -145,7 +145,7 @@ async def test_a_ping_whose_sender_listens_to_nothing_is_dropped(
     async with Aeron.connect() as aeron:
         publication = await aeron.add_exclusive_publication(there, 1)
         echo = asyncio.ensure_future(
-            pong_module._pong((there, 1), (back, 2), count=1, is_json=True, is_quiet=True)
+            pong_module._pong(None, (there, 1), (back, 2), count=1, is_json=True, is_quiet=True)
         )
         await publication.offer(b"12345678")
         assert await echo == 0

@@ -1,0 +1,77 @@
+"""`pub`, `sub`, `ping` and `pong` as clients of a driver in another process."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aeron_async.cli.main import main
+from tests.cli.conftest import PATIENCE_S
+from tests.concurrent.shared import needs_shared_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.cli.conftest import Running
+
+    Start = Callable[..., Running]
+
+pytestmark = needs_shared_memory
+IPC = "aeron:ipc"
+STREAM = ("--stream", "5")
+
+
+@pytest.fixture
+def use(start: Start, tmp_path: Path) -> tuple[str, str]:
+    """The option that names the directory of a driver."""
+    place = str(tmp_path / "aeron")
+    environment = {name: text for name, text in os.environ.items() if name[:6] != "AERON_"}
+    small = {"AERON_IPC_TERM_BUFFER_LENGTH": "64k"}
+    # Clients wait until it runs.
+    start("driver", "--directory", place, environment=environment | small)
+    return "--aeron-dir", place
+
+
+def test_messages_go_from_pub_to_sub_over_ipc(use: tuple[str, str], start: Start) -> None:
+    subscriber = start("sub", IPC, *STREAM, "--count", "2", *use)
+    assert subscriber.remark("listening on") == "listening on aeron:ipc, stream 5"
+    publisher = start("pub", IPC, *STREAM, "--message", "one", "--message", "two", *use)
+    assert publisher.finish()[0] == 0
+    code, out, _ = subscriber.finish()
+    assert (code, out) == (0, "one\ntwo\n")
+
+
+def test_round_trips_are_measured_over_ipc(
+    use: tuple[str, str], start: Start, capfd: pytest.CaptureFixture[str]
+) -> None:
+    channels = ("--ping-channel", IPC, "--pong-channel", IPC)
+    echo = start("pong", *channels, *use)
+    echo.remark("echoing aeron:ipc")
+    capfd.readouterr()
+    rounds = ("--count", "20", "--warmup", "1", "--timeout", str(PATIENCE_S))
+    assert main(["ping", *channels, *rounds, "--json", *use]) == 0
+    assert json.loads(capfd.readouterr().out)["count"] == 20
+    code, _, err = echo.interrupt()
+    assert code == 130
+    assert "echoed 21 pings" in err
+
+
+def test_a_publisher_that_is_stopped_leaves_what_it_has_offered_to_the_driver(
+    use: tuple[str, str], start: Start
+) -> None:
+    subscriber = start("sub", IPC, *STREAM, "--count", "1", *use)
+    subscriber.remark("listening on")
+    publisher = start("pub", IPC, *STREAM, *use)
+    publisher.remark("publishing to")
+    assert publisher.process.stdin is not None
+    publisher.process.stdin.write("one\n")
+    publisher.process.stdin.flush()
+    assert subscriber.finish()[:2] == (0, "one\n")
+    code, _, err = publisher.interrupt()
+    assert code == 130
+    assert "published 1 message" in err
+    assert "closing: up to" not in err
