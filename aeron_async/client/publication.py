@@ -518,7 +518,9 @@ class PublicationBase(Offering, ABC):
             raise
         except TimeoutError:
             # There may be room of which this process was not told yet.
-            if self._line.is_first(place) and (result := attempt()) >= 0:
+            if not self._line.is_first(place):
+                self._line.wake_first()
+            elif (result := attempt()) >= 0:
                 return result
             waited_ns = self._conductor.clock.now_ns() - started_ns
             raise offer_timeout(self._explain(), operation, waited_ns) from None

@@ -91,6 +91,7 @@ class PublicationWatch:
         self._word_at = -1
         self._position = 0
         self._rung_limit = 0
+        self._was_connected = False
 
     @property
     def has_begun(self) -> bool:
@@ -203,11 +204,12 @@ class PublicationWatch:
         publication = self._publication
         if not isinstance(publication, NetworkPublication):
             return True
-        limit = publication.publisher_limit
+        limit, is_connected = publication.publisher_limit, publication.is_connected
         step = publication.params.publication_window_length >> WINDOW_SHIFT
-        if publication.is_sending and 0 <= limit - self._rung_limit < step:
+        is_little = is_connected == self._was_connected and 0 <= limit - self._rung_limit < step
+        if publication.is_sending and is_little:
             return False
-        self._rung_limit = limit
+        self._rung_limit, self._was_connected = limit, is_connected
         return True
 
     # The watched word.
@@ -250,9 +252,13 @@ class PublicationWatch:
 
 
 def looks_again(publication: SubscribablePublication) -> bool:
-    """Return whether the sender waits for its receivers, or sends more in its next turn."""
+    """Return whether the sender waits for its receivers, or sends more in its next turn.
+
+    Where spies replace the receivers, it waits for nobody, and its limit is always its position.
+    """
     return isinstance(publication, NetworkPublication) and (
-        publication.is_sending or publication.sender_position >= publication.sender_limit
+        publication.is_sending
+        or (publication.has_receivers and publication.sender_position >= publication.sender_limit)
     )
 
 

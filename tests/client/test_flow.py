@@ -225,13 +225,18 @@ async def test_a_wait_looks_once_more_when_its_time_is_over(
     """A driver in another process does not wake a publisher for each piece of room."""
     del subscription
     assert await fill(publication)
-    first = asyncio.create_task(publication.offer(b"first", timeout=0.05))
+    alone = asyncio.create_task(publication.offer(b"alone", timeout=0.01))
+    await asyncio.sleep(0)
+    publication._limit.set(publication.position + 1)
+    assert await alone == publication.position
+    assert publication.available_window <= 0
+    first = asyncio.create_task(publication.offer(b"first", timeout=5))
     await asyncio.sleep(0)
     second = asyncio.create_task(publication.offer(b"second", timeout=0.01))
     await asyncio.sleep(0)
-    publication._limit.set(publication.position + 10_000)
+    publication._limit.set(publication.position + 1)
     with pytest.raises(aa.OfferTimeoutError):
-        # Another one waits before it.
+        # Another one waits before it, and is the one to look.
         await second
     assert await first == publication.position
     is_sent = False
@@ -246,18 +251,21 @@ async def test_a_wait_looks_once_more_when_its_time_is_over(
 async def test_what_is_offered_after_drain_was_called_is_not_waited_for(
     aeron: aa.Aeron, channel: str
 ) -> None:
-    await aeron.add_subscription(f"{channel}|rcv-wnd=4k", STREAM_ID)
+    await aeron.add_subscription(f"{channel}|rcv-wnd=8k", STREAM_ID)
     publication = await aeron.add_publication(f"{channel}|mtu=1408", STREAM_ID)
     await publication.wait_connected(timeout=5)
-    for _ in range(2):
-        assert isinstance(publication.try_offer(bytes(1000)), int)
+
+    def append() -> None:
+        """Append without a word to the driver, as another process would."""
+        assert publication._appender.offer(bytes(1000), limit=1 << 40) > 0
+
+    append()
     draining = asyncio.create_task(publication.drain(timeout=5))
     await asyncio.sleep(0)
-    while not draining.done():
-        publication.try_offer(bytes(1000))
-        await asyncio.sleep(0)
+    for _ in range(20):
+        append()
+    assert not draining.done()
+    publication._wake_sender()
     await draining
-    for _ in range(16):
-        publication.try_offer(bytes(1000))
     with pytest.raises(aa.AeronTimeoutError, match="drain waited"):
         await publication.drain(timeout=0.01)

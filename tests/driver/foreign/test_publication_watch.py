@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import attrs
+import pytest
 
 from aeron_async.driver.foreign_streams import PublicationWatch
 from tests.driver.fakes import CONTEXT
@@ -29,9 +30,11 @@ class Bell:
 class WatchRig(PublicationRig):
     """A publication that sends short bursts of short datagrams, and a watch of its log."""
 
-    def __init__(self) -> None:
+    def __init__(self, **params: Any) -> None:
         context = attrs.evolve(CONTEXT, network_publication_max_messages_per_send=1)
-        super().__init__(context=context, spec={"mtu_length": FRAME_LENGTH, "term_length": 1 << 20})
+        super().__init__(
+            context=context, spec={"mtu_length": FRAME_LENGTH, "term_length": 1 << 20}, **params
+        )
         self.watcher = FakeWatcher()
         self.bell = Bell()
         proxy = cast("Any", None)
@@ -132,3 +135,49 @@ def test_a_short_way_to_send_wakes_the_client_as_well() -> None:
     rung = rig.bell.count
     assert rig.publication.send_data_fast(1)
     assert (rig.publication.is_sending, rig.bell.count) == (False, rung + 1)
+
+
+def test_a_change_of_the_connection_wakes_the_client_while_the_sender_sends_on() -> None:
+    rig = WatchRig()
+    rig.admit(MESSAGE_COUNT)
+    rig.fill()
+    rig.poll(1)
+    assert (rig.publication.is_sending, rig.bell.count) == (True, 0)
+    rig.publication._disconnect()
+    rig.publication._on_window_changed()
+    assert (rig.publication.is_sending, rig.bell.count) == (True, 1)
+
+
+def test_a_limit_that_falls_wakes_the_client_while_the_sender_sends_on() -> None:
+    rig = WatchRig()
+    rig.admit(MESSAGE_COUNT)
+    rig.fill()
+    rig.poll(1)
+    rig.publication._window.retract(rig.publication.sender_position)
+    rig.publication._on_window_changed()
+    assert (rig.publication.is_sending, rig.bell.count) == (True, 1)
+
+
+@pytest.mark.parametrize("has_receiver", [False, True])
+def test_a_frame_that_is_committed_between_two_looks_is_seen(
+    monkeypatch: pytest.MonkeyPatch, *, has_receiver: bool
+) -> None:
+    """Without a receiver a spy replaces it, and the sender's limit is always its position."""
+    rig = WatchRig(spies_simulate_connection=True)
+    rig.spy()
+    rig.poll(0)
+    if has_receiver:
+        rig.admit(MESSAGE_COUNT)
+    is_committed = PublicationWatch._is_committed
+    is_claimed = [True]
+
+    def look(watch: PublicationWatch, publication: Any, length: int) -> bool:
+        return is_committed(watch, publication, length) and not (is_claimed and is_claimed.pop())
+
+    monkeypatch.setattr(PublicationWatch, "_is_committed", look)
+    assert rig.is_watching
+    assert rig.offer(bytes(96)) > 0
+    rig.watcher.look()
+    assert not is_claimed
+    rig.watcher.look()
+    assert rig.publication.wake_flag.is_set
