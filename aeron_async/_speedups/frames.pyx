@@ -11,7 +11,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
-from aeron_async._speedups.frames cimport (HEADER, align, is_slot, load_acquire_32, peek_32,
+from aeron_async._speedups.frames cimport (HEADER, align, is_slot, load_acquire_32, peek_32, prefetch,
                                            store_release_32)
 
 
@@ -382,6 +382,9 @@ def skip_own(object words, int64_t offset, int64_t limit, *, int32_t session_id,
             return offset, False
         while offset < limit:
             frame = <int32_t *>(<char *>view.buf + offset)
+            # Another processor has written it, and only its length says where the next one begins:
+            # without this a driver of its own takes a tenth more time a message (udp-shared).
+            prefetch(<char *>frame)
             frame_length = load_acquire_32(frame)
             kind = frame[1]
             aligned = align(frame_length)

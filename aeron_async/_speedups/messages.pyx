@@ -19,7 +19,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from aeron_async._speedups.frames cimport (BEGIN_BIT, END_BIT, FLAGS_BITS, HEADER, align, is_slot,
-                                           load_acquire_32)
+                                           load_acquire_32, prefetch)
 
 cdef extern from "Python.h":
     void set_slot "PyList_SET_ITEM"(object found, Py_ssize_t index, PyObject *item) noexcept
@@ -453,6 +453,8 @@ cdef Batch lay_open(term, int64_t offset, int64_t end, int64_t begin_position, i
     batch.begin_position = begin_position
     while batch.left < limit and offset < end:
         frame = <char *>batch.view.buf + offset
+        # Another processor may have written it, and only its length says where the next one begins.
+        prefetch(frame)
         frame_length = load_acquire_32(<int32_t *>frame)
         if frame_length <= 0:
             break
