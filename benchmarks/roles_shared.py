@@ -11,6 +11,7 @@ import asyncio
 import time
 from array import array
 from functools import partial
+from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -59,6 +60,7 @@ class SharedPlan(StreamPlan):
         is_checked: Whether every byte of a message is compared.
         list_length: Messages in a list; 0 for one by one.
         is_read: Whether the bytes of the messages in a list are looked at.
+        is_arrow: Whether lists are Arrow arrays at both ends.
     """
 
     directory: str = ""
@@ -66,6 +68,7 @@ class SharedPlan(StreamPlan):
     is_checked: bool = False
     list_length: int = 0
     is_read: bool = True
+    is_arrow: bool = False
 
 
 def client(directory: str, idle_strategy: str | None = None) -> aa.Aeron:
@@ -92,13 +95,18 @@ async def publish(raw: dict[str, Any]) -> dict[str, float]:
 
 async def offer_lists(publication: aa.Publication, plan: SharedPlan) -> dict[str, float]:
     """Offer both parts in lists, each with its mark, and return the figures of the second."""
-    messages = list(make_messages(plan.length)[: plan.list_length])
+    messages = list(islice(cycle(make_messages(plan.length)), plan.list_length))
+    offer = partial(publication.offer_many, messages)
+    if plan.is_arrow:
+        import pyarrow as pa  # noqa: PLC0415 - it is an extra
+
+        offer = partial(publication.offer_arrow, pa.array(messages, pa.large_binary()))
     figures: dict[str, float] = {}
     for seconds in (plan.warm_up_s, plan.seconds):
         count, started_s, started_cpu_s = 0, time.perf_counter(), time.process_time()
         end_s = started_s + seconds
         while time.perf_counter() < end_s:
-            await publication.offer_many(messages)
+            await offer()
             count += len(messages)
         await publication.offer(make_mark(count))
         share = (time.process_time() - started_cpu_s) / (time.perf_counter() - started_s)
@@ -147,12 +155,12 @@ async def take_lists(subscription: aa.Subscription, plan: SharedPlan) -> dict[st
         if not count:
             list_count, started_s, started_cpu_s = 0, time.perf_counter(), time.process_time()
         list_count += 1
-        data = messages.payloads() if plan.is_read else [messages[-1].data]
         count += len(messages)
-        if len(data[-1]) == plan.length:
+        last = last_of(messages, plan)
+        if len(last) == plan.length:
             continue
         elapsed_s = time.perf_counter() - started_s
-        check_mark(data[-1], count - 1)
+        check_mark(last, count - 1)
         part += 1
         if part == len((plan.warm_up_s, plan.seconds)):
             return {
@@ -165,6 +173,15 @@ async def take_lists(subscription: aa.Subscription, plan: SharedPlan) -> dict[st
         count = 0
     message = "the subscription was closed before the last mark"
     raise BenchError(message)
+
+
+def last_of(messages: aa.MessageBatch, plan: SharedPlan) -> bytes:
+    """Take a list as the plan asks for it, and return its last message."""
+    if plan.is_arrow:
+        last = messages.to_arrow().column("payload")[-1].as_py()
+        assert isinstance(last, bytes)
+        return last
+    return messages.payloads()[-1] if plan.is_read else messages[-1].data
 
 
 @attrs.frozen(kw_only=True)

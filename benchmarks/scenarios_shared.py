@@ -34,6 +34,7 @@ __all__ = ["shared"]
 LENGTH: Final = 100
 MTU: Final = 1_408
 LIST_LENGTH: Final = 256
+ARROW_LENGTH: Final = 4_096
 THROUGHPUT: Final = (
     Metric("messages_per_s", "messages/s"),
     Metric("publisher_ns", "ns of CPU a message, publisher", is_more_better=False),
@@ -64,6 +65,7 @@ def shared(settings: Settings) -> list[Scenario]:
     return [
         one_by_one(settings),
         in_lists(settings),
+        in_arrays(settings),
         over_udp(settings),
         round_trips(settings),
         silence(settings),
@@ -152,6 +154,27 @@ def in_lists(settings: Settings) -> Scenario:
             ours("ours, exclusive, bytes not looked at", partial(take, is_read=False)),
             ours("ours, shared", partial(take, is_exclusive=False)),
             *through_aeronmd(settings, take),
+        ),
+    )
+
+
+def in_arrays(settings: Settings) -> Scenario:
+    """Return a stream of IPC that is offered and read as Arrow arrays."""
+    take = partial(stream, settings, list_length=ARROW_LENGTH, is_arrow=True)
+    missing = "" if find_spec("pyarrow") else "pyarrow is not installed"
+    return Scenario(
+        name="ipc-arrow",
+        question=(
+            f"The same by `offer_arrow` and `to_arrow`, in arrays of {ARROW_LENGTH}, "
+            f"terms of {settings.term_length}."
+        ),
+        metrics=THROUGHPUT,
+        contenders=tuple(
+            Contender(name=name, measure=measure, why_absent=why_absent() or missing)
+            for name, measure in (
+                ("ours, exclusive", take),
+                ("ours, shared", partial(take, is_exclusive=False)),
+            )
         ),
     )
 

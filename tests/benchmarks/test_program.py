@@ -36,6 +36,7 @@ NAMES = [
     "replays-10",
     "ipc-100",
     "ipc-lists",
+    "ipc-arrow",
     "udp-shared",
     "ipc-round-trip",
     "shared-idle",

@@ -44,6 +44,14 @@ async def test_a_stream_has_a_rate_and_costs(
     assert all(figures[f"{side}_ns"] > 0 for side in ("publisher", "subscriber", "driver"))
 
 
+@needs_compiled
+async def test_a_stream_of_arrays_has_a_rate_and_costs() -> None:
+    pytest.importorskip("pyarrow", reason="pip install 'aeron-async[arrow]'")
+    figures = await scenarios_shared.stream(SHORT, list_length=1_000, is_arrow=True)
+    assert figures["messages"] == figures["offered"] > 0
+    assert figures["messages_per_list"] > 1
+
+
 async def test_embedded_drivers_have_no_costs_of_their_own() -> None:
     figures = await scenarios_shared.udp_stream(SHORT, driver_count=0)
     assert figures["messages_per_s"] > 0
