@@ -392,6 +392,11 @@ def name_of(type_id: int, registration_id: int) -> int:
     return registration_id << 32 | type_id & 0xFFFF_FFFF
 
 
+def ids_of(named: int | tuple[int, ...]) -> tuple[int, ...]:
+    """Return the ids of the counters of one name."""
+    return named if isinstance(named, tuple) else (named,)
+
+
 class CountersManager(CountersReader):
     """Allocates counters, and frees them for reuse after a delay.
 
@@ -414,9 +419,9 @@ class CountersManager(CountersReader):
         self._free_to_reuse_timeout_ms = free_to_reuse_timeout_ms
         self._epoch_ms = epoch_ms
         self._counters: dict[int, Counter] = {}
-        # By type and registration, oldest first. The table itself is slow to search, and clients
-        # may write to it.
-        self._named: dict[int, tuple[int, ...]] = {}
+        # By type and registration: one id, or several, oldest first. The table itself is slow to
+        # search, and clients may write to it. A tuple for each would take a MB for 2,000 streams.
+        self._named: dict[int, int | tuple[int, ...]] = {}
         # (deadline, id), soonest first: wall-clock time may step back, so ids may arrive unsorted.
         self._resting: list[tuple[int, int]] = []
         self._used_count = 0
@@ -473,7 +478,8 @@ class CountersManager(CountersReader):
         name = name_of(type_id, registration_id)
         counter = Counter(self, counter_id, Cell(self._values[word : word + 1]), name)
         self._counters[counter_id] = counter
-        self._named[name] = (*self._named.get(name, ()), counter_id)
+        named = self._named.get(name)
+        self._named[name] = counter_id if named is None else (*ids_of(named), counter_id)
         return counter
 
     def free(self, counter_id: int) -> None:
@@ -488,8 +494,8 @@ class CountersManager(CountersReader):
             raise RegistrationError(message)
         counter.invalidate()
         assert counter.name is not None
-        left = tuple(each for each in self._named.pop(counter.name) if each != counter_id)
-        if left:
+        named = self._named.pop(counter.name)
+        if left := tuple(each for each in ids_of(named) if each != counter_id):
             self._named[counter.name] = left
         self._metadata_ints[counter_id * _METADATA_INTS] = RECORD_RECLAIMED
         key_start = counter_id * METADATA_LENGTH + _KEY_OFFSET
@@ -501,7 +507,7 @@ class CountersManager(CountersReader):
     def find(self, *, type_id: int, registration_id: int) -> CounterRecord | None:
         """Return the oldest counter of this type and registration, if there is one."""
         found = self._named.get(name_of(type_id, registration_id))
-        return None if found is None else self.record(found[0])
+        return None if found is None else self.record(ids_of(found)[0])
 
     def write_label(self, counter_id: int, label: str) -> None:
         """Replace a label; its length is stored last, so that no reader reads past the text."""

@@ -281,6 +281,40 @@ class StreamSender:
         is_revoked: Whether heartbeats say that the stream was revoked.
     """
 
+    # More attributes than objects of one class share the names of.
+    __slots__ = (
+        "_batch_count_max",
+        "_bits",
+        "_burst_limit",
+        "_bytes_sent",
+        "_counters",
+        "_flow_control_limits",
+        "_frame_starts",
+        "_handshake",
+        "_heartbeats_sent",
+        "_is_tracking_limit",
+        "_last_sent_ns",
+        "_last_setup_ns",
+        "_log",
+        "_mask",
+        "_outbox",
+        "_params",
+        "_rejected_naks",
+        "_retransmits_sent",
+        "_retransmitted_bytes",
+        "_segments",
+        "_setup_interval_ns",
+        "_short_sends",
+        "_timestamps",
+        "_withheld",
+        "first_setup_ns",
+        "is_revoked",
+        "limit",
+        "position",
+        "refused_naks",
+        "setup_count",
+    )
+
     setup_count: int
     limit: int
     position: int
