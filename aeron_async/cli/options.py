@@ -47,6 +47,12 @@ def _is_positive(_type: object, value: float | None) -> None:
         raise ValueError(message)
 
 
+def _is_a_name(_type: object, value: str | None) -> None:
+    if value == "":
+        message = "must name a directory, and is empty"
+        raise ValueError(message)
+
+
 Positive = Annotated[float, Parameter(validator=_is_positive)]
 """A duration in seconds, or a rate."""
 Count = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=INT64_MAX))]
@@ -112,7 +118,8 @@ class ClientOptions(RunOptions):
     """Options of every command that runs a driver of its own, or uses another one.
 
     Attributes:
-        aeron_dir: Use the driver in this Aeron directory; its clients share aeron:ipc.
+        aeron_dir: Use the driver in this Aeron directory, whose clients share aeron:ipc; without
+            it, whatever AERON_DIR says, a driver of its own.
     """
 
-    aeron_dir: str | None = None
+    aeron_dir: Annotated[str | None, Parameter(validator=_is_a_name)] = None

@@ -11,9 +11,10 @@ from aeron_async.cli.runner import hush_pauses
 from aeron_async.driver.core.system_counters import DRIVER_COUNTER_TYPE_ID, DriverCounterId
 
 if TYPE_CHECKING:
+    from aeron_async.client.aeron import Aeron
     from aeron_async.counters import CountersReader
 
-__all__ = ["Pauses"]
+__all__ = ["Pauses", "own_counters"]
 
 
 @attrs.frozen
@@ -50,3 +51,8 @@ class Pauses:
     def to_json(self) -> dict[str, object]:
         """Return the pauses as a JSON object."""
         return {"loop_pauses": self.count, "longest_loop_pause_ns": self.longest_ns}
+
+
+def own_counters(aeron: Aeron, aeron_dir: str | None) -> CountersReader | None:
+    """Return the counters of a driver in this process; another's are not of this event loop."""
+    return aeron.counters if aeron_dir is None else None

@@ -20,7 +20,7 @@ from cyclopts import Parameter, validators
 from aeron_async.cli.figures import LatencySummary, format_count, plural
 from aeron_async.cli.options import ClientOptions, Flag, Int32, MessageSize, Positive, Quiet
 from aeron_async.cli.output import make_console, print_json, remark
-from aeron_async.cli.pauses import Pauses
+from aeron_async.cli.pauses import Pauses, own_counters
 from aeron_async.cli.runner import ExitCode, Watchdog, advising, hush_pauses, run, together
 from aeron_async.client.aeron import Aeron
 from aeron_async.clock import NS_PER_SECOND
@@ -140,7 +140,7 @@ async def _ping(
             elapsed_ns,
             size=size,
             foreign_count=pinger.foreign_count,
-            pauses=Pauses.of(aeron.counters),
+            pauses=Pauses.of(own_counters(aeron, aeron_dir)),
         )
     return ExitCode.SUCCESS
 

@@ -22,7 +22,7 @@ from aeron_async.cli.options import (
     Stream,
 )
 from aeron_async.cli.output import complain, print_json, remark
-from aeron_async.cli.pauses import Pauses
+from aeron_async.cli.pauses import Pauses, own_counters
 from aeron_async.cli.runner import ExitCode, hush_pauses, run
 from aeron_async.cli.stdio import BlockingCalls, read_lines
 from aeron_async.client.aeron import Aeron
@@ -290,7 +290,7 @@ async def _pub(
         channel = await continuing(channel, stream, *extended)
     async with Aeron.connect(directory=aeron_dir) as aeron:
         publication = await aeron.add_exclusive_publication(channel, stream)
-        report.counters = aeron.counters
+        report.counters = own_counters(aeron, aeron_dir)
         report.say(
             f"publishing to {publication.channel}, stream {publication.stream_id}, session "
             f"{publication.session_id}"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal, final
 from aeron_async.cli.figures import format_per_second, format_throughput, per_second, plural
 from aeron_async.cli.options import ClientOptions, Count, Flag, Positive, Quiet, Stream
 from aeron_async.cli.output import as_json, remark
-from aeron_async.cli.pauses import Pauses
+from aeron_async.cli.pauses import Pauses, own_counters
 from aeron_async.cli.runner import ExitCode, Watchdog, run
 from aeron_async.cli.stdio import BlockingCalls, write_all
 from aeron_async.client.aeron import Aeron
@@ -94,7 +94,7 @@ async def _sub(
             on_available_image=printer.on_available_image,
             on_unavailable_image=printer.on_unavailable_image,
         )
-        printer.counters = aeron.counters
+        printer.counters = own_counters(aeron, aeron_dir)
         printer.say(f"listening on {subscription.local_address or channel}, stream {stream}")
         calls = BlockingCalls()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,13 +27,23 @@ STREAM = ("--stream", "5")
 
 
 @pytest.fixture
-def use(start: Start, tmp_path: Path) -> tuple[str, str]:
-    """The option that names the directory of a driver."""
-    place = str(tmp_path / "aeron")
+def place(tmp_path: Path) -> str:
+    """The Aeron directory."""
+    return str(tmp_path / "aeron")
+
+
+@pytest.fixture
+def driver(start: Start, place: str) -> Running:
     environment = {name: text for name, text in os.environ.items() if name[:6] != "AERON_"}
     small = {"AERON_IPC_TERM_BUFFER_LENGTH": "64k"}
     # Clients wait until it runs.
-    start("driver", "--directory", place, environment=environment | small)
+    return start("driver", "--directory", place, environment=environment | small)
+
+
+@pytest.fixture
+def use(driver: Running, place: str) -> tuple[str, str]:
+    """The option that names the directory of a driver."""
+    del driver
     return "--aeron-dir", place
 
 
@@ -75,3 +86,35 @@ def test_a_publisher_that_is_stopped_leaves_what_it_has_offered_to_the_driver(
     assert code == 130
     assert "published 1 message" in err
     assert "closing: up to" not in err
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "last"),
+    [(signal.SIGTERM, 0, "received 1 message"), (signal.SIGKILL, 1, "error: the subscription")],
+)
+def test_a_subscriber_whose_driver_ends_says_what_it_has_received(
+    driver: Running,
+    use: tuple[str, str],
+    start: Start,
+    number: signal.Signals,
+    code: int,
+    last: str,
+) -> None:
+    soon = os.environ | {"AERON_DRIVER_TIMEOUT": "1500"}
+    subscriber = start("sub", IPC, *STREAM, *use, environment=soon)
+    subscriber.remark("listening on")
+    publisher = start("pub", IPC, *STREAM, "--message", "one", *use)
+    assert subscriber.line() == "one"
+    assert publisher.finish()[0] == 0
+    driver.interrupt(number)
+    found, _, err = subscriber.finish()
+    assert found == code
+    assert "received 1 message" in err
+    assert "the event loop stood still" not in err
+    assert "Traceback" not in err
+    assert err.splitlines()[-1].startswith(last)
+
+
+def test_a_directory_without_a_name_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["sub", IPC, *STREAM, "--aeron-dir", ""]) == 2
+    assert "must name a directory" in capfd.readouterr().err
