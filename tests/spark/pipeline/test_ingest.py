@@ -25,18 +25,15 @@ if TYPE_CHECKING:
 REPORT = {"batch_id": 0, "messages": 3, "gaps": 1, "seconds": 2.0, "positions": {"0": 64}}
 # Stands for the job: says what it would, and ends when it is told to.
 TALKS = f"""
-import signal, sys
+import signal
 
-def end(*_):
-    print({json.dumps(REPORT | {"batch_id": 1})!r}, flush=True)
-    sys.exit(0)
-
-signal.signal(signal.SIGTERM, end)
+# It waits for the signal; a handler could come in the middle of a line.
+signal.pthread_sigmask(signal.SIG_BLOCK, {{signal.SIGTERM}})
 print("no report", flush=True)
 print('{{"behind": {{}}}}', flush=True)
 print({json.dumps(REPORT)!r}, flush=True)
-while True:
-    signal.pause()
+signal.sigwait({{signal.SIGTERM}})
+print({json.dumps(REPORT | {"batch_id": 1})!r}, flush=True)
 """
 DEAF = f"""
 import signal
