@@ -94,7 +94,7 @@ def pub(
         raise ConfigurationError(text)
     source = Source(message=message, count=count, size=size)
     options = options or ClientOptions()
-    report = PubReport(is_json=json, is_quiet=quiet, has_own_driver=options.aeron_dir is None)
+    report = PubReport(is_json=json, is_quiet=quiet)
     main = _pub(
         options.aeron_dir,
         channel,
@@ -182,10 +182,9 @@ class Pace:
 class PubReport:
     """Counts what was published, and reports it."""
 
-    def __init__(self, *, is_json: bool, is_quiet: bool, has_own_driver: bool = True) -> None:
+    def __init__(self, *, is_json: bool, is_quiet: bool) -> None:
         self._is_json = is_json
         self._is_quiet = is_quiet
-        self._has_own_driver = has_own_driver
         self._started_ns = 0
         self.message_count = 0
         self.length = 0
@@ -211,7 +210,7 @@ class PubReport:
         if self.is_started and not publication.is_closed:
             self.finish(publication)
             # Another process's driver sends what is left, and closes nothing.
-            if self.message_count and self._has_own_driver:
+            if self.message_count and self.counters is not None:
                 limit_s = DriverContext.from_environment().close_linger_timeout_ns / NS_PER_SECOND
                 self.say(f"closing: up to {limit_s:g} s for what is left; Ctrl-C again to stop")
 

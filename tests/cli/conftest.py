@@ -20,6 +20,7 @@ from tests.logs import without_lines_of_the_machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
     from tests.warm import Program
 
@@ -135,3 +136,17 @@ def start() -> Iterator[Callable[..., Running]]:
     for one in running:
         with one.process:
             one.process.kill()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    """The Aeron directory of `driver`."""
+    return str(tmp_path / "aeron")
+
+
+@pytest.fixture
+def driver(start: Callable[..., Running], place: str) -> Running:
+    """A driver in a process of its own; clients wait until it runs."""
+    environment = {name: text for name, text in os.environ.items() if name[:6] != "AERON_"}
+    small = {"AERON_IPC_TERM_BUFFER_LENGTH": "64k"}
+    return start("driver", "--directory", place, environment=environment | small)

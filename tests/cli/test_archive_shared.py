@@ -32,23 +32,6 @@ def _requests_wait_for_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AERON_ARCHIVE_MESSAGE_TIMEOUT", "60s")
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> str:
-    """The Aeron directory."""
-    return str(tmp_path / "aeron")
-
-
-@pytest.fixture
-def driver(start: Start, place: str) -> Running:
-    environment = {name: text for name, text in os.environ.items() if name[:6] != "AERON_"}
-    return start(
-        "driver",
-        "--directory",
-        place,
-        environment=environment | {"AERON_IPC_TERM_BUFFER_LENGTH": "64k"},
-    )
-
-
 async def offer(place: str, messages: list[bytes]) -> aa.Aeron:
     """Offer messages as another process would; return its client, which is still open."""
     aeron = await aa.Aeron.connect(directory=place)

@@ -15,7 +15,6 @@ from tests.concurrent.shared import needs_shared_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.cli.conftest import Running
 
@@ -24,20 +23,6 @@ if TYPE_CHECKING:
 pytestmark = needs_shared_memory
 IPC = "aeron:ipc"
 STREAM = ("--stream", "5")
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> str:
-    """The Aeron directory."""
-    return str(tmp_path / "aeron")
-
-
-@pytest.fixture
-def driver(start: Start, place: str) -> Running:
-    environment = {name: text for name, text in os.environ.items() if name[:6] != "AERON_"}
-    small = {"AERON_IPC_TERM_BUFFER_LENGTH": "64k"}
-    # Clients wait until it runs.
-    return start("driver", "--directory", place, environment=environment | small)
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from aeron_async.concurrent.ring_buffer import ManyToOneRingBuffer
 from aeron_async.counters import CountersReader
 from aeron_async.driver import media_driver
 from aeron_async.driver.core.context import DriverContext
+from aeron_async.driver.foreign_streams import PublicationWatch
 from aeron_async.errors import ConfigurationError
 from aeron_async.logbuffer.appender import AppendResult, ConcurrentAppender, ExclusiveAppender
 from aeron_async.logbuffer.log_buffers import LogBuffers
@@ -506,3 +507,18 @@ def in_directory(
     test.__name__, test.__module__, test.__doc__ = story.__name__, story.__module__, story.__doc__
     test.__signature__ = Signature([*own, *others])  # type: ignore[attr-defined]
     return test
+
+
+@contextmanager
+def committed_between_looks() -> Iterator[None]:
+    """Let the next look of a watch meet a frame that is claimed, and the one after it see it."""
+    is_committed = PublicationWatch._is_committed
+    is_claimed = [True]
+
+    def look(watch: PublicationWatch, publication: Any, length: int) -> bool:
+        return is_committed(watch, publication, length) and not (is_claimed and is_claimed.pop())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PublicationWatch, "_is_committed", look)
+        yield
+    assert not is_claimed, "no look has met the frame"

@@ -9,7 +9,7 @@ import pytest
 
 from aeron_async.driver.foreign_streams import PublicationWatch
 from tests.driver.fakes import CONTEXT
-from tests.driver.foreign.client import FakeWatcher
+from tests.driver.foreign.client import FakeWatcher, committed_between_looks
 from tests.driver.rigs import PublicationRig
 
 FRAME_LENGTH = 128
@@ -159,25 +159,16 @@ def test_a_limit_that_falls_wakes_the_client_while_the_sender_sends_on() -> None
 
 
 @pytest.mark.parametrize("has_receiver", [False, True])
-def test_a_frame_that_is_committed_between_two_looks_is_seen(
-    monkeypatch: pytest.MonkeyPatch, *, has_receiver: bool
-) -> None:
+def test_a_frame_that_is_committed_between_two_looks_is_seen(*, has_receiver: bool) -> None:
     """Without a receiver a spy replaces it, and the sender's limit is always its position."""
     rig = WatchRig(spies_simulate_connection=True)
     rig.spy()
     rig.poll(0)
     if has_receiver:
         rig.admit(MESSAGE_COUNT)
-    is_committed = PublicationWatch._is_committed
-    is_claimed = [True]
-
-    def look(watch: PublicationWatch, publication: Any, length: int) -> bool:
-        return is_committed(watch, publication, length) and not (is_claimed and is_claimed.pop())
-
-    monkeypatch.setattr(PublicationWatch, "_is_committed", look)
     assert rig.is_watching
-    assert rig.offer(bytes(96)) > 0
-    rig.watcher.look()
-    assert not is_claimed
-    rig.watcher.look()
+    with committed_between_looks():
+        assert rig.offer(bytes(96)) > 0
+        rig.watcher.look()
+        rig.watcher.look()
     assert rig.publication.wake_flag.is_set

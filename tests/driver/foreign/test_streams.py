@@ -26,7 +26,15 @@ from aeron_async.protocol.control_protocol import (
     RemoveSubscription,
     UnavailableImage,
 )
-from tests.driver.foreign.client import IPC, STREAM_ID, UDP, Directory, Reader, in_directory
+from tests.driver.foreign.client import (
+    IPC,
+    STREAM_ID,
+    UDP,
+    Directory,
+    Reader,
+    committed_between_looks,
+    in_directory,
+)
 from tests.logbuffer.logs import make_log
 
 if TYPE_CHECKING:
@@ -367,20 +375,10 @@ async def test_a_frame_that_is_committed_between_two_looks_is_sent_at_once(
     publisher = await client.add_publication(UDP)
     await directory.pass_time(1.5, client, other)
     (reader,) = await other.images()
-    is_committed = PublicationWatch._is_committed
-    is_claimed = [True]
-
-    def look(watch: PublicationWatch, publication: Any, length: int) -> bool:
-        found = is_committed(watch, publication, length)
-        # The first look meets the frame while its length is still negative.
-        return found and not (is_claimed and is_claimed.pop())
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PublicationWatch, "_is_committed", look)
+    with committed_between_looks():
         assert publisher.offer(b"alone") > 0
         # No time passes, so nothing but the watched word can say it.
         assert await reader.take(1) == [b"alone"]
-    assert not is_claimed
 
 
 @pytest.mark.parametrize(
