@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from aeron_async.driver.core.congestion_control import CongestionControlParams, congestion_control
 from aeron_async.driver.core.context import DriverContext
@@ -51,8 +51,14 @@ if TYPE_CHECKING:
     from aeron_async.protocol.setup import Setup
 
 
+class SpiedPublication(NetworkPublication):
+    """A publication whose methods a test can replace: it has a dictionary of its own."""
+
+
 class PublicationRig:
     """A publication on an outbox, with an appender to offer by."""
+
+    publication_type: ClassVar[type[NetworkPublication]] = NetworkPublication
 
     def __init__(
         self,
@@ -84,7 +90,7 @@ class PublicationRig:
             is_tracking_receivers=flow_control.receiver_count() is not None,
         )
         self.params = make_params(self.log, **params)
-        self.publication = NetworkPublication(
+        self.publication = self.publication_type(
             registration_id=1,
             channel="aeron:udp?endpoint=localhost:40123",
             log=self.log,

@@ -35,7 +35,7 @@ from aeron_async.protocol.rtt import RttMeasurement
 from tests.by_hand import NOT_BUILT
 from tests.driver.agents import SetClock
 from tests.driver.fakes import HALF_TERM, MS, RECEIVER_ID, SECOND, SOURCE, nak, status_message
-from tests.driver.rigs import PublicationRig
+from tests.driver.rigs import PublicationRig, SpiedPublication
 from tests.logbuffer.logs import MTU_LENGTH, SESSION_ID, STREAM_ID
 
 if TYPE_CHECKING:
@@ -111,6 +111,8 @@ class Twin(PublicationRig):
         taken_count: How often it took that way.
         due_ns: When the sender calls it next.
     """
+
+    publication_type = SpiedPublication
 
     def __init__(
         self,

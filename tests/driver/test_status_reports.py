@@ -13,7 +13,7 @@ from aeron_async.driver.core.flow_control.base import UnicastFlowControl
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.protocol.header import StatusMessageFlags
 from tests.driver.fakes import CONTEXT, HALF_TERM, MS, RECEIVER_ID, SECOND, SOURCE, status_message
-from tests.driver.rigs import PublicationRig
+from tests.driver.rigs import PublicationRig, SpiedPublication
 from tests.logbuffer.logs import TERM_LENGTH
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 class Rig(PublicationRig):
     """A connected publication behind its dispatcher, and which way its status messages took."""
+
+    publication_type = SpiedPublication
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)

@@ -117,6 +117,17 @@ class IpcPublicationListener(Protocol):
 class IpcPublication(SubscribablePublication):
     """One stream between clients of this driver; it is connected while it has a subscriber."""
 
+    __slots__ = (
+        "_consumer_position",
+        "_cool_down_deadline_ns",
+        "_image_liveness_timeout_ns",
+        "_listener",
+        "_told_position",
+        "_window",
+        "counters",
+        "is_connected",
+    )
+
     def __init__(
         self,
         *,

@@ -127,6 +127,35 @@ class NetworkPublication(SubscribablePublication):
     has_new_limit: bool
     has_unicast_eos: bool
 
+    __slots__ = (
+        "_connection_log",
+        "_fast_position",
+        "_fast_until_ns",
+        "_has_initial_connection",
+        "_is_linger_skipped",
+        "_is_setup_elicited",
+        "_listener",
+        "_plain_flow_control",
+        "_receivers",
+        "_receivers_refused",
+        "_rejected_status_messages",
+        "_retransmit_handler",
+        "_rtt_limiter",
+        "_rtt_replies_suppressed",
+        "_sender",
+        "_shown_receiver_count",
+        "_told_position",
+        "_told_refused_count",
+        "_window",
+        "counters",
+        "flow_control",
+        "has_new_limit",
+        "has_unicast_eos",
+        "is_connected",
+        "is_end_of_stream",
+        "is_sending",
+    )
+
     def __init__(
         self,
         *,

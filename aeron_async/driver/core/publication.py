@@ -133,6 +133,36 @@ class SubscribablePublication(ABC):
         has_sent_burst: Whether that poll sent more than one datagram.
     """
 
+    # CPython reads slots fastest, and without them 50 attributes take 2 kB: an object has quick
+    # access to 30.
+    __slots__ = (
+        "__weakref__",
+        "_blocked_check",
+        "_linger_deadline_ns",
+        "_linger_timeout_ns",
+        "_readers",
+        "_revoked",
+        "_state_log",
+        "_strategy",
+        "_untethered",
+        "channel",
+        "consumption_trigger",
+        "entity_tag",
+        "failure",
+        "has_sent_burst",
+        "log",
+        "params",
+        "polled_ns",
+        "registration_id",
+        "session_id",
+        "start",
+        "state",
+        "stream_id",
+        "subscribers",
+        "wake_flag",
+        "window_listeners",
+    )
+
     def __init__(
         self,
         *,
