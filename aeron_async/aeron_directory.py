@@ -238,7 +238,7 @@ class AeronDirectory:
                 permission to write.
 
         Raises:
-            DriverError: This user may not open the file.
+            DriverError: This user may not open the file, or the directory is a file.
             ProtocolError: The file is of another version, damaged, or no plain file.
             ConfigurationError: The compiled code is missing.
         """
@@ -246,7 +246,10 @@ class AeronDirectory:
         path = Path(directory)
         try:
             fd = open_plain(path / CNC_FILE, is_writable=is_writable)
-        except (FileNotFoundError, NotADirectoryError):
+        except NotADirectoryError:
+            message = f"{_shown(path)} is a file, and an Aeron directory is needed"
+            raise DriverError(message) from None
+        except FileNotFoundError:
             return CncMissing(
                 f"no driver has made {_shown(path / CNC_FILE)}: start one there, or name the "
                 f"directory of another, for example by {DIRECTORY_VARIABLE}"

@@ -157,14 +157,20 @@ def test_close_releases_everything_and_may_be_repeated(place: Path) -> None:
 
 @needs_shared_memory
 def test_no_directory_and_an_empty_one_have_no_driver(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.touch()
-    for place in (tmp_path / "none", tmp_path, file):
+    for place in (tmp_path / "none", tmp_path):
         found = AeronDirectory.try_open(place)
         assert isinstance(found, CncMissing)
         assert f"{place}/cnc.dat" in found.reason
         with pytest.raises(DriverError, match="start one"):
             AeronDirectory.open(place)
+
+
+@needs_shared_memory
+def test_a_file_in_place_of_a_directory_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(DriverError, match=f"{file} is a file, and an Aeron directory is needed"):
+        AeronDirectory.try_open(file)
 
 
 @needs_shared_memory

@@ -44,7 +44,7 @@ DRIVER_TIMEOUT_MS: Final = 10_000
 """How old the heartbeat of an active driver may be: Aeron's driver timeout."""
 MS_PER_SECOND: Final = 1_000
 
-Directory = Annotated[str | None, Parameter(name=("--directory", "-d"))]
+Directory = Annotated[str | None, Parameter(name=("--directory", "-d", "--aeron-dir"))]
 """An Aeron directory; None for the one of this user."""
 
 epoch_ms: Callable[[], int] = SystemClock().epoch_ms

@@ -170,7 +170,7 @@ def parser() -> ArgumentParser:
     add = found.add_argument
     add("files", nargs="*", metavar="FILE", help="properties file: a line is name=value")
     add("-D", dest="define", action="append", metavar="NAME=VALUE", help="set a property")
-    add("-d", "--directory", metavar="DIR", help="Aeron directory; by default AERON_DIR")
+    add("-d", "--directory", "--aeron-dir", metavar="DIR", help="Aeron directory, else AERON_DIR")
     add("--idle-strategy", metavar="NAME", help="spin, yield, backoff, sleep-ns, sleep-ms or noop")
     add("--pidfile", metavar="FILE", help="hold the process id in a file while the driver runs")
     add("--loop", choices=("asyncio", "uvloop"), help="event loop; uvloop where it is installed")

@@ -262,7 +262,9 @@ class ConnectionWatch:
         self._timer.cancel()
 
     def look(self) -> None:
-        """Remark on a change of the connection."""
+        """Remark on a change of the connection; a driver that is lost is no such change."""
+        if self._publication.is_closed:
+            return
         is_connected = self._publication.is_connected
         if is_connected != self._was_connected:
             self._was_connected = is_connected

@@ -62,7 +62,11 @@ def explain_publication(stream: str, seen: PublicationSeen, *, is_closed: bool =
     elif not seen.is_connected and seen.elsewhere:
         subject, reason = "no subscriber connected", WaitReason.DRIVER_ELSEWHERE
         sight = "its driver is another process, which has no subscriber of this stream"
-        remedy = f"start a subscription of this channel and stream id: {_elsewhere_remedy(seen)}"
+        remedy = "start a subscription of this channel and stream id"
+        if not seen.is_ipc:
+            sight = "its driver is another process, which no receiver answers"
+            remedy += ", or let datagrams through, also on their way back"
+        remedy += f": {_elsewhere_remedy(seen)}"
     elif not seen.is_connected:
         subject = "no subscriber connected"
         reason, sight, remedy = _unconnected(seen)

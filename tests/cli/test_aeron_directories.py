@@ -63,6 +63,14 @@ def found(look: Callable[..., list[str]]) -> Callable[..., Any]:
     return found_in_json
 
 
+@pytest.mark.parametrize("name", ["-d", "--directory", "--aeron-dir"])
+def test_the_directory_has_three_names(
+    place: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["driver", "ping", name, str(place)]) == 0
+    assert str(place) in capsys.readouterr().out
+
+
 def headline(place: Path) -> str:
     return f"driver 4711 in {place}, heartbeat 400 ms ago"
 

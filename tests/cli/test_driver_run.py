@@ -238,8 +238,9 @@ def test_later_settings_override_earlier_ones(
     assert found["aeron.ipc.term.buffer.length"] == "256k (AERON_IPC_TERM_BUFFER_LENGTH)"
     assert found["aeron.spies.simulate.connection"] == "false (default)"
     assert found["aeron.dir"] == f"/of/the/file (file://{second}:2)"
-    given = lines_of(capsys, "-d", "/of/the/option", str(second))
-    assert given["aeron.dir"] == "/of/the/option (--directory)"
+    for option in ("-d", "--directory", "--aeron-dir"):
+        given = lines_of(capsys, option, "/of/the/option", str(second))
+        assert given["aeron.dir"] == "/of/the/option (--directory)"
 
 
 def test_numbers_beyond_the_limits_are_moved_to_them_as_in_aeronmd(

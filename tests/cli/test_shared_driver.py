@@ -15,6 +15,7 @@ from tests.concurrent.shared import needs_shared_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.cli.conftest import Running
 
@@ -98,6 +99,31 @@ def test_a_subscriber_whose_driver_ends_says_what_it_has_received(
     assert "the event loop stood still" not in err
     assert "Traceback" not in err
     assert err.splitlines()[-1].startswith(last)
+
+
+def test_a_publisher_whose_driver_is_killed_does_not_blame_its_subscriber(
+    driver: Running, use: tuple[str, str], start: Start
+) -> None:
+    soon = os.environ | {"AERON_DRIVER_TIMEOUT": "1500"}
+    subscriber = start("sub", IPC, *STREAM, *use)
+    subscriber.remark("listening on")
+    rate = ("--rate", "100", "--size", "10")
+    publisher = start("pub", IPC, *STREAM, *rate, *use, environment=soon)
+    subscriber.line()
+    driver.interrupt(signal.SIGKILL)
+    code, _, err = publisher.finish()
+    assert code == 1
+    assert "subscriber has gone" not in err
+    assert "error: " in err.splitlines()[-1]
+
+
+def test_a_file_in_place_of_the_directory_is_refused_at_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    assert main(["sub", IPC, *STREAM, "--aeron-dir", str(file)]) == 1
+    assert f"{file} is a file, and an Aeron directory is needed" in capfd.readouterr().err
 
 
 def test_a_directory_without_a_name_is_refused(capfd: pytest.CaptureFixture[str]) -> None:

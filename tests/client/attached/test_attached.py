@@ -716,6 +716,8 @@ async def test_what_waits_says_that_its_driver_is_elsewhere(
     other = await aeron.add_subscription(medium, STREAM_ID + 1)
     assert aa.why(other).reason is aa.WaitReason.DRIVER_ELSEWHERE
     assert why.remedy.startswith("start a subscription of this channel and stream id")
+    assert ("no receiver answers" in why.sight) == ("let datagrams through" in why.remedy)
+    assert ("no receiver answers" in why.sight) == medium.startswith("aeron:udp")
     assert aa.why(other).remedy.startswith("start a publication of this channel and stream id")
     subscription = await aeron.add_subscription(medium, STREAM_ID)
     await publication.wait_connected(timeout=5)
