@@ -85,6 +85,7 @@ __all__ = [
     "CncMissing",
     "LogDescription",
     "default_directory",
+    "file_in_place_of",
     "lives",
     "open_plain",
 ]
@@ -166,6 +167,17 @@ class LogDescription:
     producer_position: int | None
 
 
+def file_in_place_of(directory: str | os.PathLike[str]) -> Path | None:
+    """Return the file that stands where a directory, or one above it, should be; None without."""
+    path = Path(directory)
+    try:
+        there = next((each for each in (path, *path.parents) if each.exists()), None)
+        return None if there is None or there.is_dir() else there
+    except OSError:
+        # What this user may not look into is another matter.
+        return None
+
+
 @final
 class AeronDirectory:
     """The open `cnc.dat` of a driver, and the other files beside it.
@@ -238,7 +250,7 @@ class AeronDirectory:
                 permission to write.
 
         Raises:
-            DriverError: This user may not open the file, or the directory is a file.
+            DriverError: This user may not open the file.
             ProtocolError: The file is of another version, damaged, or no plain file.
             ConfigurationError: The compiled code is missing.
         """
@@ -246,13 +258,12 @@ class AeronDirectory:
         path = Path(directory)
         try:
             fd = open_plain(path / CNC_FILE, is_writable=is_writable)
-        except NotADirectoryError:
-            message = f"{_shown(path)} is a file, and an Aeron directory is needed"
-            raise DriverError(message) from None
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
+            if (file := file_in_place_of(path)) is not None:
+                return CncMissing(f"{_shown(file)} is a file, and an Aeron directory is needed")
             return CncMissing(
                 f"no driver has made {_shown(path / CNC_FILE)}: start one there, or name the "
-                f"directory of another, for example by {DIRECTORY_VARIABLE}"
+                "directory of another"
             )
         try:
             return cls._map(path, fd, is_writable=is_writable)

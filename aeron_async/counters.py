@@ -392,7 +392,7 @@ def name_of(type_id: int, registration_id: int) -> int:
     return registration_id << 32 | type_id & 0xFFFF_FFFF
 
 
-def ids_of(named: int | tuple[int, ...]) -> tuple[int, ...]:
+def ids_named(named: int | tuple[int, ...]) -> tuple[int, ...]:
     """Return the ids of the counters of one name."""
     return named if isinstance(named, tuple) else (named,)
 
@@ -479,7 +479,7 @@ class CountersManager(CountersReader):
         counter = Counter(self, counter_id, Cell(self._values[word : word + 1]), name)
         self._counters[counter_id] = counter
         named = self._named.get(name)
-        self._named[name] = counter_id if named is None else (*ids_of(named), counter_id)
+        self._named[name] = counter_id if named is None else (*ids_named(named), counter_id)
         return counter
 
     def free(self, counter_id: int) -> None:
@@ -495,8 +495,8 @@ class CountersManager(CountersReader):
         counter.invalidate()
         assert counter.name is not None
         named = self._named.pop(counter.name)
-        if left := tuple(each for each in ids_of(named) if each != counter_id):
-            self._named[counter.name] = left
+        if left := tuple(each for each in ids_named(named) if each != counter_id):
+            self._named[counter.name] = left if len(left) > 1 else left[0]
         self._metadata_ints[counter_id * _METADATA_INTS] = RECORD_RECLAIMED
         key_start = counter_id * METADATA_LENGTH + _KEY_OFFSET
         self._metadata[key_start : key_start + MAX_KEY_LENGTH] = bytes(MAX_KEY_LENGTH)
@@ -507,7 +507,7 @@ class CountersManager(CountersReader):
     def find(self, *, type_id: int, registration_id: int) -> CounterRecord | None:
         """Return the oldest counter of this type and registration, if there is one."""
         found = self._named.get(name_of(type_id, registration_id))
-        return None if found is None else self.record(ids_of(found)[0])
+        return None if found is None else self.record(ids_named(found)[0])
 
     def write_label(self, counter_id: int, label: str) -> None:
         """Replace a label; its length is stored last, so that no reader reads past the text."""

@@ -17,6 +17,7 @@ from aeron_async.aeron_directory import (
     CncMissing,
     default_directory,
     describe_log,
+    file_in_place_of,
 )
 from aeron_async.concurrent import atomic_buffer
 from aeron_async.concurrent.cnc_file import CNC_VERSION, CncNotReady, load_layout
@@ -166,11 +167,15 @@ def test_no_directory_and_an_empty_one_have_no_driver(tmp_path: Path) -> None:
 
 
 @needs_shared_memory
-def test_a_file_in_place_of_a_directory_is_refused(tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_directory_is_named(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(DriverError, match=f"{file} is a file, and an Aeron directory is needed"):
-        AeronDirectory.try_open(file)
+    for place in (file, file / "under" / "it"):
+        found = AeronDirectory.try_open(place)
+        assert isinstance(found, CncMissing)
+        assert found.reason == f"{file} is a file, and an Aeron directory is needed"
+        assert file_in_place_of(place) == file
+    assert file_in_place_of(tmp_path / "none") is None
 
 
 @needs_shared_memory

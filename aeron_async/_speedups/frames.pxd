@@ -9,11 +9,13 @@ from libc.string cimport memcpy
 
 cdef extern from *:
     """
+    #include <stdint.h>
     #define AERON_STORE_RELEASE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
     #define AERON_LOAD_ACQUIRE(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
-    /* Three lines, which is a short frame. It may lie behind the memory: that is no access, and never fails. */
-    #define AERON_PREFETCH(p) (__builtin_prefetch((p) + 1024), __builtin_prefetch((p) + 1088), \\
-                               __builtin_prefetch((p) + 1152))
+    /* Three cache lines, which is a short frame, eight such frames ahead; of long frames it fetches what nobody
+       needs, and they are few. The address may be beyond the memory: fetching is no access, and never fails. */
+    #define AERON_AHEAD(p, n) __builtin_prefetch((const void *)((uintptr_t)(p) + (n)))
+    #define AERON_PREFETCH(p) (AERON_AHEAD(p, 1024), AERON_AHEAD(p, 1088), AERON_AHEAD(p, 1152))
     """
     void store_release_32 "AERON_STORE_RELEASE"(int32_t *place, int32_t value) noexcept nogil
     int32_t load_acquire_32 "AERON_LOAD_ACQUIRE"(int32_t *place) noexcept nogil

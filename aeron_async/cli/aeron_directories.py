@@ -14,7 +14,7 @@ import attrs
 from cyclopts import Parameter
 
 from aeron_async.aeron_directory import AeronDirectory, CncMissing, default_directory
-from aeron_async.cli.options import Count, Positive, RunOptions
+from aeron_async.cli.options import Count, Positive, RunOptions, is_a_name
 from aeron_async.cli.output import clear_terminal, print_json, print_line
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.clock import SystemClock
@@ -44,7 +44,9 @@ DRIVER_TIMEOUT_MS: Final = 10_000
 """How old the heartbeat of an active driver may be: Aeron's driver timeout."""
 MS_PER_SECOND: Final = 1_000
 
-Directory = Annotated[str | None, Parameter(name=("--directory", "-d", "--aeron-dir"))]
+Directory = Annotated[
+    str | None, Parameter(name=("--directory", "-d", "--aeron-dir"), validator=is_a_name)
+]
 """An Aeron directory; None for the one of this user."""
 
 epoch_ms: Callable[[], int] = SystemClock().epoch_ms

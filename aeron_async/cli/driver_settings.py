@@ -230,6 +230,9 @@ def configure(
         if value is not None:
             found[field] = within_limits(setting, value)
             origins[field] = variables.origin_of(variable_read(setting, variables.values))
+    if directory == "":
+        message = "--directory must name a directory, and is empty"
+        raise ConfigurationError(message)
     if directory is not None:
         found[DIRECTORY_FIELD], origins[DIRECTORY_FIELD] = directory, "--directory"
     elif variables.values.get(DIRECTORY_VARIABLE):

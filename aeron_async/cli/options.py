@@ -30,6 +30,7 @@ __all__ = [
     "RunOptions",
     "Size",
     "Stream",
+    "is_a_name",
     "sized",
 ]
 
@@ -47,7 +48,8 @@ def _is_positive(_type: object, value: float | None) -> None:
         raise ValueError(message)
 
 
-def _is_a_name(_type: object, value: str | None) -> None:
+def is_a_name(_type: object, value: str | None) -> None:
+    """Refuse an empty name, such as that of a shell's variable that is not set."""
     if value == "":
         message = "must name a directory, and is empty"
         raise ValueError(message)
@@ -122,4 +124,7 @@ class ClientOptions(RunOptions):
             it, whatever AERON_DIR says, a driver of its own.
     """
 
-    aeron_dir: Annotated[str | None, Parameter(validator=_is_a_name)] = None
+    aeron_dir: Annotated[
+        str | None,
+        Parameter(name=("--aeron-dir", "--directory", "-d"), validator=is_a_name),
+    ] = None

@@ -22,19 +22,19 @@ class Pauses:
     """Pauses of one driver's event loop.
 
     Attributes:
-        count: Number of pauses.
-        longest_ns: Duration of the longest pause.
+        count: Number of pauses; None if nobody has measured them.
+        longest_ns: Duration of the longest pause; None as well.
     """
 
-    count: int = 0
-    longest_ns: int = 0
+    count: int | None = 0
+    longest_ns: int | None = 0
 
     @classmethod
     def of(cls, counters: CountersReader | None) -> Pauses:
         """Return the pauses so far, and stop logging later ones, because the summary follows."""
         hush_pauses()
         if counters is None:
-            return cls()
+            return cls(None, None)
         found = [
             counters.find(type_id=DRIVER_COUNTER_TYPE_ID, registration_id=each)
             for each in (DriverCounterId.LOOP_LAG_COUNT, DriverCounterId.LOOP_LAG_MAX_NS)
@@ -43,7 +43,7 @@ class Pauses:
 
     def __str__(self) -> str:
         """Return the text to add to a summary; empty if there were no pauses."""
-        if not self.count:
+        if not self.count or self.longest_ns is None:
             return ""
         times = plural(self.count, "time")
         return f"; the event loop stood still {times}, for {format_ns(self.longest_ns)} at most"

@@ -189,7 +189,7 @@ class PubReport:
         self.message_count = 0
         self.length = 0
         self.waited_count = 0
-        self.counters: CountersReader | None = None
+        self.own_counters: CountersReader | None = None
 
     def say(self, text: str) -> None:
         """Write a remark unless quiet."""
@@ -209,15 +209,15 @@ class PubReport:
         """Report what was published so far, and that closing may take a while."""
         if self.is_started and not publication.is_closed:
             self.finish(publication)
-            # Another process's driver sends what is left, and closes nothing.
-            if self.message_count and self.counters is not None:
+            # The driver of another process sends what is left, and nobody waits for that.
+            if self.message_count and self.own_counters is not None:
                 limit_s = DriverContext.from_environment().close_linger_timeout_ns / NS_PER_SECOND
                 self.say(f"closing: up to {limit_s:g} s for what is left; Ctrl-C again to stop")
 
     def finish(self, publication: ExclusivePublication) -> None:
         """Report what was published."""
         elapsed_ns = time.monotonic_ns() - self._started_ns
-        pauses = Pauses.of(self.counters)
+        pauses = Pauses.of(self.own_counters)
         rate = per_second(self.message_count, elapsed_ns)
         bytes_rate = per_second(self.length, elapsed_ns)
         if self._is_json:
@@ -291,7 +291,7 @@ async def _pub(
         channel = await continuing(channel, stream, *extended)
     async with Aeron.connect(directory=aeron_dir) as aeron:
         publication = await aeron.add_exclusive_publication(channel, stream)
-        report.counters = own_counters(aeron, aeron_dir)
+        report.own_counters = own_counters(aeron, aeron_dir)
         report.say(
             f"publishing to {publication.channel}, stream {publication.stream_id}, session "
             f"{publication.session_id}"

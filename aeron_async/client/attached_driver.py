@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 from aeron_async.aeron_directory import (
     HEARTBEAT_ENDED,
     AeronDirectory,
+    file_in_place_of,
 )
 from aeron_async.client.attached_destinations import AttachedDestinations
 from aeron_async.client.attached_streams import (
@@ -44,6 +45,7 @@ from aeron_async.driver.media_driver import system_network
 from aeron_async.errors import (
     AeronError,
     ClosedError,
+    ConfigurationError,
     DriverError,
     ErrorCode,
     ProtocolError,
@@ -197,8 +199,12 @@ class AttachedDriver:
             DriverTimeoutError: No driver was there in time.
             DriverError: This user may not open its files.
             ProtocolError: The files are of another version, or damaged.
-            ConfigurationError: The compiled code is missing, or the system is not Linux.
+            ConfigurationError: The directory is a file, the compiled code is missing, or the system
+                is not Linux.
         """
+        if (file := file_in_place_of(self.path)) is not None:
+            message = f"{file} is a file, and an Aeron directory is needed: name another"
+            raise ConfigurationError(message)
         self._attach(await wait_for_driver(self._look, self.context, now_ns=self._clock.now_ns))
         try:
             await self.add_bell()

@@ -39,7 +39,7 @@ from aeron_async.logbuffer.log_buffers import LogBuffers, producer_position
 from aeron_async.logbuffer.metadata import END_OF_STREAM_OFFSET, IS_CONNECTED_OFFSET
 from aeron_async.logbuffer.scanner import scan_for_send
 from aeron_async.logbuffer.wake_flag import WakeFlag
-from aeron_async.protocol.channel_uri import Media
+from aeron_async.protocol.channel_uri import ControlMode, Media
 from aeron_async.protocol.control_protocol import NO_COUNTER, NO_ID, AddressType, text_of
 from aeron_async.protocol.header import FRAME_ALIGNMENT, align_frame
 from aeron_async.protocol.units import INT64_MAX
@@ -404,6 +404,7 @@ class AttachedPublication:
             elsewhere=self._directory,
             is_driver_lost=not self.is_attached,
             is_ipc=is_ipc,
+            is_manual=self.uri.control_mode is ControlMode.MANUAL,
             sender_position=sender_position,
         )
 

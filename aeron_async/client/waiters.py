@@ -75,10 +75,11 @@ class Wakeable(Protocol):
 class Notify:
     """Wakes every task that waits."""
 
-    __slots__ = ("_waiters",)
+    __slots__ = ("_late_errors", "_waiters")
 
     def __init__(self) -> None:
         self._waiters: set[Wakeable] = set()
+        self._late_errors: dict[Wakeable, Exception] = {}
 
     def notify(self) -> None:
         """Wake every task that waits now."""
@@ -89,9 +90,11 @@ class Notify:
                 waiter.set_result(None)
 
     def fail(self, error: Callable[[], Exception]) -> None:
-        """Let the wait of every task that waits now raise an error."""
+        """Let the wait of every task raise an error, also if it was woken and has not run since."""
         for waiter in self._waiters:
-            if not waiter.done():
+            if waiter.done():
+                self._late_errors[waiter] = error()
+            else:
                 waiter.set_exception(error())
 
     def add(self, waiter: Wakeable) -> None:
@@ -101,6 +104,7 @@ class Notify:
     def remove(self, waiter: Wakeable) -> None:
         """Wake this no more."""
         self._waiters.discard(waiter)
+        self._late_errors.pop(waiter, None)
 
     async def wait(self) -> None:
         """Wait until the next `notify`."""
@@ -108,18 +112,26 @@ class Notify:
         self._waiters.add(waiter)
         try:
             await waiter
+            if waiter in self._late_errors:
+                raise self._late_errors[waiter]
         finally:
-            self._waiters.discard(waiter)
+            self.remove(waiter)
 
 
 @final
 class Place:
-    """A place in a line, and the time since which a task has it, in nanoseconds."""
+    """A place in a line.
 
-    __slots__ = ("since_ns",)
+    Attributes:
+        since_ns: The time since which a task has it, in nanoseconds.
+        late_error: What the task's wait raises, although it was woken before.
+    """
+
+    __slots__ = ("late_error", "since_ns")
 
     def __init__(self, since_ns: int) -> None:
         self.since_ns: int = since_ns
+        self.late_error: Exception | None = None
 
 
 @final
@@ -153,8 +165,10 @@ class FifoWaiters:
         self._waiters[place] = waiter
         try:
             await waiter
+            if place.late_error is not None:
+                raise place.late_error
         finally:
-            self._waiters[place] = None
+            self._waiters[place] = place.late_error = None
 
     def is_first(self, place: Place) -> bool:
         """Return whether nobody waits before this place."""
@@ -178,9 +192,13 @@ class FifoWaiters:
             self._wake(waiter)
 
     def fail(self, error: Callable[[], Exception]) -> None:
-        """Let the wait of every task that waits now raise an error."""
-        for waiter in self._waiters.values():
-            if waiter is not None and not waiter.done():
+        """Let the wait of every task raise an error, also if it was woken and has not run since."""
+        for place, waiter in self._waiters.items():
+            if waiter is None:
+                continue
+            if waiter.done():
+                place.late_error = error()
+            else:
                 waiter.set_exception(error())
 
     def _wake(self, waiter: asyncio.Future[None] | None) -> None:

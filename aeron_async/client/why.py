@@ -61,12 +61,7 @@ def explain_publication(stream: str, seen: PublicationSeen, *, is_closed: bool =
         sight, remedy = LOST_SIGHT, LOST_REMEDY
     elif not seen.is_connected and seen.elsewhere:
         subject, reason = "no subscriber connected", WaitReason.DRIVER_ELSEWHERE
-        sight = "its driver is another process, which has no subscriber of this stream"
-        remedy = "start a subscription of this channel and stream id"
-        if not seen.is_ipc:
-            sight = "its driver is another process, which no receiver answers"
-            remedy += ", or let datagrams through, also on their way back"
-        remedy += f": {_elsewhere_remedy(seen)}"
+        sight, remedy = _unconnected_elsewhere(seen)
     elif not seen.is_connected:
         subject = "no subscriber connected"
         reason, sight, remedy = _unconnected(seen)
@@ -96,9 +91,25 @@ LOST_REMEDY: Final = "start a driver in the same directory"
 def _elsewhere_remedy(seen: Seen) -> str:
     directory = quote(printable(seen.elsewhere, CHANNEL_LENGTH_MAX))
     return (
-        f"with `--directory {directory}`, `aeron-async streams` shows what that driver knows of "
+        f"with `--aeron-dir {directory}`, `aeron-async streams` shows what that driver knows of "
         "its streams, and `aeron-async errors` what it has refused"
     )
+
+
+def _unconnected_elsewhere(seen: PublicationSeen) -> tuple[str, str]:
+    """Return what can be said of a driver that knows more than its clients."""
+    process, start = "its driver is another process", "start a subscription of this channel and"
+    if seen.is_ipc:
+        sight = f"{process}, which has no subscriber of this stream"
+        return sight, f"{start} stream id: {_elsewhere_remedy(seen)}"
+    remedies = [
+        f"{start} stream id, or as many as the minimum group size",
+        "let datagrams through, also on their way back",
+    ]
+    if seen.is_manual:
+        remedies.insert(0, "add a destination")
+    remedies.append(_elsewhere_remedy(seen))
+    return f"{process}, which does not count it as connected", "; ".join(remedies)
 
 
 def _unconnected(seen: PublicationSeen) -> tuple[WaitReason, str, str]:

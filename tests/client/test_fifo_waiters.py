@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aeron_async as aa
-from aeron_async.client.waiters import FifoWaiters
+from aeron_async.client.waiters import FifoWaiters, Notify
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -164,3 +164,22 @@ async def test_ringing_twice_wakes_once() -> None:
     await waiting
     line.leave(place)
     assert len(line) == 0
+
+
+async def test_a_failure_reaches_also_who_was_woken_in_the_same_turn() -> None:
+    line, changed = FifoWaiters(), Notify()
+    place = line.join()
+    waiting = [asyncio.create_task(line.wait(place)), asyncio.create_task(changed.wait())]
+    await asyncio.sleep(0)
+    line.wake_first()
+    changed.notify()
+    line.fail(KeyError)
+    changed.fail(KeyError)
+    for each in waiting:
+        with pytest.raises(KeyError):
+            await each
+    again = [asyncio.create_task(line.wait(place)), asyncio.create_task(changed.wait())]
+    await asyncio.sleep(0)
+    line.wake_first()
+    changed.notify()
+    assert await asyncio.gather(*again) == [None, None]

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aeron_async.driver.core import shared_logs
-from aeron_async.driver.core.shared_logs import CheckedStreamSender
+from aeron_async.driver.core.data_sender import StreamSender
+from aeron_async.driver.core.ipc_publication import IpcPublication
+from aeron_async.driver.core.network_publication import NetworkPublication
+from aeron_async.driver.core.shared_logs import (
+    CheckedIpcPublication,
+    CheckedNetworkPublication,
+    CheckedStreamSender,
+)
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.errors import ProtocolError
 from aeron_async.logbuffer import scanner
@@ -114,3 +121,16 @@ def test_a_frame_that_was_changed_since_is_not_resent() -> None:
     assert rig.outbox.take() == []
     assert rig.counts[DriverCounterId.NAKS_REJECTED] == 1
     assert rig.counts[SystemCounterId.RETRANSMITS_SENT] == 1
+
+
+def test_no_part_of_a_stream_has_a_table_of_its_own_for_its_attributes() -> None:
+    """See `SubscribablePublication`: such a table is 2 kB of each stream."""
+    for kind in (
+        NetworkPublication,
+        IpcPublication,
+        CheckedNetworkPublication,
+        CheckedIpcPublication,
+        StreamSender,
+        CheckedStreamSender,
+    ):
+        assert not kind.__dictoffset__, kind

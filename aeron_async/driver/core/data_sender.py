@@ -281,7 +281,7 @@ class StreamSender:
         is_revoked: Whether heartbeats say that the stream was revoked.
     """
 
-    # More attributes than objects of one class share the names of.
+    # As for `SubscribablePublication`: with 30 attributes, each object would have its own table.
     __slots__ = (
         "_batch_count_max",
         "_bits",

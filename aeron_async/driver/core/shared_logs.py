@@ -29,6 +29,8 @@ from aeron_async.protocol.header import FRAME_ALIGNMENT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aeron_async.logbuffer.log_buffers import LogBuffers
+
 __all__ = ["CheckedIpcPublication", "CheckedNetworkPublication", "CheckedPosition"]
 
 UINT32_MASK: Final = 0xFFFF_FFFF
@@ -93,8 +95,11 @@ class CheckedPosition(Counter):
 class _CheckedLog(SubscribablePublication):
     """A publication whose log is a file, so that its tails may say anything."""
 
+    __slots__ = ()
+    _known_position: int  # a slot of each class below: two bases cannot both have some
+
     def __init__(self, **fields: Any) -> None:
-        self._known_position = producer_position(fields["log"])
+        self._known_position = producer_position(fields["log"])  # type: ignore[misc] # a slot below
         super().__init__(**fields)
 
     @property
@@ -110,7 +115,7 @@ class _CheckedLog(SubscribablePublication):
         offset = min(tail & UINT32_MASK, log.term_length) & -FRAME_ALIGNMENT
         position = (term_count << bits) + offset
         if known < position <= self.publisher_limit + TERMS_AHEAD_MAX * log.term_length:
-            self._known_position = position
+            self._known_position = position  # type: ignore[misc] # a slot below
         return self._known_position
 
     @property
@@ -121,6 +126,8 @@ class _CheckedLog(SubscribablePublication):
 
 class CheckedIpcPublication(_CheckedLog, IpcPublication):
     """An IPC publication whose log is a file."""
+
+    __slots__ = ("_known_position",)
 
 
 HEADER: Final = Struct("<6i")
@@ -135,10 +142,14 @@ class CheckedStreamSender(StreamSender):
     that changes a header after it was checked, and before the system has copied it, still can.
     """
 
+    __slots__ = ("_checked_position", "_is_checking_in_parts")
     # A type checker would infer it anew where this class assigns it.
     limit: int
-    _checked_position = 0
-    _is_checking_in_parts = False
+
+    def __init__(self, log: LogBuffers, **fields: Any) -> None:
+        super().__init__(log, **fields)
+        self._checked_position = 0
+        self._is_checking_in_parts = False
 
     def send_data_fast(self, now_ns: int) -> bool:
         """Send one datagram; return whether that was all there was and nothing held it back."""
@@ -227,4 +238,5 @@ class CheckedStreamSender(StreamSender):
 class CheckedNetworkPublication(_CheckedLog, NetworkPublication):
     """A network publication whose log is a file."""
 
+    __slots__ = ("_known_position",)
     sender_type: ClassVar[type[StreamSender]] = CheckedStreamSender

@@ -226,12 +226,12 @@ async def test_failures_of_publications_do_not_fill_the_log(directory: Directory
     for _ in range(20):
         await client.add_publication(is_exclusive=True)
 
-    def fail(_now_ns: int) -> int:
+    def fail(_publication: object, _now_ns: int) -> int:
         raise ZeroDivisionError
 
     with captured_logs() as lines, pytest.MonkeyPatch.context() as patch:
         for publication in directory.driver.conductor.ipc_publications:
-            patch.setattr(publication, "poll", fail)
+            patch.setattr(type(publication), "poll", fail)
             publication.wake_flag.set()
         await directory.pass_time(2, client)
     events = [each["event"] for each in lines]
@@ -676,11 +676,11 @@ async def test_a_publication_that_fails_is_recorded_once(
     conductor = directory.driver.conductor
     (publication,) = conductor.network_publications or conductor.ipc_publications
 
-    def fail(_now_ns: int) -> int:
+    def fail(_publication: object, _now_ns: int) -> int:
         raise ZeroDivisionError
 
     with captured_logs() as lines, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(publication, "poll", fail)
+        patch.setattr(type(publication), "poll", fail)
         publication.wake_flag.set()
         await directory.pass_time(1, client)
     assert [each["event"] for each in lines].count("publication_failed") == 1

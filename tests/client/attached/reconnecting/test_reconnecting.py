@@ -171,6 +171,24 @@ async def test_a_request_that_waits_ends_with_the_driver(
     assert (await aeron.add_subscription(IPC, STREAM_ID)).images == ()
 
 
+async def test_an_offer_that_was_woken_in_the_turn_of_the_loss_hears_of_it(
+    driver: aa.MediaDriver, aeron: aa.Aeron, events: Events
+) -> None:
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    waiting = [
+        asyncio.ensure_future(each)
+        for each in (publication.offer(b"", timeout=5), publication.wait_connected(timeout=5))
+    ]
+    await asyncio.sleep(0)
+    # As when the window changes in the turn in which the driver is lost.
+    publication._listener.on_window_changed()
+    attached(aeron).lose("as a test wants")
+    for each in waiting:
+        with pytest.raises(aa.DriverTimeoutError, match="as a test wants"):
+            await each
+    await events.next()
+
+
 async def test_destinations_are_added_again(
     driver: aa.MediaDriver, aeron: aa.Aeron, events: Events, channel: str
 ) -> None:
