@@ -40,7 +40,7 @@ from aeron_async.cli.bench_processes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from aeron_async.cli.bench_child import Role
 
@@ -82,14 +82,19 @@ async def publish(raw: dict[str, Any]) -> dict[str, float]:
     """Offer messages, one by one or in lists, and return the figures of the part that counts."""
     plan = SharedPlan(**raw)
     async with client(plan.directory) as aeron:
-        add = aeron.add_exclusive_publication if plan.is_exclusive else aeron.add_publication
-        publication = await add(plan.channel, STREAM_ID)
-        await publication.wait_connected(CONNECT_TIMEOUT_S)
-        if plan.list_length:
-            figures = await offer_lists(publication, plan)
-        else:
-            figures = await offer_parts(publication.offer, plan)
-        await publication.drain(CONNECT_TIMEOUT_S)
+        return await publish_by(aeron, plan)
+
+
+async def publish_by(aeron: aa.Aeron, plan: SharedPlan) -> dict[str, float]:
+    """Do so by a client that is there."""
+    add = aeron.add_exclusive_publication if plan.is_exclusive else aeron.add_publication
+    publication = await add(plan.channel, STREAM_ID)
+    await publication.wait_connected(CONNECT_TIMEOUT_S)
+    if plan.list_length:
+        figures = await offer_lists(publication, plan)
+    else:
+        figures = await offer_parts(publication.offer, plan)
+    await publication.drain(CONNECT_TIMEOUT_S)
     return figures
 
 
@@ -118,15 +123,32 @@ async def offer_lists(publication: aa.Publication, plan: SharedPlan) -> dict[str
 async def subscribe(raw: dict[str, Any]) -> dict[str, float]:
     """Count messages, and return the rate in the part that counts."""
     plan = SharedPlan(**raw)
-    assert plan.length != MARK.size, "a mark differs by its length"
     async with client(plan.directory) as aeron:
-        subscription = await aeron.add_subscription(plan.channel, STREAM_ID)
-        ready()
-        if plan.list_length:
-            return await take_lists(subscription, plan)
-        if plan.is_checked:
-            return await take_parts(partial(receive_part, subscription), plan)
-        return await take_parts(partial(count_part, subscription, plan.length), plan)
+        return await subscribe_by(aeron, plan, ready=ready)
+
+
+async def subscribe_by(
+    aeron: aa.Aeron, plan: SharedPlan, *, ready: Callable[[], None]
+) -> dict[str, float]:
+    """Do so by a client that is there."""
+    assert plan.length != MARK.size, "a mark differs by its length"
+    subscription = await aeron.add_subscription(plan.channel, STREAM_ID)
+    ready()
+    if plan.list_length:
+        return await take_lists(subscription, plan)
+    if plan.is_checked:
+        return await take_parts(partial(receive_part, subscription), plan)
+    return await take_parts(partial(count_part, subscription, plan.length), plan)
+
+
+async def exchange(raw: dict[str, Any]) -> dict[str, float]:
+    """Do both in one event loop, and return the figures of both."""
+    plan, is_there = SharedPlan(**raw), asyncio.Event()
+    async with client(plan.directory) as aeron, asyncio.TaskGroup() as group:
+        subscribing = group.create_task(subscribe_by(aeron, plan, ready=is_there.set))
+        await is_there.wait()
+        publishing = group.create_task(publish_by(aeron, plan))
+    return publishing.result() | subscribing.result()
 
 
 async def count_part(subscription: aa.Subscription, length: int, _wanted: Iterator[bytes]) -> int:
@@ -285,6 +307,7 @@ async def rest(raw: dict[str, Any]) -> dict[str, float]:
 
 
 ROLES: Final[Mapping[str, Role]] = {
+    "shared_exchange": exchange,
     "shared_publish": publish,
     "shared_subscribe": subscribe,
     "shared_ping": ping,

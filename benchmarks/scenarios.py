@@ -17,7 +17,7 @@ from benchmarks import official_programs
 from benchmarks.measuring import Contender, Metric, Scenario
 from benchmarks.roles import CHILD
 from benchmarks.scenarios_archive import recordings
-from benchmarks.scenarios_shared import shared
+from benchmarks.scenarios_shared import ARROW_LENGTH, LENGTH, LIST_LENGTH, shared
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -37,9 +37,9 @@ IDLE: Final = (
     Metric("subscriber_percent", "% of a core, subscriber", is_more_better=False),
     Metric("subscriber_resident_mb", "MB resident, subscriber", is_more_better=False),
 )
-STREAM_COUNTS: Final = (10, 100, 1_000)
+STREAM_COUNTS: Final = (10, 100, 1_000, 10_000)
 RECEIVER_COUNTS: Final = (1, 2, 4, 8)
-LOSS: Final = 0.01
+LOSSES: Final = (0.01, 0.05)
 NATS_START_S: Final = 1.0
 
 
@@ -78,9 +78,15 @@ def _others(settings: Settings) -> list[Scenario]:
     return [
         Scenario(
             name="same-loop",
-            question="100-byte messages over aeron:ipc, both ends in one event loop.",
+            question=(
+                "100-byte messages over aeron:ipc, both ends in one event loop; one by one all are "
+                "checked, lists and arrays are counted."
+            ),
             metrics=THROUGHPUT,
-            contenders=both(partial(same_loop, settings)),
+            contenders=(
+                *both(partial(same_loop, settings)),
+                *batched(partial(same_loop_batches, settings)),
+            ),
         ),
         Scenario(
             name="round-trip",
@@ -120,10 +126,16 @@ def _others(settings: Settings) -> list[Scenario]:
         ),
         Scenario(
             name="loss",
-            question="100-byte messages where one datagram in a hundred is lost, each way.",
+            question="100-byte messages where some datagrams in a hundred are lost, each way.",
             metrics=THROUGHPUT,
             contenders=(
-                Contender(name="ours, 1 % lost", measure=partial(lossy, settings, LOSS)),
+                *(
+                    Contender(
+                        name=f"ours, {loss:.0%} lost".replace("%", " %"),
+                        measure=partial(lossy, settings, loss),
+                    )
+                    for loss in LOSSES
+                ),
                 Contender(name="ours, nothing lost", measure=partial(lossy, settings, 0.0)),
             ),
         ),
@@ -138,6 +150,19 @@ def both(measure: Callable[..., Awaitable[dict[str, float]]]) -> tuple[Contender
     )
 
 
+def batched(measure: Callable[..., Awaitable[dict[str, float]]]) -> tuple[Contender, ...]:
+    """Return ours by `offer_many` and `batches`, and as Arrow arrays."""
+    arrow = "" if find_spec("pyarrow") else "pyarrow is not installed"
+    return (
+        Contender(name="ours, lists", measure=partial(measure, LIST_LENGTH)),
+        Contender(
+            name="ours, Arrow",
+            measure=partial(measure, ARROW_LENGTH, is_arrow=True),
+            why_absent=arrow,
+        ),
+    )
+
+
 def throughput(settings: Settings, name: str, length: int, mtu_length: int) -> Scenario:
     """Return a stream between two processes as fast as it goes, ours and others'."""
     zmq = "" if find_spec("zmq") else "pyzmq is not installed"
@@ -145,10 +170,14 @@ def throughput(settings: Settings, name: str, length: int, mtu_length: int) -> S
     nats = "" if shutil.which("nats-server") and find_spec("nats") else "no nats-server, or nats-py"
     return Scenario(
         name=name,
-        question=f"{length}-byte messages between two processes, MTU {mtu_length}, all checked.",
+        question=(
+            f"{length}-byte messages between two processes, MTU {mtu_length}; one by one all are "
+            "checked, lists and arrays are counted."
+        ),
         metrics=THROUGHPUT,
         contenders=(
             *both(partial(stream, settings, length, mtu_length)),
+            *batched(partial(stream_of_batches, settings, length, mtu_length)),
             *official_programs.contenders(
                 mtu_length=mtu_length,
                 window=settings.window,
@@ -193,6 +222,34 @@ async def stream(
     )
 
 
+async def stream_of_batches(
+    settings: Settings,
+    length: int,
+    mtu_length: int,
+    list_length: int,
+    *,
+    is_arrow: bool = False,
+) -> dict[str, float]:
+    """Run one stream of ours in lists or arrays."""
+    channel = f"aeron:udp?endpoint=127.0.0.1:{free_port()}"
+    # A list is no longer than a quarter of a window, whatever its messages are.
+    shape = {
+        "length": length,
+        "seconds": settings.seconds,
+        "list_length": max(1, list_length * LENGTH // length),
+        "is_arrow": is_arrow,
+    }
+    return await meet(
+        role("shared_subscribe", CHILD, channel=f"{channel}|{tuned(settings)}", **shape),
+        role(
+            "shared_publish",
+            CHILD,
+            channel=f"{channel}|mtu={mtu_length}|{sending(settings)}",
+            **shape,
+        ),
+    )
+
+
 def sending(settings: Settings) -> str:
     """Return the parameters of a publication that goes as fast as it can."""
     return f"term-length={settings.term_length}|so-sndbuf=4m"
@@ -214,6 +271,23 @@ async def same_loop(
         seconds=settings.seconds,
     )
     async with Child(plan, environ) as child:
+        figures: dict[str, float] = await child.wait_for("figures")
+    return figures
+
+
+async def same_loop_batches(
+    settings: Settings, list_length: int, *, is_arrow: bool = False
+) -> dict[str, float]:
+    """Run one stream of lists or arrays in one process."""
+    plan = role(
+        "shared_exchange",
+        CHILD,
+        channel=f"aeron:ipc?term-length={settings.term_length}",
+        seconds=settings.seconds,
+        list_length=list_length,
+        is_arrow=is_arrow,
+    )
+    async with Child(plan) as child:
         figures: dict[str, float] = await child.wait_for("figures")
     return figures
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Serving = Callable[[], AbstractAsyncContextManager[Served]]
     Figures = dict[str, float]
 
-__all__ = ["shared"]
+__all__ = ["ARROW_LENGTH", "LENGTH", "LIST_LENGTH", "shared"]
 
 LENGTH: Final = 100
 MTU: Final = 1_408
