@@ -5,6 +5,7 @@ Needs pyarrow, which the extra `arrow` installs.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from aeron_async.errors import ConfigurationError
@@ -24,6 +25,7 @@ __all__ = [
     "is_arrow",
     "pieces_of",
     "record_batch",
+    "repeated",
 ]
 
 if TYPE_CHECKING:
@@ -56,12 +58,34 @@ def record_batch(columns: Columns, session_id: int, stream_id: int) -> RecordBat
     payloads = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
     arrays = {
         "position": pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(positions)]),
-        "session_id": pa.repeat(pa.scalar(session_id, pa.int32()), count),
-        "stream_id": pa.repeat(pa.scalar(stream_id, pa.int32()), count),
+        "session_id": repeated(session_id, count),
+        "stream_id": repeated(stream_id, count),
         "reserved_value": pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(values)]),
         "payload": pa.Array.from_buffers(pa.large_binary(), count, payloads),
     }
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+
+KEPT_COUNT: Final = 1 << 14
+"""Longest column that is kept for the next batch: 64 KiB."""
+KEPT_COLUMNS: Final = 64
+
+
+def repeated(value: int, count: int) -> pa.Array:
+    """Return a column of one 32-bit number, which batches of the same stream share."""
+    if count > KEPT_COUNT:
+        return _repeated(value, count)
+    return _kept(value, 1 << (count - 1).bit_length()).slice(0, count)
+
+
+def _repeated(value: int, count: int) -> pa.Array:
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+
+    return pa.repeat(pa.scalar(value, pa.int32()), count)
+
+
+# Making one takes as long as copying a hundred messages.
+_kept = lru_cache(KEPT_COLUMNS)(_repeated)
 
 
 def is_arrow(messages: object) -> bool:

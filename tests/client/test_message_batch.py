@@ -12,6 +12,7 @@ from weakref import ref
 import pytest
 
 import aeron_async as aa
+from aeron_async.client import arrow
 from tests.client.local import IPC, STREAM_ID, until
 from tests.drivers import both_drivers
 
@@ -252,6 +253,24 @@ async def test_arrow_has_the_same_columns(aeron: aa.Aeron, messages: list[bytes]
         "payload": messages,
     }
     made.validate(full=True)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 1_638, arrow.KEPT_COUNT, arrow.KEPT_COUNT + 1])
+def test_a_column_of_one_number_has_as_many_rows_as_the_batch(count: int) -> None:
+    pytest.importorskip("pyarrow", reason="pip install 'aeron-async[arrow]'")
+    for value in (-(2**31), 0, 2**31 - 1):
+        column = arrow.repeated(value, count)
+        assert (str(column.type), len(column)) == ("int32", count)
+        assert set(column.to_pylist()) == {value}
+
+
+def test_the_columns_that_are_kept_are_few_and_short() -> None:
+    pytest.importorskip("pyarrow", reason="pip install 'aeron-async[arrow]'")
+    for value in range(2 * arrow.KEPT_COLUMNS):
+        arrow.repeated(value, arrow.KEPT_COUNT)
+        arrow.repeated(value, arrow.KEPT_COUNT + 1)
+    assert arrow._kept.cache_info().currsize == arrow.KEPT_COLUMNS
+    assert arrow._kept(0, arrow.KEPT_COUNT).nbytes == 4 * arrow.KEPT_COUNT
 
 
 async def test_without_arrow_it_says_what_to_install(
