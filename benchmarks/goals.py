@@ -63,6 +63,7 @@ class Reached:
 SMALL: Final = "throughput-100-mtu1408"
 JUMBO: Final = "throughput-100-mtu8192"
 LONG: Final = "throughput-10k-mtu1408"
+LONG_JUMBO: Final = "throughput-10k-mtu8192"
 RATE: Final = "messages_per_s"
 LAG: Final = "lag_p99_ms"
 READ: Final = "ours, read and not recorded"
@@ -102,61 +103,61 @@ SHARED: Final = (
     ),
     Goal(scenario="shared-memory", metric="rss_mb", limit=60),
 )
+LISTS: Final = "ours, lists"
+ARROW: Final = "ours, Arrow"
+FLOOR: Final = "floor: bare datagrams in batches"
+ECHO: Final = "floor: bare uvloop echo"
+LOSSLESS: Final = "ours, nothing lost"
+IDLE_LIMITS: Final = {
+    ("idle", "ours, 1 stream"): 0.4,
+    ("idle-streams", "ours, 1000 streams"): 10,
+    ("idle-streams", "ours, 10000 streams"): 80,
+}
 GOALS: Final = (
     Goal(scenario=SMALL, metric=RATE, limit=5e6),
     Goal(scenario=SMALL, metric=RATE, limit=1.5e6, contender="ours, pure Python"),
     Goal(scenario=SMALL, metric=RATE, limit=4, beside=SAMPLES),
-    Goal(scenario=SMALL, metric=RATE, limit=4, beside=POLITE),
-    Goal(scenario=JUMBO, metric=RATE, limit=1, beside=SAMPLES),
-    Goal(scenario=JUMBO, metric=RATE, limit=1, beside=POLITE),
+    Goal(scenario=SMALL, metric=RATE, limit=1.5, beside=POLITE),
     Goal(scenario=SMALL, metric=RATE, limit=2.5, beside="pyzmq, blocking"),
     Goal(scenario=SMALL, metric=RATE, limit=40, beside="pyzmq, asyncio"),
+    Goal(scenario=SMALL, metric=RATE, limit=15e6, contender=LISTS),
+    Goal(scenario=SMALL, metric=RATE, limit=5, contender=LISTS, beside=POLITE),
+    Goal(scenario=SMALL, metric=RATE, limit=100, contender=LISTS, beside="pyzmq, asyncio"),
+    Goal(scenario=SMALL, metric=RATE, limit=1 / 3, contender=LISTS, beside=FLOOR),
+    Goal(scenario=SMALL, metric=RATE, limit=20e6, contender=ARROW),
+    Goal(scenario=JUMBO, metric=RATE, limit=1, beside=SAMPLES),
+    Goal(scenario=JUMBO, metric=RATE, limit=1, beside=POLITE),
+    Goal(scenario=JUMBO, metric=RATE, limit=3, contender=LISTS, beside=POLITE),
     Goal(scenario=LONG, metric="mb_per_s", limit=1_000),
     Goal(scenario=LONG, metric="mb_per_s", limit=5, beside=SAMPLES),
     Goal(scenario=LONG, metric="mb_per_s", limit=5, beside=POLITE),
-    Goal(
-        scenario="round-trip",
-        metric="p50_us",
-        limit=1.3,
-        beside="floor: bare uvloop echo",
-        is_inverse=True,
-    ),
-    Goal(
-        scenario="round-trip",
-        metric="p50_us",
-        limit=1.1,
-        contender="ours, on_message",
-        beside="floor: bare uvloop echo",
-        is_inverse=True,
-    ),
-    Goal(
-        scenario="round-trip",
-        metric="p99_us",
-        limit=2,
-        beside="floor: bare uvloop echo",
-        is_inverse=True,
+    Goal(scenario=LONG, metric="mb_per_s", limit=1.3, beside="pyzmq, blocking"),
+    Goal(scenario=LONG_JUMBO, metric="mb_per_s", limit=2, beside="pyzmq, blocking"),
+    *(
+        Goal(
+            scenario="round-trip",
+            metric=metric,
+            limit=limit,
+            contender=contender,
+            beside=ECHO,
+            is_inverse=True,
+        )
+        for metric, limit, contender in (
+            ("p50_us", 1.3, "ours"),
+            ("p50_us", 1.1, "ours, on_message"),
+            ("p99_us", 1.5, "ours"),
+        )
     ),
     Goal(scenario="same-loop", metric=RATE, limit=4e6),
-    Goal(scenario="idle", metric="publisher_percent", limit=0.5, contender="ours, 1 stream"),
-    Goal(scenario="idle", metric="subscriber_percent", limit=0.5, contender="ours, 1 stream"),
-    Goal(
-        scenario="idle-streams",
-        metric="publisher_percent",
-        limit=25,
-        contender="ours, 1000 streams",
+    Goal(scenario="same-loop", metric=RATE, limit=25e6, contender=LISTS),
+    *(
+        Goal(scenario=scenario, metric=f"{side}_percent", limit=limit, contender=contender)
+        for (scenario, contender), limit in IDLE_LIMITS.items()
+        for side in ("publisher", "subscriber")
     ),
-    Goal(
-        scenario="idle-streams",
-        metric="subscriber_percent",
-        limit=25,
-        contender="ours, 1000 streams",
-    ),
-    Goal(
-        scenario="loss",
-        metric=RATE,
-        limit=0.5,
-        contender="ours, 1 % lost",
-        beside="ours, nothing lost",
+    *(
+        Goal(scenario="loss", metric=RATE, limit=limit, contender=contender, beside=LOSSLESS)
+        for contender, limit in (("ours, 1 % lost", 0.9), ("ours, 5 % lost", 0.6))
     ),
     *(
         goal
