@@ -43,8 +43,13 @@ async def lossy(plan: dict[str, Any]) -> dict[str, float]:
 async def idle(plan: dict[str, Any]) -> dict[str, float]:
     """Hold streams open and silent, and say what that costs, until the process is ended."""
     channel, seconds, count = plan["channel"], plan["seconds"], plan["streams"]
+    context = aa.DriverContext(
+        # A stream has eleven counters and a log of 200 KiB; ten thousand are beyond the defaults.
+        counters_buffer_length=64 << 20,
+        image_log_budget_length=4 << 30,
+    )
     async with AsyncExitStack() as stack:
-        aeron = await stack.enter_async_context(aa.Aeron.connect())
+        aeron = await stack.enter_async_context(aa.Aeron.connect(context=context))
         if plan["is_publisher"]:
             publications = [await aeron.add_publication(channel, number) for number in range(count)]
             for publication in publications:

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from aeron_async.clock import NS_PER_MS
 from aeron_async.driver.agent import Agent
 from aeron_async.driver.core.image_state import ImageState
+from aeron_async.driver.core.outbox import ReportBatch
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.driver.schedule import Schedule
@@ -36,6 +38,10 @@ log: Final = get_logger(__name__)
 
 POLLS_PER_CYCLE: Final = 256
 """Images polled before the loop, and so the sockets, get their turn."""
+EARLY_REPORT_NS: Final = 10 * NS_PER_MS
+"""How much before its time a status message may leave with others; a twentieth of the interval."""
+REPORTS_PER_CYCLE: Final = 64
+"""Images that may only send a status message, before the loop gets its turn."""
 
 
 class ImageLifecycle(Protocol):
@@ -83,6 +89,7 @@ class Receiver(Agent):
         self._bytes_received = system_counters[SystemCounterId.BYTES_RECEIVED]
         self._is_reading = False
         self._arrived: dict[PublicationImage, None] = {}
+        self._reports = ReportBatch()
 
     def on_arrival(self, image: PublicationImage) -> None:
         """Queue an image that has got data, to be polled once the socket has been read."""
@@ -118,7 +125,7 @@ class Receiver(Agent):
         if not schedule.has_ready:
             return
         if self.may_act(now_ns):
-            for image in schedule.due(now_ns, POLLS_PER_CYCLE):
+            for image in schedule.take(POLLS_PER_CYCLE):
                 self.poll(image, now_ns)
             self._count_cycle(self._clock.now_ns() - now_ns)
             self.wake_by(schedule.next_deadline_ns())
@@ -156,11 +163,39 @@ class Receiver(Agent):
     async def do_work(self, now_ns: int) -> int:
         """Poll the images that are due, in order; those beyond the limit come first next time."""
         self._show_received()
-        for image in self._schedule.due(now_ns, POLLS_PER_CYCLE):
+        self._report(now_ns)
+        for image in self._schedule.take(POLLS_PER_CYCLE):
             self.poll(image, now_ns)
         for elicitor in self._elicitors.due(now_ns):
             self._elicitors.at(elicitor, elicitor.poll(now_ns))
         return min(self._schedule.next_deadline_ns(), self._elicitors.next_deadline_ns())
+
+    def _report(self, now_ns: int) -> None:
+        """Let idle images send their status messages; any other due work makes them ready.
+
+        Differs: in Aeron each status message leaves by itself. Here those that would be due soon
+        leave with those that are due, in one call to the system for all images of one source.
+        """
+        schedule = self._schedule
+        expired = schedule.expired(now_ns, REPORTS_PER_CYCLE)
+        if not expired:
+            return
+        due_ns = now_ns + EARLY_REPORT_NS
+        expired += schedule.expired(due_ns, REPORTS_PER_CYCLE - len(expired))
+        for image in expired:
+            deadline_ns = image.report_fast(now_ns, due_ns, self._reports)
+            if deadline_ns:
+                schedule.at(image, deadline_ns)
+            else:
+                schedule.ready(image)
+        short_count = self._reports.send(self._on_reports_failed)
+        if short_count:
+            self._system_counters[SystemCounterId.SHORT_SENDS].increment(short_count)
+
+    def _on_reports_failed(self, error: Exception) -> None:
+        text = f"status messages were not sent: {error!r}"
+        self._system_counters.note_error(ErrorCode.GENERIC, text)
+        self._peer_log.error("status_messages_failed", exc_info=error)
 
     def poll(self, image: PublicationImage, now_ns: int) -> None:
         """Poll an image now, and act on its new state."""

@@ -69,13 +69,20 @@ class Schedule(Generic[T]):
 
         Items that are ready stay so, and those beyond `limit` come next time.
         """
-        heap = self._heap
+        heap, armed, deadlines = self._heap, self._armed, self._deadlines
         expired: list[T] = []
         # Differs: in Aeron a deadline has passed one nanosecond after its instant. A driver that
         # sleeps until a deadline would wake up too early to act on it.
         while heap and heap[0][0] <= now_ns and len(expired) < limit:
-            item = self._pop(now_ns)
-            if item is not None and item not in self._ready:
+            # As `_pop`; thousands of silent streams come here ten times a second.
+            armed_ns, _, item = heappop(heap)
+            if armed.get(item) != armed_ns:
+                continue
+            del armed[item]
+            deadline_ns = deadlines[item]
+            if deadline_ns > now_ns:
+                self.at(item, deadline_ns)
+            elif item not in self._ready:
                 expired.append(item)
         return expired
 

@@ -8,7 +8,7 @@ Source: Aeron `Sender`.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from aeron_async._speedups import SendLane
 from aeron_async.clock import NEVER_NS, NS_PER_MS
@@ -187,14 +187,18 @@ class Sender(Agent):
             return
         due_ns = now_ns + EARLY_BEAT_NS
         expired += schedule.expired(due_ns, BEATS_PER_CYCLE - len(expired))
-        beat = {"due_ns": due_ns, "batch": self._beats}
+        beats = self._beats
         for publication in expired:
-            deadline_ns = self._guard(publication, publication.heartbeat_fast, now_ns, **beat)
-            if now_ns < deadline_ns < NEVER_NS:
+            try:
+                deadline_ns = publication.heartbeat_fast(now_ns, due_ns, beats)
+            except Exception as error:  # noqa: BLE001 - it is logged, and given to the publication
+                self._fail(publication, error)
+                deadline_ns = 0
+            if deadline_ns > now_ns:
                 schedule.at(publication, deadline_ns)
             else:
                 schedule.ready(publication)
-        short_count = self._beats.send(self._on_beats_failed)
+        short_count = beats.send(self._on_beats_failed)
         if short_count:
             self._system_counters[SystemCounterId.SHORT_SENDS].increment(short_count)
 
@@ -224,15 +228,11 @@ class Sender(Agent):
             self._schedule.at(publication, deadline_ns)
 
     def _guard(
-        self,
-        publication: SubscribablePublication,
-        action: Callable[..., int],
-        now_ns: int,
-        **arguments: Any,
+        self, publication: SubscribablePublication, action: Callable[[int], int], now_ns: int
     ) -> int:
         """Let a publication act; if it fails it ends, and the others are not affected."""
         try:
-            return action(now_ns, **arguments)
+            return action(now_ns)
         except Exception as error:  # noqa: BLE001 - it is logged, and given to the publication
             self._fail(publication, error)
             return NEVER_NS

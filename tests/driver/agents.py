@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aeron_async.clock import Clock
     from aeron_async.driver.agent import Agent
     from aeron_async.driver.core.image_state import ImageState
-    from aeron_async.driver.core.outbox import DataOutbox, HeartbeatBatch
+    from aeron_async.driver.core.outbox import DataOutbox, HeartbeatBatch, ReportBatch
 
 SECOND = 1_000_000_000
 
@@ -73,7 +73,7 @@ class Stream:
     advance_rebuild_position_fast = send_pending_status_message_fast = send_data_fast
 
     def heartbeat_fast(
-        self, now_ns: int, *, due_ns: int = 0, batch: HeartbeatBatch | None = None
+        self, now_ns: int, due_ns: int = 0, batch: HeartbeatBatch | None = None
     ) -> int:
         del due_ns
         if self.failure is not None:
@@ -83,6 +83,10 @@ class Stream:
             if batch is not None and self.outbox is not None:
                 batch.add(self.outbox, self.beat)
         return now_ns + self.sleep_ns if self.is_calm else 0
+
+    def report_fast(self, now_ns: int, due_ns: int, batch: ReportBatch) -> int:
+        del now_ns, due_ns, batch
+        return 0
 
     def fail(self, error: Exception) -> None:
         assert error is self.failure

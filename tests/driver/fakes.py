@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pytest
@@ -63,6 +64,9 @@ class Outbox:
     def send_to(self, datagram: Buffer, address: Address) -> bool:
         self.addresses.append(address)
         return self.send(datagram)
+
+    def send_batch(self, batch: memoryview, segment_length: int, address: Address) -> int:
+        return self.send_batches_to(batch, array("i", (len(batch), segment_length)), address)
 
     def send_batches(self, data: memoryview, segments: SegmentTable) -> int:
         return send_each(self.send, data, segments)

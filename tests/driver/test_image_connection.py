@@ -163,5 +163,12 @@ def test_the_outbox_of_these_tests_has_what_cores_ask_for() -> None:
         for name in vars(protocol)
         if not name.startswith("_")
     }
-    assert wanted == {"send", "send_batches", "send_to", "is_multicast", "control_address"}
+    assert wanted == {
+        "send",
+        "send_batch",
+        "send_batches",
+        "send_to",
+        "is_multicast",
+        "control_address",
+    }
     assert all(hasattr(Outbox(), name) for name in wanted)

@@ -29,6 +29,7 @@ from tests.driver.streams import CHUNKS, Chunk, Stream, gathered
 from tests.logbuffer.logs import STREAM_ID, TERM_LENGTH
 
 if TYPE_CHECKING:
+    from aeron_async.driver.core.outbox import ReportBatch
     from aeron_async.driver.core.subscriber_position import SubscriberPositions
 
 
@@ -76,6 +77,16 @@ class LongReport(PublicationImage):
     def send_pending_status_message_fast(self, now_ns: int) -> bool:
         del now_ns
         return False
+
+
+class LongPeriod(PublicationImage):
+    """An image whose periodic status messages leave by themselves."""
+
+    __slots__ = ()
+
+    def report_fast(self, now_ns: int, due_ns: int, batch: ReportBatch) -> int:
+        del now_ns, due_ns, batch
+        return 0
 
 
 WINDOWS: Final[dict[bool, dict[str, Any]]] = {
@@ -303,6 +314,33 @@ SCENES: Final = st.builds(
     st.sampled_from([True, True, True, False]),
     st.booleans(),
 )
+SILENT: Final = st.builds(
+    Scene,
+    st.lists(
+        st.one_of(
+            *[
+                st.sampled_from([MS, 90 * MS, 200 * MS, 200 * MS, SECOND, 11 * SECOND]).map(
+                    lambda time_ns: Step("wait", (time_ns,))
+                )
+            ]
+            * 4,
+            *[
+                st.sampled_from(["heartbeat", "heartbeat", "end"]).map(
+                    lambda kind: Step("arrive", (0, (kind, 32, 1, 0)))
+                )
+            ]
+            * 3,
+            FLOWS,
+            ARRIVALS,
+            READS,
+            ODD,
+        ),
+        max_size=60,
+    ),
+    st.just(0),
+    st.booleans(),
+    st.booleans(),
+)
 IN_ORDER: Final = Scene([Step("flow", (0, 1_024, 4, 1_000, 1_000))] * 20)
 GROWING: Final = attrs.evolve(IN_ORDER, is_window_auto=True)
 
@@ -358,7 +396,7 @@ def test_what_is_inserted_fast_is_what_is_inserted_one_by_one(scene: Scene) -> N
 @example(LATER_GAPS)
 @example(GAP_AFTER_A_HEARTBEAT)
 @example(LATE_JOIN)
-@given(SCENES)
+@given(st.one_of(SCENES, SCENES, SILENT))
 def test_what_is_shown_fast_is_what_a_poll_shows(scene: Scene) -> None:
     expect_same(LongAdvance, scene)
 
@@ -369,6 +407,17 @@ def test_what_is_shown_fast_is_what_a_poll_shows(scene: Scene) -> None:
 @given(SCENES)
 def test_what_is_reported_fast_is_what_a_poll_reports(scene: Scene) -> None:
     expect_same(LongReport, scene)
+
+
+@pytest.mark.untraced
+@example(IN_ORDER)
+@example(GROWING)
+@example(LATER_GAPS)
+@example(GAP_AFTER_A_HEARTBEAT)
+@example(LATE_JOIN)
+@given(st.one_of(SCENES, SILENT, SILENT))
+def test_what_leaves_with_a_batch_is_what_a_poll_sends(scene: Scene) -> None:
+    expect_same(LongPeriod, scene)
 
 
 def test_a_window_grows_on_the_fast_way_too() -> None:

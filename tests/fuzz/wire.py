@@ -35,6 +35,12 @@ class Wire(Outbox):
     def send_to(self, datagram: Buffer, address: Address) -> bool:
         return self.send(datagram)
 
+    def send_batch(self, batch: memoryview, segment_length: int, address: Address) -> int:
+        starts = range(0, len(batch), segment_length)
+        return sum(
+            segment_length * self.send(batch[start : start + segment_length]) for start in starts
+        )
+
 
 class Watch:
     """Sees that no system counter goes back."""

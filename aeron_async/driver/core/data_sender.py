@@ -291,6 +291,7 @@ class StreamSender:
         "_flow_control_limits",
         "_frame_starts",
         "_handshake",
+        "_heartbeat",
         "_heartbeats_sent",
         "_is_tracking_limit",
         "_last_sent_ns",
@@ -302,6 +303,7 @@ class StreamSender:
         "_rejected_naks",
         "_retransmits_sent",
         "_retransmitted_bytes",
+        "_said",
         "_segments",
         "_setup_interval_ns",
         "_short_sends",
@@ -342,6 +344,8 @@ class StreamSender:
         self._rejected_naks = system_counters[DriverCounterId.NAKS_REJECTED]
         self.refused_naks: RefusedNaks = RefusedNaks(log, system_counters.log_budget)
         self.is_revoked = False
+        # The last heartbeat, and what it says: an idle stream says the same again and again.
+        self._heartbeat, self._said = b"", (-1, 0)
         self._short_sends = system_counters[SystemCounterId.SHORT_SENDS]
         self._flow_control_limits = system_counters[SystemCounterId.SENDER_FLOW_CONTROL_LIMITS]
         self._outbox = outbox
@@ -534,13 +538,17 @@ class StreamSender:
             flags |= DataFlags.END_OF_STREAM | DataFlags.REVOKED
         elif is_end_of_stream and self._params.signal_eos:
             flags |= DataFlags.END_OF_STREAM
-        heartbeat = encode_heartbeat(
-            session_id=self._log.session_id,
-            stream_id=self._log.stream_id,
-            term_id=self._term_id(self.position),
-            term_offset=self.position & self._mask,
-            flags=flags,
-        )
+        said = (self.position, flags)
+        if said != self._said:
+            self._heartbeat = encode_heartbeat(
+                session_id=self._log.session_id,
+                stream_id=self._log.stream_id,
+                term_id=self._term_id(self.position),
+                term_offset=self.position & self._mask,
+                flags=flags,
+            )
+            self._said = said
+        heartbeat = self._heartbeat
         if batch is not None:
             batch.add(self._outbox, heartbeat)
             self._bytes_sent.increment(len(heartbeat))

@@ -14,7 +14,7 @@ from aeron_async.driver.core.context import DESTINATION_TIMEOUT_NS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aeron_async.driver.core.outbox import Address, ReceiveDestination
+    from aeron_async.driver.core.outbox import Address, ReceiveDestination, ReportBatch
 
 __all__ = ["NEVER_HEARD_NS", "ImageConnection", "ImageConnections"]
 
@@ -133,6 +133,16 @@ class ImageConnections:
         ]
         sent_count = sum(outcomes)
         return sent_count, len(outcomes) - sent_count
+
+    def gather_for_live(self, frame: bytes, now_ns: int, batch: ReportBatch) -> int:
+        """Let a frame leave with a batch to every live source; return how many there are."""
+        count = 0
+        for each in self._connections.values():
+            if each.is_alive(now_ns):
+                destination = each.destination
+                batch.add(destination, destination.control_address or each.source, frame)
+                count += 1
+        return count
 
     def send_to_all(self, frame: bytes) -> int:
         """Send to every source, even a silent one; return how many sends succeeded."""

@@ -450,7 +450,7 @@ class NetworkPublication(SubscribablePublication):
         self._on_window_changed()
 
     def heartbeat_fast(
-        self, now_ns: int, *, due_ns: int = 0, batch: HeartbeatBatch | None = None
+        self, now_ns: int, due_ns: int = 0, batch: HeartbeatBatch | None = None
     ) -> int:
         """Send a heartbeat if one is due; return the next deadline, or 0: `poll` must be called."""
         until_ns = self._fast_until_ns

@@ -35,6 +35,7 @@ __all__ = [
     "HandshakeBudget",
     "HeartbeatBatch",
     "ReceiveDestination",
+    "ReportBatch",
     "ResponseOutbox",
 ]
 
@@ -123,6 +124,50 @@ class ReceiveDestination(Protocol):
     def send_to(self, datagram: Buffer, address: Address) -> bool:
         """Send to `address` now; return False if that failed."""
         ...
+
+    def send_batch(self, batch: memoryview, segment_length: int, address: Address) -> int:
+        """Send datagrams of one length to `address` now; return the bytes sent, in whole ones."""
+        ...
+
+
+class ReportBatch:
+    """Status messages of several images, which leave together: those to one address in one call.
+
+    Those with a group tag are longer, and the system cuts a batch into datagrams of one length.
+    """
+
+    __slots__ = ("_frames",)
+
+    def __init__(self) -> None:
+        self._frames: dict[tuple[ReceiveDestination, Address, int], bytearray] = {}
+
+    def add(self, destination: ReceiveDestination, address: Address, frame: bytes) -> None:
+        """Let a status message leave with the others."""
+        key = destination, address, len(frame)
+        frames = self._frames.get(key)
+        if frames is None:
+            frames = self._frames[key] = bytearray()
+        frames += frame
+
+    def send(self, on_error: Callable[[Exception], object]) -> int:
+        """Send all of them; return how many were not sent.
+
+        Args:
+            on_error: Called with what a destination has raised; the others send all the same.
+        """
+        short_count = 0
+        gathered, self._frames = self._frames, {}
+        for (destination, address, length), frames in gathered.items():
+            sent_length = 0
+            try:
+                if len(frames) == length:
+                    sent_length = length if destination.send_to(frames, address) else 0
+                else:
+                    sent_length = destination.send_batch(memoryview(frames), length, address)
+            except Exception as error:  # noqa: BLE001 - it is reported
+                on_error(error)
+            short_count += (len(frames) - sent_length) // length
+        return short_count
 
 
 # Before a receiver has answered.

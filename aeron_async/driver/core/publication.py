@@ -272,7 +272,7 @@ class SubscribablePublication(ABC):
         return False
 
     def heartbeat_fast(
-        self, now_ns: int, *, due_ns: int = 0, batch: HeartbeatBatch | None = None
+        self, now_ns: int, due_ns: int = 0, batch: HeartbeatBatch | None = None
     ) -> int:
         """Send a heartbeat that is due, and return the next deadline; 0: `poll` must be called.
 

@@ -31,9 +31,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.budgets import ReplyLimiter
+from aeron_async.driver.core.congestion_control import windows
 from aeron_async.driver.core.congestion_control.base import TrackRebuild
-from aeron_async.driver.core.congestion_control.windows import StaticWindowCongestionControl
 from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS
 from aeron_async.driver.core.image_connection import NEVER_HEARD_NS, ImageConnections
 from aeron_async.driver.core.image_doubts import ImageDoubts
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.feedback_delay import FeedbackDelay
     from aeron_async.driver.core.image_connection import ImageConnection
-    from aeron_async.driver.core.outbox import Address, ReceiveDestination
+    from aeron_async.driver.core.outbox import Address, ReceiveDestination, ReportBatch
     from aeron_async.driver.core.stream_counters import ImageCounters
     from aeron_async.driver.core.subscriber_position import SubscribableListener, SubscriberPosition
     from aeron_async.driver.core.system_counters import SystemCounters
@@ -112,6 +113,7 @@ class PublicationImage(Rebuilding):
         "_max_window_length",
         "_over_run_floor",
         "_over_run_ns",
+        "_report_until_ns",
         "_system_counters",
         "_untethered",
         "_watch",
@@ -196,13 +198,14 @@ class PublicationImage(Rebuilding):
     def _set_up_state(self, join_position: int, now_ns: int) -> None:
         self.subscribers = SubscriberPositions()
         self.wake_flag = WakeFlag()
-        self._is_window_static = type(self._congestion_control) is StaticWindowCongestionControl
+        control = type(self._congestion_control)
+        self._is_window_static = control is windows.StaticWindowCongestionControl
         # Whether the source asks for answers on a response stream.
         self.is_response_requested: bool = False
         # Whether this is a response image, whose readers follow the session that answers.
         self.is_following: bool = False
         self.failure = None
-        self._calm_until_ns = 0
+        self._calm_until_ns = self._report_until_ns = 0
         self._join_position = self._clean_position = join_position
         self.rebuild_position = self.hwm_position = join_position
         # A copy of what the log says, which readers in other processes can change.
@@ -608,12 +611,14 @@ class PublicationImage(Rebuilding):
         # Not `self.state`: an idle image is polled for each status message.
         if self.life.state not in OUT_OF_SIGHT:
             self._rebuild(now_ns)
-        deadline_ns = self._change_state(now_ns)
+        deadline_ns, report_ns = self._change_state(now_ns), NEVER_NS
         if self.life.state not in OUT_OF_SIGHT:
-            deadline_ns = min(deadline_ns, self._send_pending_status_message(now_ns))
+            report_ns = self._send_pending_status_message(now_ns)
             if self.connections.live_count(now_ns):
                 deadline_ns = min(deadline_ns, self._gaps.deadline_ns, self._watch.deadline_ns)
             deadline_ns = min(deadline_ns, self._initiate_any_rttm(now_ns))
+        is_plain = type(self._congestion_control) in windows.PLAIN_WINDOWS
+        self._report_until_ns, deadline_ns = deadline_ns * is_plain, min(deadline_ns, report_ns)
         if self.life.state is ImageState.ACTIVE and not (
             self._congestion_control.follows_rebuild
             or self.subscribers.untethered
@@ -661,14 +666,18 @@ class PublicationImage(Rebuilding):
         That is where anything is due, where a gap is possible or the data crosses into another
         term, and where the stream has ended.
         """
+        position, hwm_position = self.rebuild_position, self.hwm_position
+        until_ns = self._calm_until_ns
+        if until_ns and position == hwm_position:
+            # A status message that is due leaves with others, by `report_fast`.
+            until_ns = max(until_ns, self._report_until_ns)
         if (
-            now_ns >= self._calm_until_ns
+            now_ns >= until_ns
             or self.failure is not None
             or self.wake_flag.is_set
             or self.is_end_of_stream
         ):
             return False
-        position, hwm_position = self.rebuild_position, self.hwm_position
         if position != hwm_position:
             log = self.log
             offset = position & (log.term_length - 1)
@@ -731,19 +740,43 @@ class PublicationImage(Rebuilding):
         """
         if now_ns >= self._calm_until_ns or self.failure is not None or self.subscribers.untethered:
             return False
+        if not self._note_consumed(now_ns):
+            return False
+        self._feedback.poll(now_ns)
+        self.consumption_trigger = self._feedback.consumption_trigger
+        self.wake_flag.is_set = False
+        return True
+
+    def _note_consumed(self, now_ns: int) -> bool:
+        """Schedule a status message if readers have read enough; return False without readers."""
         consumed = self.subscribers.consumed()
         if not consumed:
             return False
-        feedback, position = self._feedback, min(consumed)
-        window_length, is_forced = feedback.window_length, False
+        position, window_length, is_forced = min(consumed), self._feedback.window_length, False
+        if position == self._feedback.next_sm_position and self._report_until_ns:
+            return True  # A plain window changes only with what was read.
         if not self._is_window_static:
             before = max(self.rebuild_position, *consumed)
             window_length, is_forced = self._next_window(position, before, before, now_ns)
         self._schedule_status_message(position, window_length, is_forced=is_forced)
-        feedback.poll(now_ns)
-        self.consumption_trigger = feedback.consumption_trigger
-        self.wake_flag.is_set = False
         return True
+
+    @defer_exception
+    def report_fast(self, now_ns: int, due_ns: int, batch: ReportBatch) -> int:
+        """Let a due status message leave with a batch; return the next deadline, 0 for `poll`."""
+        if (
+            now_ns >= self._report_until_ns
+            or not self._calm_until_ns
+            or self.failure is not None
+            or self.wake_flag.is_set
+            or self.rebuild_position != self.hwm_position
+            or not self._note_consumed(now_ns)
+        ):
+            return 0
+        deadline_ns = self._feedback.report(now_ns, due_ns, batch)
+        self.consumption_trigger = self._feedback.consumption_trigger
+        self._calm_until_ns = min(deadline_ns, self._report_until_ns)
+        return self._calm_until_ns
 
     def _send_pending_status_message(self, now_ns: int) -> int:
         """Send the status message that is due, or was scheduled; return the next deadline."""
@@ -849,7 +882,7 @@ class PublicationImage(Rebuilding):
 
         Readers can still read what has arrived; a static window replaces the congestion control.
         """
-        self._congestion_control = StaticWindowCongestionControl(
+        self._congestion_control = windows.StaticWindowCongestionControl(
             window_length=self._feedback.window_length
         )
         self._is_window_static = True

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from aeron_async.counters import Counter
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.image_connection import ImageConnections
-    from aeron_async.driver.core.outbox import ReceiveDestination
+    from aeron_async.driver.core.outbox import ReceiveDestination, ReportBatch
     from aeron_async.driver.core.stream_counters import ImageCounters
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.logbuffer.log_buffers import LogBuffers
@@ -164,6 +164,8 @@ class StatusMessageSender(Reporting):
         self._is_response_due = False
         self._response_sent_ns = NEVER_HEARD_NS
         self._is_pending = True
+        # The next status message, if it says the same as the last one.
+        self._same_again: bytes | None = None
         self._deadline_ns = now_ns
         self.is_enabled = True
         self._boundaries: deque[int] = deque(maxlen=BOUNDARIES_KEPT)
@@ -191,6 +193,7 @@ class StatusMessageSender(Reporting):
             self.next_sm_position = position
             self.window_length = window_length
             self._is_pending = True
+            self._same_again = None
         return is_due
 
     def _step(self, window_length: int) -> int:
@@ -208,11 +211,13 @@ class StatusMessageSender(Reporting):
         """
         self._flags = StatusMessageFlags.END_OF_STREAM
         self._is_pending = True
+        self._same_again = None
 
     def withdraw_eos(self) -> None:
         """Clear the end-of-stream flag in all further status messages; send the first at once."""
         self._flags = StatusMessageFlags(0)
         self._is_pending = True
+        self._same_again = None
 
     def reject(self, reason: str) -> None:
         """Send ERR frames with this reason, instead of status messages, from now on.
@@ -245,6 +250,17 @@ class StatusMessageSender(Reporting):
             self._send_response_setup(self._response_session_id, now_ns)
         if self._is_pending or is_timed_out:
             self._send_status_message(now_ns)
+        return self._deadline_ns
+
+    def report(self, now_ns: int, due_ns: int, batch: ReportBatch) -> int:
+        """Let a status message leave with a batch if it is due by `due_ns`.
+
+        Return the next deadline; 0 means that `poll` must be called, because more is to be said.
+        """
+        if not self.is_enabled or self._rejection or self._response_session_id is not None:
+            return 0
+        if self._is_pending or due_ns >= self._deadline_ns:
+            self._send_status_message(now_ns, batch)
         return self._deadline_ns
 
     def try_send_nak(self, *, term_id: int, term_offset: int, length: int, now_ns: int) -> int:
@@ -333,21 +349,25 @@ class StatusMessageSender(Reporting):
         self._response_sent_ns = now_ns
         self._is_response_due = False
 
-    def _send_status_message(self, now_ns: int) -> None:
-        log, position = self._log, self.next_sm_position
-        sm = encode_report(
-            flags=self._flags,
-            session_id=log.session_id,
-            stream_id=log.stream_id,
-            consumption_term_id=term_id_at(
-                position, initial_term_id=log.initial_term_id, bits=log.position_bits
-            ),
-            consumption_term_offset=position & (log.term_length - 1),
-            receiver_window=self.window_length,
-            receiver_id=self._receiver_id,
-            group_tag=self._group_tag,
-        )
-        sent_count = self._send_to_live(sm, now_ns)
+    def _send_status_message(self, now_ns: int, batch: ReportBatch | None = None) -> None:
+        log, position, sm = self._log, self.next_sm_position, self._same_again
+        if sm is None:
+            sm = self._same_again = encode_report(
+                flags=self._flags,
+                session_id=log.session_id,
+                stream_id=log.stream_id,
+                consumption_term_id=term_id_at(
+                    position, initial_term_id=log.initial_term_id, bits=log.position_bits
+                ),
+                consumption_term_offset=position & (log.term_length - 1),
+                receiver_window=self.window_length,
+                receiver_id=self._receiver_id,
+                group_tag=self._group_tag,
+            )
+        if batch is None:
+            sent_count = self._send_to_live(sm, now_ns)
+        else:
+            sent_count = self._connections.gather_for_live(sm, now_ns, batch)
         self._status_messages_sent.increment(sent_count)
         self.last_sm_position = position
         self.overrun_threshold = position + log.term_length // 2

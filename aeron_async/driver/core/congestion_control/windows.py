@@ -18,6 +18,7 @@ from math import cbrt
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from aeron_async.clock import NEVER_NS
+from aeron_async.driver.core.congestion_control.auto_window import AutoWindowCongestionControl
 from aeron_async.driver.core.congestion_control.base import CongestionControl
 from aeron_async.driver.core.stream_counters import StreamCounterType
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MIN_RTT_WAKE_UP_NS",
+    "PLAIN_WINDOWS",
     "CubicCongestionControl",
     "StaticWindowCongestionControl",
 ]
@@ -74,6 +76,10 @@ MIN_RTT_WAKE_UP_NS: Final = 20_000_000
 """An idle image is not woken more often than this to measure a round trip."""
 
 _SECOND_NS: Final = 1_000_000_000
+
+
+PLAIN_WINDOWS: Final = frozenset({StaticWindowCongestionControl, AutoWindowCongestionControl})
+"""Strategies that need no poll while a stream is silent; what is derived from them might."""
 
 
 class CubicCongestionControl(CongestionControl):
