@@ -75,7 +75,7 @@ FAST: Final = Phase(
     key="fast",
     title="as fast as it goes",
     lesson=(
-        "The publisher offers message after message and never pauses. They travel many to a "
+        "The publisher offers list after list and never pauses. The messages travel many to a "
         "datagram, and as long as the subscriber keeps up, there is always room for more."
     ),
     share=0.4,

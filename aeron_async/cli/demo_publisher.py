@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from typing import TYPE_CHECKING, Final, final
@@ -22,7 +21,6 @@ from aeron_async.cli.demo_child import (
 )
 from aeron_async.cli.pauses import Pauses
 from aeron_async.client.aeron import Aeron
-from aeron_async.client.publication import OfferOutcome
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.driver.core.system_counters import SYSTEM_COUNTER_TYPE_ID, SystemCounterId
 
@@ -37,8 +35,10 @@ __all__ = ["CHANNEL_OPTIONS", "ECHO_STREAM_ID", "STREAM_ID", "counter_value"]
 STREAM_ID: Final = 1001
 ECHO_STREAM_ID: Final = 1002
 # Short terms, so that the log holds only milliseconds of messages and visibly fills up.
-CHANNEL_OPTIONS: Final = "term-length=256k"
-OFFERS_PER_TURN: Final = 64
+CHANNEL_OPTIONS: Final = "term-length=512k"
+MESSAGES_PER_LIST: Final = 128
+LIST_LENGTH: Final = 64 * 1024
+"""Most bytes in a list, unless a single message is longer."""
 
 
 @final
@@ -124,18 +124,25 @@ class Publisher:
         self._results.append(result)
 
     async def _publish_until(self, end_ns: int, kind: int) -> None:
-        """Publish without a pause; only back pressure delays it."""
-        while time.monotonic_ns() < end_ns:
-            for _ in range(OFFERS_PER_TURN):
-                self._stamp(kind)
-                if isinstance(self._publication.try_offer(self._message), OfferOutcome):
-                    await self._wait_for_room()
-            await asyncio.sleep(0)
+        """Publish lists of messages without a pause; only back pressure delays it."""
+        publication, result, stamp = self._publication, self._result, HEADER.pack
+        padding = bytes(self._configuration.size - HEADER.size)
+        count = max(1, min(MESSAGES_PER_LIST, LIST_LENGTH // self._configuration.size))
+        length = count * self._configuration.size
+        while (now_ns := time.monotonic_ns()) < end_ns:
+            end = self._sequence + count
+            messages = [stamp(now_ns, each, kind) + padding for each in range(self._sequence, end)]
+            self._sequence = end
+            result.sent += count
+            if publication.available_window >= length:
+                await publication.offer_many(messages)
+            else:
+                await self._wait_for_room(messages)
 
-    async def _wait_for_room(self) -> None:
+    async def _wait_for_room(self, messages: list[bytes]) -> None:
         started_ns = self._waiting_since_ns = time.monotonic_ns()
         self._result.waits += 1
-        await self._publication.offer(self._message)
+        await self._publication.offer_many(messages)
         self._result.waited_ns += time.monotonic_ns() - started_ns
         self._waiting_since_ns = None
 
