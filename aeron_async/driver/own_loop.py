@@ -27,7 +27,6 @@ import warnings
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
 
 import anyio
@@ -74,7 +73,7 @@ def with_directory(context: DriverContext) -> DriverContext:
         absolute = str(Path(context.aeron_directory).absolute())
         return attrs.evolve(context, aeron_directory=absolute)
     # Other users may write there too, so the name must not be known before.
-    directory = f"{default_directory({})}-{os.getpid()}-{token_hex(8)}"
+    directory = f"{default_directory({})}-{os.getpid()}-{os.urandom(8).hex()}"
     return attrs.evolve(context, aeron_directory=directory, dir_delete_on_shutdown=True)
 
 
