@@ -23,6 +23,7 @@ from aeron_async.cli.pauses import Pauses
 from aeron_async.client.aeron import Aeron
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.driver.core.system_counters import SYSTEM_COUNTER_TYPE_ID, SystemCounterId
+from aeron_async.logbuffer.position import framed_length
 
 if TYPE_CHECKING:
     from aeron_async.cli.demo_child import Configuration, Parent
@@ -128,7 +129,9 @@ class Publisher:
         publication, result, stamp = self._publication, self._result, HEADER.pack
         padding = bytes(self._configuration.size - HEADER.size)
         count = max(1, min(MESSAGES_PER_LIST, LIST_LENGTH // self._configuration.size))
-        length = count * self._configuration.size
+        length = count * framed_length(
+            self._configuration.size, max_payload_length=publication.max_payload_length
+        )
         while (now_ns := time.monotonic_ns()) < end_ns:
             end = self._sequence + count
             messages = [stamp(now_ns, each, kind) + padding for each in range(self._sequence, end)]

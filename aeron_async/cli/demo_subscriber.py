@@ -118,7 +118,8 @@ class Subscriber:
         if kinds[0] == kind and kind in {FAST.kind, SLOW.kind}:
             self._take_all(kind, payloads, sequences, now_ns)
             latencies = self._result.latencies.all
-            latencies.extend(now_ns - each for each in times_ns[::MESSAGES_PER_LATENCY])
+            first = -sequences[0] % MESSAGES_PER_LATENCY
+            latencies.extend(now_ns - each for each in times_ns[first::MESSAGES_PER_LATENCY])
             return kind
         return await self._take_each(batch, now_ns)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from aeron_async.clock import NS_PER_MS
 from aeron_async.driver.agent import Agent
 from aeron_async.driver.core.image_state import ImageState
 from aeron_async.driver.core.outbox import ReportBatch
@@ -37,11 +36,9 @@ __all__ = ["ImageLifecycle", "Receiver"]
 log: Final = get_logger(__name__)
 
 POLLS_PER_CYCLE: Final = 256
-"""Images polled before the loop, and so the sockets, get their turn."""
-EARLY_REPORT_NS: Final = 10 * NS_PER_MS
-"""How much before its time a status message may leave with others; a twentieth of the interval."""
-REPORTS_PER_CYCLE: Final = 64
-"""Images that may only send a status message, before the loop gets its turn."""
+"""Images that send or are polled before the loop, and so the sockets, get their turn."""
+EARLY_SHARE: Final = 20
+"""A status message may leave with others this part of its interval before its time."""
 
 
 class ImageLifecycle(Protocol):
@@ -90,6 +87,8 @@ class Receiver(Agent):
         self._is_reading = False
         self._arrived: dict[PublicationImage, None] = {}
         self._reports = ReportBatch()
+        self._early_ns = context.status_message_timeout_ns // EARLY_SHARE
+        self._status_messages_sent = system_counters[SystemCounterId.STATUS_MESSAGES_SENT]
 
     def on_arrival(self, image: PublicationImage) -> None:
         """Queue an image that has got data, to be polled once the socket has been read."""
@@ -177,18 +176,22 @@ class Receiver(Agent):
         leave with those that are due, in one call to the system for all images of one source.
         """
         schedule = self._schedule
-        expired = schedule.expired(now_ns, REPORTS_PER_CYCLE)
+        expired = schedule.expired(now_ns, POLLS_PER_CYCLE)
         if not expired:
             return
-        due_ns = now_ns + EARLY_REPORT_NS
-        expired += schedule.expired(due_ns, REPORTS_PER_CYCLE - len(expired))
-        for image in expired:
+        due_ns, count = now_ns + self._early_ns, len(expired)
+        expired += schedule.expired(due_ns, POLLS_PER_CYCLE - count)
+        for index, image in enumerate(expired):
             deadline_ns = image.report_fast(now_ns, due_ns, self._reports)
             if deadline_ns:
                 schedule.at(image, deadline_ns)
-            else:
+            elif index < count:
                 schedule.ready(image)
-        short_count = self._reports.send(self._on_reports_failed)
+            else:
+                schedule.keep(image)
+        sent_count, short_count = self._reports.send(self._on_reports_failed)
+        if sent_count:
+            self._status_messages_sent.increment(sent_count)
         if short_count:
             self._system_counters[SystemCounterId.SHORT_SENDS].increment(short_count)
 

@@ -86,6 +86,10 @@ class Schedule(Generic[T]):
                 expired.append(item)
         return expired
 
+    def keep(self, item: T) -> None:
+        """Let an item that `expired` has returned early keep its deadline."""
+        self.at(item, self._deadlines[item])
+
     def _pop(self, now_ns: int) -> T | None:
         """Remove the first heap entry, and return its item if that is due now."""
         armed_ns, _, item = heappop(self._heap)

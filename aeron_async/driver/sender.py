@@ -186,9 +186,10 @@ class Sender(Agent):
         if not expired:
             return
         due_ns = now_ns + EARLY_BEAT_NS
-        expired += schedule.expired(due_ns, BEATS_PER_CYCLE - len(expired))
+        count = len(expired)
+        expired += schedule.expired(due_ns, BEATS_PER_CYCLE - count)
         beats = self._beats
-        for publication in expired:
+        for index, publication in enumerate(expired):
             try:
                 deadline_ns = publication.heartbeat_fast(now_ns, due_ns, beats)
             except Exception as error:  # noqa: BLE001 - it is logged, and given to the publication
@@ -196,8 +197,10 @@ class Sender(Agent):
                 deadline_ns = 0
             if deadline_ns > now_ns:
                 schedule.at(publication, deadline_ns)
-            else:
+            elif index < count or publication.failure is not None:
                 schedule.ready(publication)
+            else:
+                schedule.keep(publication)
         short_count = beats.send(self._on_beats_failed)
         if short_count:
             self._system_counters[SystemCounterId.SHORT_SENDS].increment(short_count)

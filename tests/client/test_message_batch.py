@@ -262,6 +262,7 @@ def test_a_column_of_one_number_has_as_many_rows_as_the_batch(count: int) -> Non
         column = arrow.repeated(value, count)
         assert (str(column.type), len(column)) == ("int32", count)
         assert set(column.to_pylist()) == {value}
+        assert not column.buffers()[1].is_mutable, "others have it too"
 
 
 def test_the_columns_that_are_kept_are_few_and_short() -> None:

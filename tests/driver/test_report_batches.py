@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 
 from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.outbox import ReportBatch
+from aeron_async.driver.core.publication_image import PublicationImage
 from aeron_async.driver.core.system_counters import SystemCounterId
-from aeron_async.driver.receiver import EARLY_REPORT_NS, REPORTS_PER_CYCLE, Receiver
+from aeron_async.driver.receiver import EARLY_SHARE, POLLS_PER_CYCLE, Receiver
 from aeron_async.driver.stall_clock import StallClock
 from aeron_async.protocol.status_message import StatusMessage
 from tests.driver.agents import SetClock
@@ -17,20 +19,29 @@ from tests.driver.fakes import CONTEXT, MS, SOURCE, Counts, Outbox
 from tests.driver.rigs import ImageRig
 
 if TYPE_CHECKING:
+    from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.outbox import Address
-    from aeron_async.driver.core.publication_image import PublicationImage
+    from aeron_async.protocol.header import Buffer
 
 INTERVAL_NS = CONTEXT.status_message_timeout_ns
+EARLY_NS = INTERVAL_NS // EARLY_SHARE
 ELSEWHERE = ("192.0.2.7", 40_000)
 
 
 class Destination(Outbox):
-    """Keeps the lengths of the batches too."""
+    """Keeps the lengths of the batches too; refuses datagrams by their number in a turn."""
 
     def __init__(self) -> None:
         super().__init__()
         self.batches: list[int] = []
         self.failure: Exception | None = None
+        self.refused: set[int] = set()
+
+    def send(self, datagram: Buffer) -> bool:
+        if self.refused and len(self.sent) in self.refused:
+            self.refused.discard(len(self.sent))
+            return False
+        return super().send(datagram)
 
     def send_batch(self, batch: memoryview, segment_length: int, address: Address) -> int:
         if self.failure is not None:
@@ -42,10 +53,11 @@ class Destination(Outbox):
 class Silence:
     """Some images of one destination, each silent, and the agent that reports for them."""
 
-    def __init__(self, *starts_ns: int, **options: Any) -> None:
-        self.counts, self.outbox, self.clock = Counts(CONTEXT), Destination(), SetClock()
+    def __init__(self, *starts_ns: int, context: DriverContext = CONTEXT, **options: Any) -> None:
+        self.counts, self.outbox, self.clock = Counts(context), Destination(), SetClock()
+        self.context = context
         self.agent = Receiver(
-            CONTEXT, StallClock(self.clock, threshold_ns=NEVER_NS), self.counts.system, self
+            context, StallClock(self.clock, threshold_ns=NEVER_NS), self.counts.system, self
         )
         self.rigs: list[ImageRig] = []
         for start_ns in starts_ns:
@@ -54,6 +66,7 @@ class Silence:
 
     def add(self, **options: Any) -> ImageRig:
         """Add an image, which sends its first status message at once."""
+        options["context"] = self.context
         rig = ImageRig(counts=self.counts, outbox=self.outbox, now_ns=self.clock.ns, **options)
         self.rigs.append(rig)
         self.agent.on_activity(rig.image)
@@ -84,11 +97,11 @@ class Silence:
 
 
 def test_those_that_are_due_soon_leave_with_the_one_that_is_due() -> None:
-    silence = Silence(0, 5 * MS, EARLY_REPORT_NS, EARLY_REPORT_NS + 1)
+    silence = Silence(0, 5 * MS, EARLY_NS, EARLY_NS + 1)
     assert len(silence.work(INTERVAL_NS)) == 3
     assert (silence.outbox.batches, silence.outbox.addresses) == ([3], [SOURCE])
-    assert len(silence.work(INTERVAL_NS + EARLY_REPORT_NS)) == 0
-    assert len(silence.work(INTERVAL_NS + EARLY_REPORT_NS + 1)) == 1
+    assert len(silence.work(INTERVAL_NS + EARLY_NS)) == 0
+    assert len(silence.work(INTERVAL_NS + EARLY_NS + 1)) == 1
     assert silence.outbox.batches == []
     assert silence.counts[SystemCounterId.STATUS_MESSAGES_SENT] == 8
 
@@ -116,8 +129,8 @@ def test_each_source_and_each_length_has_its_own_batch() -> None:
 
 
 def test_a_turn_sends_a_limited_number_and_the_next_one_goes_on() -> None:
-    silence = Silence(*[0] * (REPORTS_PER_CYCLE + 3))
-    assert len(silence.work(INTERVAL_NS)) == REPORTS_PER_CYCLE
+    silence = Silence(*[0] * (POLLS_PER_CYCLE + 3))
+    assert len(silence.work(INTERVAL_NS)) == POLLS_PER_CYCLE
     assert len(silence.work(INTERVAL_NS)) == 3
     assert silence.work(INTERVAL_NS) == []
 
@@ -127,9 +140,62 @@ def test_what_did_not_leave_is_counted_and_sent_again_in_its_time() -> None:
     silence.outbox.is_full = True
     assert silence.work(INTERVAL_NS) == []
     assert silence.counts[SystemCounterId.SHORT_SENDS] == 3
+    assert silence.counts[SystemCounterId.STATUS_MESSAGES_SENT] == 3
     silence.outbox.is_full = False
     assert silence.work(INTERVAL_NS + 1) == []
     assert len(silence.work(2 * INTERVAL_NS)) == 3
+
+
+def test_one_that_the_system_refuses_does_not_keep_the_others() -> None:
+    silence = Silence(*[0] * 5)
+    silence.outbox.refused = {0, 3}
+    assert len(silence.work(INTERVAL_NS)) == 3
+    assert silence.counts[SystemCounterId.SHORT_SENDS] == 2
+    assert silence.counts[SystemCounterId.STATUS_MESSAGES_SENT] == 5 + 3
+
+
+@pytest.mark.parametrize("timeout_ns", [1_000, MS, 20 * MS])
+def test_the_interval_decides_how_early_is_early(timeout_ns: int) -> None:
+    """However often the agent works, an image reports once in its interval."""
+    context = attrs.evolve(CONTEXT, status_message_timeout_ns=timeout_ns)
+    silence = Silence(0, 0, context=context)
+    step_ns = timeout_ns // 10
+    count = sum(len(silence.work(step_ns * turn)) for turn in range(1, 101))
+    assert count <= 2 * 100 // 9
+
+
+@pytest.mark.parametrize("kind", ["untethered", "response"])
+def test_an_image_that_cannot_report_with_others_is_polled_only_when_it_is_due(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    polls: list[int] = []
+    poll = PublicationImage.poll
+
+    def count(image: PublicationImage, now_ns: int) -> int:
+        polls.append(now_ns)
+        return poll(image, now_ns)
+
+    silence = Silence(*[each * MS for each in range(10)])
+    for rig in silence.rigs:
+        if kind == "response":
+            rig.image._feedback.respond_with(77)
+        else:
+            rig.subscribe(is_tether=False)
+    monkeypatch.setattr(PublicationImage, "poll", count)
+    for turn in range(200, 400):
+        silence.work(turn * MS)
+    assert len(polls) <= 2 * len(silence.rigs)
+
+
+def test_a_question_that_comes_up_in_silence_is_asked_in_its_time() -> None:
+    """Its deadline is asked for anew by each status message: a source can be silent, and heard."""
+    silence = Silence(0)
+    image = silence.rigs[0].image
+    assert image.report_fast(INTERVAL_NS, INTERVAL_NS, ReportBatch())
+    due_ns = INTERVAL_NS + 30 * MS
+    image._gaps.detector.deadline_ns = due_ns
+    assert image.report_fast(due_ns - 1, due_ns, ReportBatch()) == due_ns
+    assert image.report_fast(due_ns, due_ns, ReportBatch()) == 0
 
 
 def test_a_destination_that_fails_is_counted_and_the_others_send() -> None:
@@ -142,10 +208,10 @@ def test_a_destination_that_fails_is_counted_and_the_others_send() -> None:
     batch, other = ReportBatch(), Outbox()
     for destination in (silence.outbox, silence.outbox, other):
         batch.add(destination, SOURCE, bytes(36))
-    assert batch.send(failures.append) == 2
+    assert batch.send(failures.append) == (1, 2)
     assert failures == [silence.outbox.failure]
     assert other.take() == [bytes(36)]
-    assert batch.send(failures.append) == 0
+    assert batch.send(failures.append) == (0, 0)
 
 
 @pytest.mark.parametrize("change", ["reject", "doubt", "reader", "response"])

@@ -134,15 +134,12 @@ class ImageConnections:
         sent_count = sum(outcomes)
         return sent_count, len(outcomes) - sent_count
 
-    def gather_for_live(self, frame: bytes, now_ns: int, batch: ReportBatch) -> int:
-        """Let a frame leave with a batch to every live source; return how many there are."""
-        count = 0
+    def gather_for_live(self, frame: bytes, now_ns: int, batch: ReportBatch) -> None:
+        """Let a frame leave with a batch to every live source."""
         for each in self._connections.values():
             if each.is_alive(now_ns):
                 destination = each.destination
                 batch.add(destination, destination.control_address or each.source, frame)
-                count += 1
-        return count
 
     def send_to_all(self, frame: bytes) -> int:
         """Send to every source, even a silent one; return how many sends succeeded."""

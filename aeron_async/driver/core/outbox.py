@@ -149,25 +149,31 @@ class ReportBatch:
             frames = self._frames[key] = bytearray()
         frames += frame
 
-    def send(self, on_error: Callable[[Exception], object]) -> int:
-        """Send all of them; return how many were not sent.
+    def send(self, on_error: Callable[[Exception], object]) -> tuple[int, int]:
+        """Send all of them; return how many were sent and how many were not.
 
         Args:
             on_error: Called with what a destination has raised; the others send all the same.
         """
-        short_count = 0
+        sent_count = short_count = 0
         gathered, self._frames = self._frames, {}
         for (destination, address, length), frames in gathered.items():
-            sent_length = 0
+            count, start = 0, 0
             try:
-                if len(frames) == length:
-                    sent_length = length if destination.send_to(frames, address) else 0
-                else:
-                    sent_length = destination.send_batch(memoryview(frames), length, address)
+                while start < len(frames):
+                    left = memoryview(frames)[start:]
+                    if len(left) == length:
+                        sent_length = length if destination.send_to(left, address) else 0
+                    else:
+                        sent_length = destination.send_batch(left, length, address)
+                    count += sent_length // length
+                    # What the system has refused is left out; it may take the others.
+                    start += sent_length + length
             except Exception as error:  # noqa: BLE001 - it is reported
                 on_error(error)
-            short_count += (len(frames) - sent_length) // length
-        return short_count
+            sent_count += count
+            short_count += len(frames) // length - count
+        return sent_count, short_count
 
 
 # Before a receiver has answered.

@@ -12,8 +12,9 @@
 - life, which changes the state of the image.
 
 A fast way stands directly above the long way that it shortens. It has the same effect, or it
-returns 0 or False and has changed nothing. Then the caller takes the long way: `insert_packet` for
-each datagram that `insert_packets_fast` has not placed, and `poll` in place of the others.
+returns 0 or False and has changed nothing that a poll would not. Then the caller takes the long
+way: `insert_packet` for each datagram that `insert_packets_fast` has not placed, and `poll` in
+place of the others.
 
 Four parts have invariants of their own: `StatusMessageSender` sends, `ImageGaps` finds and
 requests what is missing, `ImageWatch` decides whether the image can continue, and `ImageLife` is
@@ -618,7 +619,8 @@ class PublicationImage(Rebuilding):
                 deadline_ns = min(deadline_ns, self._gaps.deadline_ns, self._watch.deadline_ns)
             deadline_ns = min(deadline_ns, self._initiate_any_rttm(now_ns))
         is_plain = type(self._congestion_control) in windows.PLAIN_WINDOWS
-        self._report_until_ns, deadline_ns = deadline_ns * is_plain, min(deadline_ns, report_ns)
+        self._report_until_ns = deadline_ns if is_plain else 0
+        deadline_ns = min(deadline_ns, report_ns)
         if self.life.state is ImageState.ACTIVE and not (
             self._congestion_control.follows_rebuild
             or self.subscribers.untethered
@@ -667,12 +669,8 @@ class PublicationImage(Rebuilding):
         term, and where the stream has ended.
         """
         position, hwm_position = self.rebuild_position, self.hwm_position
-        until_ns = self._calm_until_ns
-        if until_ns and position == hwm_position:
-            # A status message that is due leaves with others, by `report_fast`.
-            until_ns = max(until_ns, self._report_until_ns)
         if (
-            now_ns >= until_ns
+            now_ns >= self._calm_until_ns
             or self.failure is not None
             or self.wake_flag.is_set
             or self.is_end_of_stream
@@ -764,8 +762,10 @@ class PublicationImage(Rebuilding):
     @defer_exception
     def report_fast(self, now_ns: int, due_ns: int, batch: ReportBatch) -> int:
         """Let a due status message leave with a batch; return the next deadline, 0 for `poll`."""
+        # What arrives can move these two.
+        until_ns = min(self._report_until_ns, self._gaps.deadline_ns, self._watch.deadline_ns)
         if (
-            now_ns >= self._report_until_ns
+            now_ns >= until_ns
             or not self._calm_until_ns
             or self.failure is not None
             or self.wake_flag.is_set
@@ -773,9 +773,8 @@ class PublicationImage(Rebuilding):
             or not self._note_consumed(now_ns)
         ):
             return 0
-        deadline_ns = self._feedback.report(now_ns, due_ns, batch)
+        self._calm_until_ns = min(until_ns, self._feedback.report(now_ns, due_ns, batch))
         self.consumption_trigger = self._feedback.consumption_trigger
-        self._calm_until_ns = min(deadline_ns, self._report_until_ns)
         return self._calm_until_ns
 
     def _send_pending_status_message(self, now_ns: int) -> int:

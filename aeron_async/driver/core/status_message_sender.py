@@ -365,10 +365,9 @@ class StatusMessageSender(Reporting):
                 group_tag=self._group_tag,
             )
         if batch is None:
-            sent_count = self._send_to_live(sm, now_ns)
+            self._status_messages_sent.increment(self._send_to_live(sm, now_ns))
         else:
-            sent_count = self._connections.gather_for_live(sm, now_ns, batch)
-        self._status_messages_sent.increment(sent_count)
+            self._connections.gather_for_live(sm, now_ns, batch)
         self.last_sm_position = position
         self.overrun_threshold = position + log.term_length // 2
         self._is_pending = False
