@@ -179,16 +179,12 @@ class Receiver(Agent):
         expired = schedule.expired(now_ns, POLLS_PER_CYCLE)
         if not expired:
             return
-        due_ns, count = now_ns + self._early_ns, len(expired)
-        expired += schedule.expired(due_ns, POLLS_PER_CYCLE - count)
-        for index, image in enumerate(expired):
-            deadline_ns = image.report_fast(now_ns, due_ns, self._reports)
-            if deadline_ns:
-                schedule.at(image, deadline_ns)
-            elif index < count:
-                schedule.ready(image)
-            else:
-                schedule.keep(image)
+        due_ns = now_ns + self._early_ns
+        expired += schedule.expired(due_ns, POLLS_PER_CYCLE - len(expired))
+        for image in expired:
+            # None if the image has failed: its poll raises the error.
+            deadline_ns = image.report_fast(now_ns, due_ns, self._reports) or 0
+            schedule.settle(image, deadline_ns, now_ns)
         sent_count, short_count = self._reports.send(self._on_reports_failed)
         if sent_count:
             self._status_messages_sent.increment(sent_count)

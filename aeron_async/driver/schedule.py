@@ -65,7 +65,7 @@ class Schedule(Generic[T]):
         self._armed.pop(item, None)
 
     def expired(self, now_ns: int, limit: int) -> list[T]:
-        """Return only items whose deadline has come; the caller must call `at` or `ready` for each.
+        """Return only items whose deadline has come; the caller must put back each.
 
         Items that are ready stay so, and those beyond `limit` come next time.
         """
@@ -86,9 +86,17 @@ class Schedule(Generic[T]):
                 expired.append(item)
         return expired
 
-    def keep(self, item: T) -> None:
-        """Let an item that `expired` has returned early keep its deadline."""
-        self.at(item, self._deadlines[item])
+    def settle(self, item: T, deadline_ns: int, now_ns: int) -> None:
+        """Put back an item that `expired` has returned, with what its fast way has answered.
+
+        Without a later time the item is ready; one that was early keeps its deadline instead.
+        """
+        if deadline_ns > now_ns:
+            self.at(item, deadline_ns)
+        elif self._deadlines[item] <= now_ns:
+            self.ready(item)
+        else:
+            self.at(item, self._deadlines[item])
 
     def _pop(self, now_ns: int) -> T | None:
         """Remove the first heap entry, and return its item if that is due now."""

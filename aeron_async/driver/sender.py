@@ -186,21 +186,17 @@ class Sender(Agent):
         if not expired:
             return
         due_ns = now_ns + EARLY_BEAT_NS
-        count = len(expired)
-        expired += schedule.expired(due_ns, BEATS_PER_CYCLE - count)
+        expired += schedule.expired(due_ns, BEATS_PER_CYCLE - len(expired))
         beats = self._beats
-        for index, publication in enumerate(expired):
+        for publication in expired:
+            # Not by `_guard`, whose call each of thousands of silent streams would pay for.
             try:
                 deadline_ns = publication.heartbeat_fast(now_ns, due_ns, beats)
             except Exception as error:  # noqa: BLE001 - it is logged, and given to the publication
                 self._fail(publication, error)
-                deadline_ns = 0
-            if deadline_ns > now_ns:
-                schedule.at(publication, deadline_ns)
-            elif index < count or publication.failure is not None:
                 schedule.ready(publication)
             else:
-                schedule.keep(publication)
+                schedule.settle(publication, deadline_ns, now_ns)
         short_count = beats.send(self._on_beats_failed)
         if short_count:
             self._system_counters[SystemCounterId.SHORT_SENDS].increment(short_count)

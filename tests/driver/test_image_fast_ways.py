@@ -314,29 +314,18 @@ SCENES: Final = st.builds(
     st.sampled_from([True, True, True, False]),
     st.booleans(),
 )
+SILENCES: Final = st.builds(
+    lambda time_ns: Step("wait", (time_ns,)),
+    st.sampled_from([MS, 90 * MS, 200 * MS, 200 * MS, SECOND, 11 * SECOND]),
+)
+HEARTBEATS: Final = st.builds(
+    lambda kind: Step("arrive", (0, (kind, 32, 1, 0))),
+    st.sampled_from(["heartbeat", "heartbeat", "end"]),
+)
+MOSTLY_SILENT: Final = [SILENCES] * 4 + [HEARTBEATS] * 3 + [FLOWS, ARRIVALS, READS, ODD]
 SILENT: Final = st.builds(
     Scene,
-    st.lists(
-        st.one_of(
-            *[
-                st.sampled_from([MS, 90 * MS, 200 * MS, 200 * MS, SECOND, 11 * SECOND]).map(
-                    lambda time_ns: Step("wait", (time_ns,))
-                )
-            ]
-            * 4,
-            *[
-                st.sampled_from(["heartbeat", "heartbeat", "end"]).map(
-                    lambda kind: Step("arrive", (0, (kind, 32, 1, 0)))
-                )
-            ]
-            * 3,
-            FLOWS,
-            ARRIVALS,
-            READS,
-            ODD,
-        ),
-        max_size=60,
-    ),
+    st.lists(st.one_of(*MOSTLY_SILENT), max_size=60),
     st.just(0),
     st.booleans(),
     st.booleans(),

@@ -68,6 +68,9 @@ class StaticWindowCongestionControl(CongestionControl):
         return self._window_length, False
 
 
+PLAIN_WINDOWS: Final = frozenset({StaticWindowCongestionControl, AutoWindowCongestionControl})
+"""Strategies that need no poll while a stream is silent; what is derived from them might."""
+
 SCALE: Final = 0.4
 DECREASE: Final = 0.2
 INITIAL_CWND: Final = 10
@@ -76,10 +79,6 @@ MIN_RTT_WAKE_UP_NS: Final = 20_000_000
 """An idle image is not woken more often than this to measure a round trip."""
 
 _SECOND_NS: Final = 1_000_000_000
-
-
-PLAIN_WINDOWS: Final = frozenset({StaticWindowCongestionControl, AutoWindowCongestionControl})
-"""Strategies that need no poll while a stream is silent; what is derived from them might."""
 
 
 class CubicCongestionControl(CongestionControl):
