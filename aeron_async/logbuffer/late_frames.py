@@ -6,7 +6,9 @@ because they may carry the send time or the receive time.
 
 To find out what lies around a place, `LateFrames` walks over the frames and gaps before it. Any
 peer can send a datagram that makes this walk long, so `WalkBudget` limits each image to a number of
-slots of 32 bytes per second.
+slots of 32 bytes per second. A resend needs no walk: whoever requested it has walked up to its
+place, and found that a gap begins there at the end of a frame. No frame that is placed later can
+cover the place, since each must fit a hole.
 
 Differs: Aeron checks only the first four bytes of the first frame, and overwrites the rest.
 """
@@ -14,7 +16,7 @@ Differs: Aeron checks only the first four bytes of the first frame, and overwrit
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from aeron_async.logbuffer.frame import DATA_WORD, HEADER
 from aeron_async.logbuffer.log_buffers import zero
@@ -55,9 +57,8 @@ NS_PER_SLOT: Final = 250
 BUDGET_SLOTS_PER_SECOND: Final = 1_000_000_000 // NS_PER_SLOT
 """Slots per second that walks of one image may cross: less than a sixth of a core, compiled.
 
-They cover 122 MiB. Data for the first gap and duplicates of what was shown need no walk, and data
-that fills gaps in order is reached from the gap before. Padding at the first gap has a second
-budget of the same size.
+They cover 122 MiB. Data for requested gaps and duplicates of what was shown need no walk. Padding
+at the first gap has a second budget of the same size.
 """
 BUDGET_SLOTS: Final = 1 << 20
 """Most slots that one walk may cross: 32 MiB, more than the longest padding of a publisher."""
@@ -122,6 +123,22 @@ class WalkBudget:
         self.slots -= slots
 
 
+class RequestedPlaces(Protocol):
+    """What `LateFrames` knows of the gaps that were requested."""
+
+    def __contains__(self, position: int) -> bool:
+        """Return whether a requested gap begins at a position, in bytes."""
+        ...
+
+    def on_placed(self, position: int, end_position: int, now_ns: int) -> None:
+        """Frames were placed from the one position to the other."""
+        ...
+
+    def clear(self) -> None:
+        """Forget all: frames may have been removed."""
+        ...
+
+
 class LateFrames:
     """Places datagrams between the frames that an image has, and finds conflicts.
 
@@ -129,24 +146,36 @@ class LateFrames:
         log: The log in which the image is rebuilt.
 
     Attributes:
+        requested: The gaps that were requested; None for none.
         budget: Limits the walks.
         first_gap_budget: Limits padding that begins at the first gap, and nothing else, so that the
             stream progresses whatever walks are caused behind it.
     """
 
-    __slots__ = ("_log", "_placed_end", "_placed_position", "budget", "first_gap_budget")
+    __slots__ = (
+        "_log",
+        "_now_ns",
+        "_placed_end",
+        "_placed_position",
+        "budget",
+        "first_gap_budget",
+        "requested",
+    )
 
     budget: WalkBudget
     first_gap_budget: WalkBudget
 
     def __init__(self, log: LogBuffers) -> None:
         self.budget, self.first_gap_budget = WalkBudget(), WalkBudget()
+        self.requested: RequestedPlaces | None = None
         self._log = log
+        self._now_ns = 0
         # Begin and end of the frames last placed: the next ones are often near.
         self._placed_position = self._placed_end = -1
 
     def fill_budgets(self, now_ns: int) -> None:
         """Refill the budgets; to be called before `place` and `room_at`."""
+        self._now_ns = now_ns
         self.budget.fill(now_ns)
         self.first_gap_budget.fill(now_ns)
 
@@ -242,6 +271,8 @@ class LateFrames:
     def on_placed(self, position: int, end_position: int) -> None:
         """Record begin and end of the frames that were just placed."""
         self._placed_position, self._placed_end = position, end_position
+        if self.requested is not None:
+            self.requested.on_placed(position, end_position, self._now_ns)
 
     def _covering(self, words: memoryview, base: int, floor_position: int, offset: int) -> int:
         """Return where the frame that covers an offset begins; the offset if there is none.
@@ -249,6 +280,8 @@ class LateFrames:
         Returns -1 if the walk to it is too long for now.
         """
         start = min(max(0, floor_position - base), offset)
+        if self.requested is not None and base + offset in self.requested:
+            return offset
         placed = self._placed_position - base
         if start <= placed < offset and is_frame(words, placed, self._ids(base)):
             end = self._placed_end - base
@@ -315,8 +348,10 @@ class LateFrames:
         first = start
         if not words[first >> 2] and not self.budget.try_take(end - first):
             return
-        # The frame from which the next walk would begin may be cleared.
+        # The frames from which walks would begin may be cleared.
         self._placed_position = self._placed_end = -1
+        if self.requested is not None:
+            self.requested.clear()
         while first < end and not words[first >> 2]:
             first += scan_for_gap(words, first, limit=end)[1]
         # A frame that begins at the end of the conflict is not part of it.

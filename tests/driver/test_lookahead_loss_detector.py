@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from array import array
+
 import pytest
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.budgets import CREDIT_AT_FIRST, CREDIT_FOR_FIRST_GAP
 from aeron_async.driver.core.feedback_delay import GroupDelay, StaticDelay
-from aeron_async.driver.core.loss_detector import GAPS_AT_ONCE
+from aeron_async.driver.core.loss_detector import GAPS_AT_ONCE, GAPS_KEPT, RequestedGaps
 from aeron_async.protocol.nak import NAK_LENGTH
-from tests.driver.fakes import HALF_TERM, MS, SECOND, US, data, heartbeat, nak
+from tests.driver.fakes import HALF_TERM, MS, SECOND, US, data, heartbeat, nak, place
 from tests.driver.rigs import ImageRig, PublicationRig
 from tests.logbuffer.logs import TERM_LENGTH
 
@@ -110,6 +113,133 @@ def test_a_gap_that_becomes_the_first_is_asked_for_again_when_its_answer_has_not
     assert rig.naks() == []
     rig.image.poll(100 * US)
     assert rig.naks() == [(first + STEP, 64)]
+
+
+def answered(rig: ImageRig, start: int = 64 * STEP, took_us: int = 20) -> int:
+    """Let gaps behind the first be asked for and filled, so that it is known how long that takes.
+
+    The first gap stays open. Return where its stretch ends.
+    """
+    end = feed_every_other(rig, 10, 0, start)
+    rig.image.poll(0)
+    rig.outbox.take()
+    for position in range(start + STEP, end, STEP):
+        rig.feed(data(position, 64), took_us * US)
+    rig.image.poll(took_us * US)
+    assert set(rig.naks()) <= {(start, 64)}
+    return end
+
+
+def feed_as_a_batch(rig: ImageRig, position: int, now_ns: int) -> None:
+    """Let a frame arrive where a socket reads several datagrams at once."""
+    frame = data(position, 64)
+    placed = rig.image.insert_packets_fast(
+        memoryview(frame), array("i", (64, 64)), 0, 0, rig.connection(), *place(position), now_ns
+    )
+    assert placed == 64
+
+
+def test_an_answer_that_is_overdue_is_asked_for_again_before_its_gap_is_the_first() -> None:
+    rig = ready()
+    middle = answered(rig, took_us=300)
+    end = feed_every_other(rig, 5, 400 * US, middle)
+    rig.image.poll(400 * US)
+    assert [each for each in rig.naks() if each[0] >= middle] == gaps(middle, end)
+    rig.feed(data(middle, 64), 700 * US)
+    rig.image.poll(700 * US)
+    assert [each for each in rig.naks() if each[0] >= middle] == []
+    deadline_ns, now_us = 0, 700
+    found: list[tuple[int, int]] = []
+    while not found and now_us < 2_000:
+        now_us += 10
+        deadline_ns = rig.image.poll(now_us * US)
+        found = [each for each in rig.naks() if each[0] >= middle]
+    assert found == gaps(middle + STEP, end)
+    # The mean of ten answers in 300 us, and four times what is left of a first deviation of 150.
+    assert 400 + 300 <= now_us <= 400 + 300 + 4 * 150
+    assert deadline_ns <= (now_us + 300 + 4 * 150) * US
+
+
+def test_only_the_hole_that_is_left_of_a_gap_is_asked_for_again() -> None:
+    rig = ready()
+    middle = answered(rig)
+    for position in (middle + 64, middle + 256):
+        rig.feed(data(position, 64), 100 * US)
+    rig.image.poll(100 * US)
+    assert rig.naks()[-1] == (middle + 128, 128)
+    feed_as_a_batch(rig, middle + 128, 110 * US)
+    naks = []
+    for now_us in range(120, 400, 10):
+        rig.image.poll(now_us * US)
+        naks += [each for each in rig.naks() if each[0] > middle + 64]
+    assert set(naks) == {(middle + 192, 64)}
+
+
+def test_what_was_filled_from_its_middle_is_not_asked_for_again_but_for_its_hole() -> None:
+    rig = ready()
+    middle = answered(rig)
+    for position in (middle + 64, middle + 256):
+        rig.feed(data(position, 64), 100 * US)
+    rig.image.poll(100 * US)
+    rig.outbox.take()
+    rig.feed(data(middle + 192, 64), 110 * US)
+    naks = []
+    for now_us in range(120, 400, 10):
+        rig.image.poll(now_us * US)
+        naks += [each for each in rig.naks() if each[0] > middle + 64]
+    assert set(naks) == {(middle + 128, 64)}
+
+
+def test_a_stream_that_does_not_move_on_repeats_its_requests_for_the_credit_that_it_has() -> None:
+    rig = ImageRig()
+    rig.feed(data(64, 64), 0)
+    end = feed_every_other(rig, 4, 0, 128)
+    rig.image.poll(0)
+    rig.outbox.take()
+    rig.feed(data(128, 64), 10 * US)
+    asked = 0
+    for now_us in range(20, 1_000_000, 50):
+        if rig.image.poll(now_us * US) > now_us * US:
+            asked += len([each for each in rig.naks() if each[0]])
+    spare = (CREDIT_AT_FIRST - CREDIT_FOR_FIRST_GAP) // NAK_LENGTH
+    assert 0 < asked <= spare
+    # As soon as it moves on, it may ask again.
+    rig.feed(data(0, 64), SECOND)
+    rig.image.poll(SECOND)
+    assert end > 0
+
+
+def test_as_many_gaps_are_remembered_as_a_window_may_have_and_the_oldest_are_forgotten() -> None:
+    gaps_asked = RequestedGaps()
+    for index in range(2 * GAPS_KEPT):
+        gaps_asked.on_asked(index * STEP, index * STEP + 64, index)
+    assert [index for index in range(2 * GAPS_KEPT) if index * STEP in gaps_asked] == list(
+        range(GAPS_KEPT, 2 * GAPS_KEPT)
+    )
+    gaps_asked.clear()
+    assert GAPS_KEPT * STEP not in gaps_asked
+    assert gaps_asked.deadline_ns == NEVER_NS
+
+
+def test_a_request_that_was_repeated_says_nothing_of_how_long_answers_take() -> None:
+    gaps_asked = RequestedGaps()
+    gaps_asked.on_asked(0, 64, 0, is_repeated=True)
+    gaps_asked.on_placed(0, 64, 5 * MS)
+    gaps_asked.on_asked(STEP, STEP + 64, 6 * MS)
+    assert gaps_asked.deadline_ns == NEVER_NS
+    gaps_asked.on_placed(STEP, STEP + 64, 7 * MS)
+    gaps_asked.on_asked(2 * STEP, 2 * STEP + 64, 7 * MS)
+    assert gaps_asked.deadline_ns == (7 + 3) * MS
+
+
+def test_a_gap_that_has_become_the_first_is_left_to_the_first_detector() -> None:
+    gaps_asked = RequestedGaps()
+    gaps_asked.on_asked(0, 64, 0)
+    gaps_asked.on_placed(0, 64, 100 * US)
+    for index in (1, 2, 3):
+        gaps_asked.on_asked(index * STEP, index * STEP + 64, MS)
+    assert gaps_asked.take_overdue(2 * STEP + 64, 2 * MS) == (3 * STEP, 3 * STEP + 64)
+    assert gaps_asked.take_overdue(2 * STEP + 64, 2 * MS) is None
 
 
 def test_a_filled_stream_asks_for_nothing_and_sleeps() -> None:

@@ -8,6 +8,7 @@ from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.budgets import RetransmitBudget
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.retransmit_handler import RetransmitHandler
+from aeron_async.driver.core.round_trip import RoundTrip
 from tests.driver.fakes import MS, Counts
 
 LINGER_NS = 10 * MS
@@ -204,3 +205,51 @@ def test_a_delayed_answer_is_paid_for_when_it_is_promised() -> None:
     rig.handler.poll(10)
     assert rig.resent == [(1, 0, 64 * KIB)]
     assert rig.suppressed.get() == 1
+
+
+def test_on_unicast_a_linger_is_no_longer_than_a_resend_takes() -> None:
+    round_trip = RoundTrip()
+    rig = Rig(round_trip=round_trip)
+    assert rig.nak(0, 64, 0)
+    assert not rig.nak(0, 64, LINGER_NS - 1), "nothing is known yet"
+    measure(round_trip, MS)
+    assert rig.nak(0, 64, 100 * MS)
+    assert not rig.nak(0, 64, 101 * MS - 1)
+    assert rig.nak(0, 64, 102 * MS)
+
+
+def test_a_group_lingers_for_the_configured_time_whatever_one_receiver_takes() -> None:
+    round_trip = RoundTrip()
+    measure(round_trip, MS)
+    rig = Rig(round_trip=round_trip, has_group_semantics=True)
+    assert rig.nak(0, 64, 100 * MS)
+    assert not rig.nak(0, 64, 100 * MS + LINGER_NS - 1)
+    assert rig.nak(0, 64, 100 * MS + LINGER_NS)
+
+
+def test_a_short_linger_ends_behind_a_long_one() -> None:
+    round_trip = RoundTrip()
+    rig = Rig(round_trip=round_trip)
+    assert rig.nak(0, 64, 0)
+    measure(round_trip, MS)
+    assert rig.nak(64, 64, MS)
+    assert rig.nak(64, 64, 3 * MS)
+    assert not rig.nak(0, 64, 3 * MS)
+
+
+def test_no_linger_is_longer_than_configured() -> None:
+    round_trip = RoundTrip()
+    measure(round_trip, 8 * MS)
+    round_trip.on_sent(2_000_000, 1_000 * MS)
+    round_trip.on_nak(2_000_001, 3_000_000, 1_100 * MS)
+    rig = Rig(round_trip=round_trip)
+    assert rig.nak(0, 64, 2_000 * MS)
+    assert rig.nak(0, 64, 2_000 * MS + LINGER_NS)
+
+
+def measure(round_trip: RoundTrip, took_ns: int) -> None:
+    """Let NAKs come this long after what they answer was sent."""
+    round_trip.on_nak(1, 1, 0)
+    for index in range(1, 100):
+        round_trip.on_sent(1_000 * index, index * MS)
+        round_trip.on_nak(1_000 * index + 1, 1_000 * index + 1, index * MS + took_ns)

@@ -348,3 +348,56 @@ def test_time_gives_no_more_than_there_may_be() -> None:
     assert budget.slots == BUDGET_SLOTS_PER_SECOND // 1_000
     budget.fill(10**18)
     assert budget.slots == BUDGET_SLOTS_PER_SECOND // 1_000
+
+
+class Requested:
+    """Places where requested gaps begin, and what was placed."""
+
+    def __init__(self, *positions: int) -> None:
+        self.positions = set(positions)
+        self.placed: list[tuple[int, int, int]] = []
+
+    def __contains__(self, position: int) -> bool:
+        return position in self.positions
+
+    def on_placed(self, position: int, end_position: int, now_ns: int) -> None:
+        self.placed.append((position, end_position, now_ns))
+
+    def clear(self) -> None:
+        self.positions.clear()
+
+
+def test_a_requested_gap_is_filled_without_a_walk() -> None:
+    log = make_log(log_type=LogType.IMAGE)
+    insert(log.terms[0], log.term_words[0], 8_192, memoryview(data(8_192, 64)))
+    late_frames = LateFrames(log)
+    late_frames.requested = requested = Requested(4_096)
+    late_frames.fill_budgets(7)
+    late_frames.budget.spend(BUDGET_SLOTS - 2)
+    places = {"floor_position": 0, "hwm_position": 8_256}
+    assert late_frames.room_at(4_096, wanted_length=1_024, **places) == 1_024
+    assert late_frames.room_at(4_128, wanted_length=1_024, **places) == 0
+    assert late_frames.place(memoryview(data(4_096, 64)), 4_096, **places) is None
+    assert late_frames.place(memoryview(data(4_160, 64)), 4_160, **places) is None
+    assert late_frames.place(memoryview(data(4_256, 64)), 4_256, **places) is BEYOND_BUDGET
+    assert requested.placed == [(4_096, 4_096, 7), (4_160, 4_160, 7)]
+
+
+def test_a_requested_gap_is_no_place_for_what_does_not_fit() -> None:
+    log = make_log(log_type=LogType.IMAGE)
+    insert(log.terms[0], log.term_words[0], 4_160, memoryview(data(4_160, 64)))
+    late_frames = LateFrames(log)
+    late_frames.requested = Requested(4_096)
+    places = {"floor_position": 0, "hwm_position": 4_224}
+    assert late_frames.room_at(4_096, wanted_length=1_024, **places) == 64
+    found = late_frames.place(memoryview(data(4_096, 128)), 4_096, **places)
+    assert found == Conflict(4_096, 4_224, is_shown=False)
+
+
+def test_what_is_cleared_makes_requested_places_uncertain() -> None:
+    log = make_log(log_type=LogType.IMAGE)
+    insert(log.terms[0], log.term_words[0], 4_096, memoryview(data(4_096, 64)))
+    late_frames = LateFrames(log)
+    late_frames.requested = requested = Requested(4_160)
+    late_frames.clear(Conflict(4_096, 4_160, is_shown=False), hwm_position=8_192)
+    assert requested.positions == set()

@@ -103,8 +103,8 @@ MUTANTS = (
     Mutant(
         "a range that was resent once is never resent again",
         RetransmitHandler,
-        "poll",
-        (("now_ns >= actions[0].expiry_ns", "now_ns < 0"),),
+        "_answer",
+        (("action.expiry_ns = now_ns + linger_ns", "action.expiry_ns = 2**63 - 1"),),
     ),
     Mutant(
         "the window of a receiver counts from what was sent, not from what it has consumed",

@@ -150,7 +150,7 @@ class DriverSettings(StreamSettings):
     retransmit_unicast_linger_ns: int = duration(
         "aeron.retransmit.unicast.linger",
         10 * MS,
-        "How long a publication ignores NAKs for data that it has just resent, on any channel.",
+        "How long at most a publication ignores NAKs for data that it has just resent.",
         minimum=US,
     )
     max_resend: int = integer(

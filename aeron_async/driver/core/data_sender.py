@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS, SETUP_INTERVAL_NS
 from aeron_async.driver.core.outbox import HandshakeBudget, HeartbeatBatch
+from aeron_async.driver.core.round_trip import RoundTrip
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.logbuffer.log_buffers import producer_position
 from aeron_async.logbuffer.position import (
@@ -278,6 +279,7 @@ class StreamSender:
         setup_count: Number of SETUPs sent.
         first_setup_ns: When the first SETUP was sent.
         refused_naks: Logs NAKs that are refused again and again.
+        round_trip: Measures how long a receiver takes to hear and answer.
         is_revoked: Whether heartbeats say that the stream was revoked.
     """
 
@@ -314,6 +316,7 @@ class StreamSender:
         "limit",
         "position",
         "refused_naks",
+        "round_trip",
         "setup_count",
     )
 
@@ -343,6 +346,7 @@ class StreamSender:
         self._retransmitted_bytes = system_counters[SystemCounterId.RETRANSMITTED_BYTES]
         self._rejected_naks = system_counters[DriverCounterId.NAKS_REJECTED]
         self.refused_naks: RefusedNaks = RefusedNaks(log, system_counters.log_budget)
+        self.round_trip: RoundTrip = RoundTrip()
         self.is_revoked = False
         # The last heartbeat, and what it says: an idle stream says the same again and again.
         self._heartbeat, self._said = b"", (-1, 0)
@@ -471,6 +475,7 @@ class StreamSender:
         if position >= self._frame_starts.next_position:
             self._frame_starts.mark(position)
         self.position = position + length
+        self.round_trip.on_sent(position, now_ns)
         self._last_sent_ns = now_ns
         self._is_tracking_limit = True
         self._counters.sender_position.set(self.position)
@@ -522,6 +527,7 @@ class StreamSender:
         if sent_length:
             self._last_sent_ns = now_ns
             self._is_tracking_limit = True
+            self.round_trip.on_sent(self.position, now_ns)
             self.position = position
             self._counters.sender_position.set(position)
             self._bytes_sent.increment(sent_length)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.feedback_delay import FeedbackDelay
     from aeron_async.driver.core.status_message_sender import StatusMessageSender
     from aeron_async.driver.core.system_counters import SystemCounters
+    from aeron_async.logbuffer.late_frames import LateFrames
     from aeron_async.logbuffer.log_buffers import LogBuffers
 
 __all__ = [
@@ -40,6 +41,7 @@ FILL_RETRY_NS: Final = 1_000_000
 class ImageGaps:
     """The gaps of one image: NAKs are sent if it is reliable, else gaps become padding.
 
+    `late_frames` places what is resent; None if the image is not reliable.
     `record_loss` gets the length of each loss in bytes; None if nobody could read that.
     """
 
@@ -49,19 +51,20 @@ class ImageGaps:
         feedback: StatusMessageSender,
         delay: FeedbackDelay,
         system_counters: SystemCounters,
+        late_frames: LateFrames | None,
         record_loss: Callable[[int], None] | None,
-        *,
-        is_reliable: bool,
     ) -> None:
         # The first gap, and when to act on it.
         self.detector: LossDetector = LossDetector(delay)
         self._log = log
         self._feedback = feedback
-        self._is_reliable = is_reliable
+        self._is_reliable = late_frames is not None
         self._credit = NakCredit()
         self._ahead: LookaheadLossDetector | None = None
-        if is_reliable and isinstance(delay, StaticDelay):
-            self._ahead = LookaheadLossDetector(log, feedback, delay, self._credit, record_loss)
+        if late_frames is not None and isinstance(delay, StaticDelay):
+            self._ahead = LookaheadLossDetector(
+                log, feedback, delay, self._credit, late_frames, record_loss
+            )
         self._fills = system_counters[SystemCounterId.LOSS_GAP_FILLS]
         self._record_loss = record_loss
         # The end of the last first gap that was recorded.

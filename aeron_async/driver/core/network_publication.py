@@ -200,7 +200,12 @@ class NetworkPublication(SubscribablePublication):
         )
         position = self._sender.position
         self._retransmit_handler = RetransmitHandler.of(
-            self._sender.resend, context, params, system_counters, position=position
+            self._sender.resend,
+            context,
+            params,
+            system_counters,
+            self._sender.round_trip,
+            position=position,
         )
         self._window = PublisherWindow(
             log,
@@ -366,18 +371,26 @@ class NetworkPublication(SubscribablePublication):
     @defer_exception
     def on_nak(self, nak: Nak, now_ns: int, *, source: Address | None = None) -> None:
         """Resend what a NAK asks for."""
+        log, sender = self.log, self._sender
         self.counters.naks_received.increment()
+        gap_end = nak.length + compute_position(
+            nak.term_id,
+            nak.term_offset,
+            initial_term_id=log.initial_term_id,
+            bits=log.position_bits,
+        )
+        sender.round_trip.on_nak(gap_end, sender.position, now_ns)
         granted = self.flow_control.max_retransmission_length(
-            term_offset=nak.term_offset, length=nak.length, term_length=self.log.term_length
+            term_offset=nak.term_offset, length=nak.length, term_length=log.term_length
         )
         self._retransmit_handler.on_nak(
             term_id=nak.term_id,
             term_offset=nak.term_offset,
             length=granted,
-            sender_position=self._sender.position,
+            sender_position=sender.position,
             now_ns=now_ns,
         )
-        self._sender.refused_naks.tell(source, now_ns)
+        sender.refused_naks.tell(source, now_ns)
 
     @defer_exception
     def on_error(

@@ -188,8 +188,8 @@ class PublicationImage(Rebuilding):
             self._feedback,
             feedback_delay,
             system_counters,
+            self._late_frames,
             record_loss,
-            is_reliable=is_reliable,
         )
         parts = self._feedback, self._gaps, self._doubts, self._late_frames
         self._watch = ImageWatch(self, *parts, context, system_counters)
