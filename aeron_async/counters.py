@@ -69,12 +69,12 @@ class _Closed:
 
 
 class Cell:
-    """The 64-bit value of a counter, while the counter is open."""
+    """The 64-bit value of a counter, while the counter is open: one of some words."""
 
     __slots__ = ("_view",)
 
-    def __init__(self, view: memoryview) -> None:
-        self._view: _View = view
+    def __init__(self, words: memoryview, index: int = 0) -> None:
+        self._view: _View = words[index : index + 1]
 
     def __getitem__(self, index: int) -> int:
         return self._view[index]
@@ -418,6 +418,8 @@ class CountersManager(CountersReader):
         super().__init__(values, metadata)
         self._free_to_reuse_timeout_ms = free_to_reuse_timeout_ms
         self._epoch_ms = epoch_ms
+        # A view for the cells alone: the other can be released while they are in use.
+        self._cells = self._values[:]
         self._counters: dict[int, Counter] = {}
         # By type and registration: one id, or several, oldest first. The table itself is slow to
         # search, and clients may write to it. A tuple for each would take a MB for 2,000 streams.
@@ -476,7 +478,7 @@ class CountersManager(CountersReader):
         self.write_label(counter_id, label)
         self._metadata_ints[counter_id * _METADATA_INTS] = RECORD_ALLOCATED
         name = name_of(type_id, registration_id)
-        counter = Counter(self, counter_id, Cell(self._values[word : word + 1]), name)
+        counter = Counter(self, counter_id, Cell(self._cells, word), name)
         self._counters[counter_id] = counter
         named = self._named.get(name)
         self._named[name] = counter_id if named is None else (*ids_named(named), counter_id)

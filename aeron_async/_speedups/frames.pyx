@@ -15,6 +15,9 @@ from aeron_async._speedups.frames cimport (HEADER, align, is_slot, load_acquire_
                                            store_release_32)
 
 
+cdef int64_t GAP_LENGTH_LIMIT = 1024 * 1024
+
+
 cdef inline void put_32(char *place, int32_t value) noexcept nogil:
     memcpy(place, &value, 4)
 
@@ -345,25 +348,53 @@ def zero(object term, int64_t start, int64_t end):
     PyBuffer_Release(&view)
 
 
+cdef int64_t whole(const char *term, int64_t offset, int64_t limit) noexcept nogil:
+    cdef int32_t frame_length
+    cdef int64_t following
+    while offset < limit:
+        frame_length = load_acquire_32(<int32_t *>(term + offset))
+        if frame_length <= 0:
+            break
+        following = align(offset + frame_length)
+        if following > limit:
+            break
+        offset = following
+    return offset
+
+
 def skip_whole(object words, int64_t offset, int64_t limit):
     """Return the offset up to which frames are complete; twin of `logbuffer.placing.skip_whole`."""
     cdef Py_buffer view
-    cdef int32_t frame_length
-    cdef int64_t following
     take(words, &view)
     try:
-        limit = min(limit, view.len & ~31)
         if not is_slot(&view, offset):
             return offset
-        while offset < limit:
-            frame_length = load_acquire_32(<int32_t *>(<char *>view.buf + offset))
-            if frame_length <= 0:
-                break
-            following = align(offset + frame_length)
-            if following > limit:
-                break
-            offset = following
-        return offset
+        return whole(<const char *>view.buf, offset, min(limit, view.len & ~31))
+    finally:
+        PyBuffer_Release(&view)
+
+
+def scan_for_gap(object words, int64_t offset, *, int64_t limit):
+    """Find the first gap; twin of `logbuffer.rebuilder.scan_for_gap`."""
+    cdef Py_buffer view
+    cdef const char *term
+    cdef int64_t start
+    take(words, &view)
+    try:
+        limit = min(limit, view.len)
+        if not is_slot(&view, offset):
+            return offset, 0
+        term = <const char *>view.buf
+        offset = whole(term, offset, min(limit, view.len & ~31))
+        if offset >= limit:
+            return offset, 0
+        if load_acquire_32(<int32_t *>(term + offset)) > 0:
+            return offset, limit - offset
+        start = offset + HEADER
+        limit = max(start, min(limit, offset + GAP_LENGTH_LIMIT))
+        while start < limit and not load_acquire_32(<int32_t *>(term + start)):
+            start += HEADER
+        return offset, min(start, limit) - offset
     finally:
         PyBuffer_Release(&view)
 

@@ -97,14 +97,14 @@ cdef enum:
 cdef class Cell:
     """The one 64-bit word of a counter, for as long as the counter is open."""
 
-    def __init__(self, view):
+    def __init__(self, words, Py_ssize_t index=0):
         if self.place is not NULL:
             raise ValueError("a cell has its word already")
-        PyObject_GetBuffer(view, &self.view, PyBUF_SIMPLE | PyBUF_WRITABLE)
-        if self.view.len != 8:
+        PyObject_GetBuffer(words, &self.view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        if not 0 <= index < self.view.len // 8:
             PyBuffer_Release(&self.view)
             raise ValueError("a cell is one word of 64 bits")
-        self.place = <int64_t *>self.view.buf
+        self.place = <int64_t *>self.view.buf + index
 
     def __dealloc__(self):
         self.let_go()

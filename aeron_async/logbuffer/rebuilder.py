@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import attrs
 
+from aeron_async._speedups import WHY_PURE
 from aeron_async.logbuffer.frame import session_word, stream_word, write_padding
 from aeron_async.logbuffer.metadata import rotate_shared_log
 from aeron_async.logbuffer.placing import skip_whole
@@ -84,7 +85,7 @@ def scan_for_gap(words: memoryview, offset: int, *, limit: int) -> tuple[int, in
 
     The length is 0 if there is no gap. A frame that claims to extend beyond the limit is not valid:
     no datagram that arrived has such a length. The gap then begins with it and extends to the
-    limit, whatever else lies there.
+    limit, whatever else lies there. An offset where no frame can begin is returned as it is.
 
     Differs: Aeron searches any distance for the end of a gap; here a gap of more than 1 MiB is
     returned in pieces, which is also how senders answer it. And Aeron believes every length.
@@ -94,8 +95,9 @@ def scan_for_gap(words: memoryview, offset: int, *, limit: int) -> tuple[int, in
         offset: Where to begin; start of a frame or of a gap.
         limit: Offset up to which frames may have arrived, such as that of the high-water mark.
     """
+    limit = min(limit, words.nbytes)
     offset = skip_whole(words, offset, limit)
-    if offset >= limit:
+    if offset >= limit or offset < 0 or offset & UNALIGNED_MASK:
         return offset, 0
     if words[offset >> 2] > 0:
         return offset, limit - offset
@@ -251,3 +253,7 @@ def unblock(log: LogBuffers, blocked_position: int, scan: HoleScan | None = None
     if result is UnblockResult.UNBLOCKED_TO_END:
         rotate_shared_log(metadata, term_count=term_count, term_id=term_id)
     return result
+
+
+if not TYPE_CHECKING and WHY_PURE is None:
+    from aeron_async._speedups.frames import scan_for_gap

@@ -21,10 +21,10 @@ from aeron_async.driver.core.network_publication import NetworkPublication
 from aeron_async.driver.core.publication_image import PublicationImage
 from aeron_async.driver.core.retransmit_handler import RetransmitHandler
 from aeron_async.driver.images import Images
-from aeron_async.logbuffer import rebuilder
 from tests.twins import pure
 
 placing = pure("logbuffer.placing")
+rebuilder = pure("logbuffer.rebuilder")
 lanes = pure("driver.core.lanes")
 
 if TYPE_CHECKING:

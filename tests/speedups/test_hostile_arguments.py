@@ -60,6 +60,7 @@ def test_nothing_is_scanned_where_no_frame_can_begin(twin: Any, offset: int) -> 
     options = {"limit": 60_000, "mtu_length": MTU_LENGTH, "max_count": 64}
     assert scan_batch(twin, term, words, offset, **options) == (0, 0, 0)
     assert twin.skip_whole(words, offset, 2**62) == offset
+    assert twin.scan_for_gap(words, offset, limit=2**62) == (offset, 0)
 
 
 @needs_compiled
@@ -76,6 +77,8 @@ def test_frames_are_skipped_up_to_the_end_of_the_term_and_no_further(twin: Any) 
     log = filled([96] * (TERM_LENGTH // 128))
     assert twin.skip_whole(log.term_words[0], 0, 2**62) == TERM_LENGTH
     assert twin.skip_whole(log.term_words[0], TERM_LENGTH, 2**62) == TERM_LENGTH
+    for offset in (0, TERM_LENGTH):
+        assert twin.scan_for_gap(log.term_words[0], offset, limit=2**62) == (TERM_LENGTH, 0)
 
 
 @needs_compiled
@@ -134,6 +137,7 @@ def test_nothing_is_done_in_a_term_at_an_odd_address() -> None:
     assert twin.scan_for_send(term, None, 0, limit=1_408) == (0, 0)
     assert scan_batch(twin, term, None, 0, limit=9_999, mtu_length=1_408, max_count=9) == (0, 0, 0)
     assert twin.skip_whole(term, 0, 9_999) == 0
+    assert twin.scan_for_gap(term, 0, limit=9_999) == (0, 0)
     assert twin.read_whole(term, None, None, 0, 9_999, 0, 10, []) == 0
     assert (
         place_batch(twin, memoryview(data), 1_280, odd_view(bytes(9_999)), None, 0, limit=99_999)

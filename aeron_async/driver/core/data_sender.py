@@ -90,16 +90,27 @@ class FrameBoundaryIndex:
         self._block_count = log.term_length >> BLOCK_BITS
         # A datagram that covers a place began at most this many blocks before it.
         self._reach = (log.mtu_length >> BLOCK_BITS) + 1
-        # Anonymous memory: pages for data that is never sent are never allocated.
-        memory = mmap.mmap(-1, self._block_count * POSITION_LENGTH)
-        self._positions = memoryview(memory).cast("q")
-        self.mark(position)
+        # Most streams of many are silent, and have this one position alone.
+        self._first_position = position
+        self._table: memoryview | None = None
+        self.next_position: int = ((position >> BLOCK_BITS) + 1) << BLOCK_BITS
+
+    @property
+    def _positions(self) -> memoryview:
+        """Return the position of the first datagram in each block."""
+        if self._table is None:
+            # Anonymous memory: pages for data that is never sent are never allocated.
+            memory = mmap.mmap(-1, self._block_count * POSITION_LENGTH)
+            self._table = memoryview(memory).cast("q")
+            first = self._first_position
+            self._table[(first >> BLOCK_BITS) % self._block_count] = first
+        return self._table
 
     def mark(self, position: int) -> None:
         """Record that the first datagram of a block begins at `position`."""
         block = position >> BLOCK_BITS
         self._positions[block % self._block_count] = position
-        self.next_position: int = (block + 1) << BLOCK_BITS
+        self.next_position = (block + 1) << BLOCK_BITS
 
     def mark_batches(self, position: int, length: int, segments: SegmentTable) -> None:
         """Record, for each block that segment batches reach, its first datagram.
@@ -364,7 +375,8 @@ class StreamSender:
         self._burst_limit = burst_limit
         self._bits = log.position_bits
         self._mask = log.term_length - 1
-        self._segments = memoryview(array("i", bytes(8 * BATCHES_MAX)))
+        # Made for the first data that is sent.
+        self._segments: SegmentTable | None = None
         self._is_tracking_limit = False
         self._last_setup_ns = now_ns - SETUP_INTERVAL_NS
         self._last_sent_ns = now_ns - HEARTBEAT_INTERVAL_NS
@@ -484,7 +496,7 @@ class StreamSender:
     def send_data(self, now_ns: int) -> int:
         """Send a burst of whole frames, and return when to send again."""
         log, limit, mtu_length = self._log, self.limit, self._log.mtu_length
-        position, frame_starts = self.position, self._frame_starts
+        position, frame_starts, table = self.position, self._frame_starts, self._segments
         deadline_ns = NEVER_NS
         sent_length = 0
         is_blocked = False
@@ -497,11 +509,15 @@ class StreamSender:
             index = partition_index(position, bits=self._bits)
             offset = position & self._mask
             term, words = log.terms[index], log.term_words[index]
+            if table is None:
+                if words[offset >> 2] <= 0:
+                    break
+                table = self._segments = memoryview(array("i", bytes(8 * BATCHES_MAX)))
             available, count, padding, cost = scan_batches(
                 term,
                 words,
                 offset,
-                self._segments,
+                table,
                 limit=window,
                 mtu_length=mtu_length,
                 batch_length=BATCH_LENGTH_MAX,
@@ -511,7 +527,7 @@ class StreamSender:
             if available == 0:
                 is_blocked = words[offset >> 2] > 0
                 break
-            segments = self._segments[: 2 * count]
+            segments = table[: 2 * count]
             left = self._send_batches(term[offset : offset + available], segments)
             cost_left -= cost
             if left:

@@ -269,6 +269,7 @@ class LookaheadLossDetector:
             self._scan_ns = NEVER_NS
             self._is_unpaid = False
             self._scan(GAPS_AT_ONCE - count, now_ns)
+        self._feedback.send_gathered_naks()
 
     def _repeat(self, now_ns: int) -> int:
         """Request again what is overdue; return how many NAKs were sent."""
@@ -286,7 +287,7 @@ class LookaheadLossDetector:
                 count += 1
                 self._is_repeat_unpaid = not self._credit.try_spend()
                 if not self._is_repeat_unpaid:
-                    self._send_nak(start, gap_length, now_ns)
+                    self._gather_nak(start, gap_length, now_ns)
                 self._requested.on_asked(start, start + gap_length, now_ns, is_repeated=True)
         return count
 
@@ -314,16 +315,16 @@ class LookaheadLossDetector:
                     self._is_unpaid = True
                     break
                 most -= 1
-                self._send_nak(position, gap_length, now_ns)
+                self._gather_nak(position, gap_length, now_ns)
                 self._requested.on_asked(position, base + end, now_ns)
                 if self._record_loss is not None:
                     self._record_loss(gap_length)
                 position = base + end
         self._position = position
 
-    def _send_nak(self, position: int, length: int, now_ns: int) -> None:
+    def _gather_nak(self, position: int, length: int, now_ns: int) -> None:
         log = self._log
-        self._feedback.send_nak_outside_budget(
+        self._feedback.gather_nak(
             term_id=term_id_at(
                 position, initial_term_id=log.initial_term_id, bits=log.position_bits
             ),

@@ -131,9 +131,10 @@ class ReceiveDestination(Protocol):
 
 
 class ReportBatch:
-    """Status messages of several images, which leave together: those to one address in one call.
+    """Status messages of several images, or NAKs of one: those to one address leave in one call.
 
-    Those with a group tag are longer, and the system cuts a batch into datagrams of one length.
+    Status messages with a group tag are longer than the others, and the system cuts a batch into
+    datagrams of one length.
     """
 
     __slots__ = ("_frames",)
@@ -142,7 +143,7 @@ class ReportBatch:
         self._frames: dict[tuple[ReceiveDestination, Address, int], bytearray] = {}
 
     def add(self, destination: ReceiveDestination, address: Address, frame: bytes) -> None:
-        """Let a status message leave with the others."""
+        """Let a frame leave with the others."""
         key = destination, address, len(frame)
         frames = self._frames.get(key)
         if frames is None:

@@ -19,6 +19,8 @@ TIMES_KEPT: Final = 128
 TIMES_APART_NS: Final = 100_000
 """How far apart the kept times are at least: all together cover more than the default linger."""
 
+NONE: Final = array("q")
+
 
 class SmoothedTime:
     """A mean of measured times and of their deviations; recent ones count most."""
@@ -62,7 +64,7 @@ class RoundTrip:
 
     def __init__(self) -> None:
         # Where each burst began and when it was sent, as rings.
-        self._positions = self._times_ns = array("q")
+        self._positions = self._times_ns = NONE
         self._count = 0
         self._furthest_end = 0
         self._time = SmoothedTime()

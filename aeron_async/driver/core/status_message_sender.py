@@ -15,7 +15,6 @@ Source: Aeron `ReceiveChannelEndpoint.sendSetupElicitingStatusMessage`,
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.clock import NEVER_NS
@@ -23,6 +22,8 @@ from aeron_async.driver.core.budgets import NakBudget
 from aeron_async.driver.core.context import PENDING_SETUP_TIMEOUT_NS
 from aeron_async.driver.core.image_connection import NEVER_HEARD_NS
 from aeron_async.driver.core.lanes import Reporting
+from aeron_async.driver.core.outbox import ReportBatch
+from aeron_async.driver.core.strategies import raise_failures
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.errors import ErrorCode
 from aeron_async.logbuffer.position import term_id_at
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from aeron_async.counters import Counter
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.image_connection import ImageConnections
-    from aeron_async.driver.core.outbox import ReceiveDestination, ReportBatch
+    from aeron_async.driver.core.outbox import ReceiveDestination
     from aeron_async.driver.core.stream_counters import ImageCounters
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.logbuffer.log_buffers import LogBuffers
@@ -149,6 +150,7 @@ class StatusMessageSender(Reporting):
         self._connections = connections
         self._counters = counters
         self._naks_withheld = system_counters[DriverCounterId.NAKS_WITHHELD]
+        self._naks = ReportBatch()
         self._naks_sent = system_counters[SystemCounterId.NAK_MESSAGES_SENT]
         self._status_messages_sent = system_counters[SystemCounterId.STATUS_MESSAGES_SENT]
         self._errors_sent = system_counters[SystemCounterId.ERROR_FRAMES_SENT]
@@ -168,7 +170,8 @@ class StatusMessageSender(Reporting):
         self._same_again: bytes | None = None
         self._deadline_ns = now_ns
         self.is_enabled = True
-        self._boundaries: deque[int] = deque(maxlen=BOUNDARIES_KEPT)
+        # Not a deque: an empty one takes 600 bytes, and there is one of these for each image.
+        self._boundaries: tuple[int, ...] = ()
 
     @property
     def consumption_trigger(self) -> int:
@@ -189,7 +192,8 @@ class StatusMessageSender(Reporting):
         )
         if is_due:
             if position != self.next_sm_position:
-                self._boundaries.append(self.next_sm_position)
+                kept = self._boundaries[1 - BOUNDARIES_KEPT :]
+                self._boundaries = (*kept, self.next_sm_position)
             self.next_sm_position = position
             self.window_length = window_length
             self._is_pending = True
@@ -280,6 +284,11 @@ class StatusMessageSender(Reporting):
         self, *, term_id: int, term_offset: int, length: int, now_ns: int
     ) -> None:
         """Send a NAK to every live source; it does not draw on the budget."""
+        self.gather_nak(term_id=term_id, term_offset=term_offset, length=length, now_ns=now_ns)
+        self.send_gathered_naks()
+
+    def gather_nak(self, *, term_id: int, term_offset: int, length: int, now_ns: int) -> None:
+        """Let a NAK to every live source leave with the next `send_gathered_naks`."""
         log = self._log
         nak = encode_request(
             session_id=log.session_id,
@@ -288,9 +297,18 @@ class StatusMessageSender(Reporting):
             term_offset=term_offset,
             length=length,
         )
-        sent_count = self._send_to_live(nak, now_ns)
+        self._connections.gather_for_live(nak, now_ns, self._naks)
+
+    def send_gathered_naks(self) -> None:
+        """Send all that were gathered: those to one source in one call to the system."""
+        failures: list[Exception] = []
+        sent_count, short_count = self._naks.send(failures.append)
         self._counters.naks_sent.increment(sent_count)
         self._naks_sent.increment(sent_count)
+        if short_count:
+            self._short_sends.increment(short_count)
+        if failures:
+            raise_failures(failures)
 
     def send_setup_request(self, now_ns: int) -> None:
         """Request the SETUP of the stream from every live source."""
