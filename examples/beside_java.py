@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 
 import aeron_async as aa
 
@@ -30,4 +31,5 @@ async def main() -> None:
             print(message.position, message.data.decode(), flush=True)
 
 
-asyncio.run(main())
+with suppress(KeyboardInterrupt):
+    asyncio.run(main())

@@ -26,7 +26,7 @@ import attrs
 from aeron_async.aeron_directory import lives
 from aeron_async.cli.driver_settings import configure, warn_of_misspelt
 from aeron_async.cli.output import complain, discard_output
-from aeron_async.cli.runner import ExitCode, loop_factory
+from aeron_async.cli.runner import ExitCode, loop_factory, name_remedy
 from aeron_async.driver.media_driver import MediaDriver
 from aeron_async.errors import AeronError, DriverError
 from aeron_async.tasks import TaskOwner
@@ -74,6 +74,7 @@ def main(arguments: Sequence[str]) -> int:
         options = DriverOptions()
         if arguments:
             options = DriverOptions(**vars(parser().parse_args(arguments)))
+        check_files(options.files)
         configuration = configure(
             directory=options.directory,
             idle_strategy=options.idle_strategy,
@@ -147,6 +148,17 @@ async def _end_on_signals(
 
 class UsageError(Exception):
     """The command line cannot be understood."""
+
+
+def check_files(files: Sequence[str]) -> None:
+    """Refuse a command that is taken for a properties file because it does not come first.
+
+    Raises:
+        UsageError: There is one.
+    """
+    if "ping" in files and not Path("ping").exists():
+        message = "ping must follow driver at once: aeron-async driver ping"
+        raise UsageError(message)
 
 
 def parser() -> ArgumentParser:
@@ -224,6 +236,7 @@ def _write_logs(file: TextIO, level: int, *, is_json: bool) -> None:
     renderer = structlog.dev.ConsoleRenderer(colors=False)
     structlog.configure(
         processors=[
+            name_remedy,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
             structlog.processors.format_exc_info,

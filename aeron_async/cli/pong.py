@@ -9,7 +9,7 @@ from aeron_async.cli.figures import plural
 from aeron_async.cli.options import ClientOptions, Count, Flag, Int32, Quiet
 from aeron_async.cli.output import print_json, remark
 from aeron_async.cli.ping import PING_CHANNEL, PING_STREAM_ID, PONG_CHANNEL, PONG_STREAM_ID
-from aeron_async.cli.runner import ExitCode, run
+from aeron_async.cli.runner import ExitCode, check_driver, run
 from aeron_async.client.aeron import Aeron
 from aeron_async.errors import OfferTimeoutError
 
@@ -83,6 +83,8 @@ async def _pong(
                     dropped_count += 1
                 if echoed_count + dropped_count == count:
                     break
+            else:
+                check_driver(aeron)
         finally:
             if is_json:
                 print_json({"echoed": echoed_count, "dropped": dropped_count})

@@ -18,13 +18,16 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
     from aeron_async.cli.options import RunOptions
+    from aeron_async.client.aeron import Aeron
 
 __all__ = [
     "ExitCode",
     "TerminatedError",
     "Watchdog",
     "advising",
+    "check_driver",
     "hush_pauses",
+    "name_remedy",
     "run",
     "together",
     "why_ended",
@@ -38,6 +41,11 @@ REMEDIES: Final[Mapping[str, str]] = {
     "event_loop_lagged": "let this machine do less at once",
 }
 """What the user of a command can do, by log event."""
+DIRECTORY_REMEDY: Final = (
+    "--aeron-dir lets this command use the driver that runs there; without it, the command runs a "
+    "driver of its own"
+)
+"""What the user of a command can do about the variable that only `aeron-async driver` reads."""
 LOCAL_REMEDY: Final = (
     "if another process publishes over aeron:udp, record that channel, without aeron-spy: and "
     "--local, or a client of this archive asks for SourceLocation.REMOTE"
@@ -179,6 +187,25 @@ def advising(text: str) -> Iterator[None]:
         ADVICE.remove(text)
 
 
+def name_remedy(
+    _logger: object, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """Replace the remedy of an event where a command has another one."""
+    remedy = REMEDIES.get(event["event"])
+    if remedy is not None and "remedy" in event:
+        event["remedy"] = remedy
+    return event
+
+
+def check_driver(aeron: Aeron) -> None:
+    """Refuse to end as a success where the media driver has ended the messages.
+
+    Raises:
+        ClosedError: The driver was closed, and the client with it.
+    """
+    _ = aeron.client_id
+
+
 def _name_remedies_of_the_command_line(
     _logger: object, _method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
@@ -189,9 +216,9 @@ def _name_remedies_of_the_command_line(
         import structlog  # noqa: PLC0415 - structlog called this function
 
         raise structlog.DropEvent
-    remedy = REMEDIES.get(event["event"])
-    if remedy is not None and "remedy" in event:
-        event["remedy"] = remedy
+    name_remedy(_logger, _method, event)
+    if event.get("variable") == "AERON_DIR":
+        event["remedy"] = DIRECTORY_REMEDY
     for key in WORDED & event.keys():
         if isinstance(event[key], str):
             event[key] = rename_settings_for_cli(event[key])

@@ -17,7 +17,7 @@ from aeron_async.cli.figures import format_per_second, format_throughput, per_se
 from aeron_async.cli.options import ClientOptions, Count, Flag, Positive, Quiet, Stream
 from aeron_async.cli.output import as_json, remark
 from aeron_async.cli.pauses import Pauses, own_counters
-from aeron_async.cli.runner import ExitCode, Watchdog, run
+from aeron_async.cli.runner import ExitCode, Watchdog, check_driver, run
 from aeron_async.cli.stdio import BlockingCalls, write_all
 from aeron_async.client.aeron import Aeron
 from aeron_async.clock import NS_PER_SECOND
@@ -114,6 +114,8 @@ async def _sub(
                     watchdog.mark()
                     if printer.message_count == count:
                         break
+                else:
+                    check_driver(aeron)
         except AeronTimeoutError:
             if count is not None or not printer.message_count:
                 raise

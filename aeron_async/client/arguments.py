@@ -175,11 +175,14 @@ def check_driver(driver: object, context: object) -> None:
 
 
 def check_reconnect(directory: object, *, reconnect: object, on_reconnected: object) -> None:
-    """Check what `Aeron.connect` is told about the loss of a driver.
+    """Check the directory that `Aeron.connect` is given, and what it is told about its loss.
 
     Raises:
-        ConfigurationError: An argument has the wrong type, or has no effect.
+        ConfigurationError: An argument has the wrong type, is empty, or has no effect.
     """
+    if directory == "":
+        message = "directory='' must name the Aeron directory of a driver: None uses none"
+        raise ConfigurationError(message)
     if not isinstance(reconnect, bool):
         message = f"reconnect={shown(reconnect)} must be True or False"
         raise ConfigurationError(message)

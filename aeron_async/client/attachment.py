@@ -332,7 +332,7 @@ class Attachment:
         if silent_ms > SILENCE_MS and self.directory.is_replaced():
             message = (
                 f"the media driver that this client used has gone from {path}, and another one may "
-                "be there: connect again, or let reconnect=True do it"
+                "be there: connect again, as reconnect=True does"
             )
             return DriverTimeoutError(message)
         return None

@@ -168,6 +168,7 @@ async def test_a_directory_in_use_is_refused_and_a_stale_one_is_used_again(
         (["-Daeron.mtu.lenght=1408"], 1, "is no setting: did you mean aeron.mtu.length?"),
         (["-Daeron.dri=elsewhere"], 1, "is no setting: did you mean aeron.dir?"),
         (["nowhere.properties"], 1, "error: nowhere.properties: No such file or directory"),
+        (["-d", "D", "ping"], 2, "ping must follow driver at once: aeron-async driver ping"),
         (["--bogus"], 2, "(see aeron-async driver --help)"),
         (["--loop", "trio"], 2, "invalid choice"),
     ],
@@ -425,6 +426,14 @@ def test_warnings_go_to_standard_error_if_only_the_level_is_given(
     (line,) = capsys.readouterr().err.splitlines()
     assert "image_refused" in line
     assert "session_id=7" in line
+
+
+def test_a_pause_of_the_loop_is_told_with_what_its_user_can_do(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with logs(DriverOptions(log_level="warning")):
+        get_logger("aeron_async").warning("event_loop_lagged", remedy="use asyncio.to_thread")
+    assert "remedy='let this machine do less at once'" in capsys.readouterr().err
 
 
 def test_without_options_nothing_is_logged(capsys: pytest.CaptureFixture[str]) -> None:

@@ -111,3 +111,12 @@ def test_whoever_waits_for_an_archive_hears_of_it_before_the_timeout(
         line for line in capsys.readouterr().err.splitlines() if line.startswith("still waiting")
     ]
     assert "or AERON_ARCHIVE_CONTROL_STREAM_ID (11 here, default 10)" in remark
+
+
+def test_the_variable_of_a_driver_is_told_with_the_option_that_a_command_has(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    configure_logs(is_verbose=False)
+    log = structlog.get_logger()
+    log.warning("setting_without_effect", variable="AERON_DIR", remedy="Aeron.connect(directory=")
+    assert "--aeron-dir lets this command use the driver that runs there" in capsys.readouterr().err

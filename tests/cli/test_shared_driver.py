@@ -75,15 +75,17 @@ def test_a_publisher_that_is_stopped_leaves_what_it_has_offered_to_the_driver(
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "last"),
-    [(signal.SIGTERM, 0, "received 1 message"), (signal.SIGKILL, 1, "error: the subscription")],
+    ("number", "last"),
+    [
+        (signal.SIGTERM, "error: the client is closed: its media driver was closed"),
+        (signal.SIGKILL, "error: the subscription"),
+    ],
 )
 def test_a_subscriber_whose_driver_ends_says_what_it_has_received(
     driver: Running,
     use: tuple[str, str],
     start: Start,
     number: signal.Signals,
-    code: int,
     last: str,
 ) -> None:
     soon = os.environ | {"AERON_DRIVER_TIMEOUT": "1500"}
@@ -94,11 +96,22 @@ def test_a_subscriber_whose_driver_ends_says_what_it_has_received(
     assert publisher.finish()[0] == 0
     driver.interrupt(number)
     found, _, err = subscriber.finish()
-    assert found == code
+    assert found == 1
     assert "received 1 message" in err
     assert "the event loop stood still" not in err
     assert "Traceback" not in err
     assert err.splitlines()[-1].startswith(last)
+
+
+def test_an_echo_whose_driver_ends_in_order_says_so(
+    driver: Running, use: tuple[str, str], start: Start
+) -> None:
+    echo = start("pong", "--ping-channel", IPC, "--pong-channel", IPC, *use)
+    echo.remark("echoing aeron:ipc")
+    driver.interrupt(signal.SIGTERM)
+    code, _, err = echo.finish()
+    assert code == 1
+    assert err.splitlines()[-1] == "error: the client is closed: its media driver was closed"
 
 
 def test_a_publisher_whose_driver_is_killed_does_not_blame_its_subscriber(

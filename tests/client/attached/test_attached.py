@@ -481,6 +481,12 @@ def test_another_idle_strategy_is_refused_before_anything_is_opened(
         aa.Aeron.connect(directory=tmp_path / "nobody", idle_strategy=given)
 
 
+def test_an_empty_directory_is_refused() -> None:
+    """It would mean the current directory, in which the client would wait for a driver."""
+    with pytest.raises(aa.ConfigurationError, match="directory='' must name the Aeron directory"):
+        aa.Aeron.connect(directory="")
+
+
 def test_an_idle_strategy_without_a_directory_is_refused() -> None:
     with pytest.raises(aa.ConfigurationError, match="setting of its DriverContext"):
         aa.Aeron.connect(idle_strategy="spin")
