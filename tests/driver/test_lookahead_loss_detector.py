@@ -413,3 +413,24 @@ def test_a_silent_source_is_not_kept_awake_for(seconds: int) -> None:
     rig.outbox.take()
     assert rig.image.poll(now_ns) > now_ns + 10 * MS
     assert rig.naks() == []
+
+
+@pytest.mark.parametrize(("took_us", "waits_us"), [(200, (200, 300)), (950, (100, 110))])
+def test_the_first_gap_is_asked_for_again_when_its_answer_is_overdue_where_answers_are_quick(
+    took_us: int, waits_us: tuple[int, int]
+) -> None:
+    """Else every 100 us: waiting for a slow answer costs more than a NAK that was not needed."""
+    rig = ready()
+    middle = answered(rig, took_us=took_us)
+    start_us = 20 * took_us
+    feed_every_other(rig, 1, start_us * US, middle)
+    rig.feed(data(64 * STEP, 64), start_us * US)
+    rig.image.poll(start_us * US)
+    naks, now_us = rig.naks(), start_us
+    assert naks == [(middle, 64)]
+    while not (naks := rig.naks()):
+        now_us += 10
+        rig.image.poll(now_us * US)
+    assert naks == [(middle, 64)]
+    # The mean of nine equal answers, and four times what is left of their first deviation.
+    assert waits_us[0] <= now_us - start_us <= waits_us[1]

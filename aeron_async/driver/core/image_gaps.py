@@ -167,7 +167,7 @@ class ImageGaps:
                 # Sent. A NAK that could not be sent costs no credit.
                 retry_at_ns = now_ns + self._credit.pay_and_wait_ns()
                 if self._ahead is not None:
-                    self._ahead.on_first_asked(now_ns)
+                    retry_at_ns = max(retry_at_ns, self._ahead.on_first_asked(now_ns))
             gap.deadline_ns = max(gap.deadline_ns, retry_at_ns)
             return False
         if fill_gap(self._log, term_id=gap.term_id, offset=gap.term_offset, length=gap.length):

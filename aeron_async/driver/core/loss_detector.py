@@ -88,6 +88,8 @@ class LossDetector:
 
 GAPS_AT_ONCE: Final = 15
 """NAKs per poll behind the first gap; with the first, as many as a sender remembers answering."""
+QUICK_ANSWER_NS: Final = 1_000_000
+"""A NAK whose answer takes no longer is repeated when that is overdue, and not every 100 us."""
 GAPS_KEPT: Final = 256
 """Most requested gaps that are remembered; the oldest are forgotten first."""
 
@@ -115,6 +117,11 @@ class RequestedGaps:
 
     def __contains__(self, position: int) -> bool:
         return position in self._gaps
+
+    @property
+    def overdue_ns(self) -> int:
+        """Return how long to wait for an answer, in nanoseconds; 0 if that is not known."""
+        return self._answers.overdue_ns
 
     @property
     def deadline_ns(self) -> int:
@@ -239,9 +246,14 @@ class LookaheadLossDetector:
             self._limit_position = hwm_position
             self._scan_ns = now_ns + self._delay.initial_ns()
 
-    def on_first_asked(self, now_ns: int) -> None:
-        """Record that a NAK for the first gap was sent."""
+    def on_first_asked(self, now_ns: int) -> int:
+        """Record that a NAK for the first gap was sent; return when its answer is overdue.
+
+        Returns 0 where that is not known, or so late that a lost NAK is better replaced before.
+        """
         self._asked_ns = now_ns
+        overdue_ns = self._requested.overdue_ns
+        return now_ns + overdue_ns if overdue_ns <= QUICK_ANSWER_NS else 0
 
     def on_no_gap(self) -> None:
         """Record that nothing is missing."""
