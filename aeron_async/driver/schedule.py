@@ -1,14 +1,17 @@
 """The schedule of an agent: the items to poll now, and those to poll at a deadline.
 
 The cost depends on events, not on the number of streams: deadlines are in a heap, in which each
-item has at most a few entries however often its deadline changes.
+item has at most a few entries however often its deadline changes. Thousands of silent streams put
+each of their deadlines behind the one before, since all have the same interval. Those need no heap:
+they are in a queue, and what comes first is the first of either.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from heapq import heappop, heappush
 from itertools import count, islice
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from aeron_async.clock import NEVER_NS
 
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Schedule"]
 
 T = TypeVar("T")
+QUEUE_SPAN_NS: Final = 300_000_000
+"""A later deadline does not enter the queue: all that came behind it would have to use the heap."""
 
 
 class Schedule(Generic[T]):
@@ -30,6 +35,8 @@ class Schedule(Generic[T]):
         # checked when it comes up, and pushed again if the item is due later.
         self._armed: dict[T, int] = {}
         self._heap: list[tuple[int, int, T]] = []
+        self._queue: deque[tuple[int, int, T]] = deque()
+        self._queue_limit_ns = 0
         self._sequence = count()
 
     def __len__(self) -> int:
@@ -56,7 +63,12 @@ class Schedule(Generic[T]):
         armed_ns = self._armed.get(item)
         if armed_ns is None or deadline_ns < armed_ns:
             self._armed[item] = deadline_ns
-            heappush(self._heap, (deadline_ns, next(self._sequence), item))
+            entry = (deadline_ns, next(self._sequence), item)
+            queue = self._queue
+            if deadline_ns <= self._queue_limit_ns and (not queue or deadline_ns >= queue[-1][0]):
+                queue.append(entry)
+            else:
+                heappush(self._heap, entry)
 
     def remove(self, item: T) -> None:
         """Remove the item."""
@@ -69,13 +81,21 @@ class Schedule(Generic[T]):
 
         Items that are ready stay so, and those beyond `limit` come next time.
         """
-        heap, armed, deadlines = self._heap, self._armed, self._deadlines
+        heap, queue, armed, deadlines = self._heap, self._queue, self._armed, self._deadlines
         expired: list[T] = []
+        self._queue_limit_ns = now_ns + QUEUE_SPAN_NS
         # Differs: in Aeron a deadline has passed one nanosecond after its instant. A driver that
         # sleeps until a deadline would wake up too early to act on it.
-        while heap and heap[0][0] <= now_ns and len(expired) < limit:
+        while len(expired) < limit:
             # As `_pop`; thousands of silent streams come here ten times a second.
-            armed_ns, _, item = heappop(heap)
+            if queue and not (heap and heap[0] < queue[0]):
+                if queue[0][0] > now_ns:
+                    break
+                armed_ns, _, item = queue.popleft()
+            elif heap and heap[0][0] <= now_ns:
+                armed_ns, _, item = heappop(heap)
+            else:
+                break
             if armed.get(item) != armed_ns:
                 continue
             del armed[item]
@@ -99,8 +119,10 @@ class Schedule(Generic[T]):
             self.at(item, self._deadlines[item])
 
     def _pop(self, now_ns: int) -> T | None:
-        """Remove the first heap entry, and return its item if that is due now."""
-        armed_ns, _, item = heappop(self._heap)
+        """Remove the first entry, and return its item if that is due now."""
+        heap, queue = self._heap, self._queue
+        is_queued = queue and not (heap and heap[0] < queue[0])
+        armed_ns, _, item = queue.popleft() if is_queued else heappop(heap)
         if self._armed.get(item) != armed_ns:
             return None
         del self._armed[item]
@@ -115,8 +137,8 @@ class Schedule(Generic[T]):
 
         Items beyond `limit` stay ready, ahead of those that become ready later.
         """
-        heap = self._heap
-        while heap and heap[0][0] <= now_ns:
+        self._queue_limit_ns = now_ns + QUEUE_SPAN_NS
+        while self._first_ns() <= now_ns:
             item = self._pop(now_ns)
             if item is not None:
                 self._ready[item] = None
@@ -136,6 +158,10 @@ class Schedule(Generic[T]):
 
     def next_deadline_ns(self) -> int:
         """Return the next deadline; 0 if an item is ready already."""
-        if self._ready:
-            return 0
-        return self._heap[0][0] if self._heap else NEVER_NS
+        return 0 if self._ready else self._first_ns()
+
+    def _first_ns(self) -> int:
+        """Return the deadline of the first entry."""
+        heap, queue = self._heap, self._queue
+        first_ns = heap[0][0] if heap else NEVER_NS
+        return min(first_ns, queue[0][0]) if queue else first_ns

@@ -193,7 +193,7 @@ def test_a_question_that_comes_up_in_silence_is_asked_in_its_time() -> None:
     image = silence.rigs[0].image
     assert image.report_fast(INTERVAL_NS, INTERVAL_NS, ReportBatch())
     due_ns = INTERVAL_NS + 30 * MS
-    image._gaps.detector.deadline_ns = due_ns
+    image._gaps.detector.length, image._gaps.detector.deadline_ns = 64, due_ns
     assert image.report_fast(due_ns - 1, due_ns, ReportBatch()) == due_ns
     assert image.report_fast(due_ns, due_ns, ReportBatch()) == 0
 

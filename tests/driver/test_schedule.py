@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from aeron_async.clock import NEVER_NS
-from aeron_async.driver.schedule import Schedule
+from aeron_async.driver.schedule import QUEUE_SPAN_NS, Schedule
 
 ITEMS = st.sampled_from("abcd")
 TIMES = st.one_of(st.integers(0, 40), st.just(NEVER_NS))
@@ -56,6 +56,21 @@ class ScheduleMachine(RuleBasedStateMachine):
         for item in due:
             self.set_deadline(item, NEVER_NS)
 
+    @rule(step_ns=st.integers(0, 30), limit=st.integers(0, 3), delay_ns=st.integers(0, 40))
+    def take_expired(self, step_ns: int, limit: int, delay_ns: int) -> None:
+        self.now_ns += step_ns
+        expired = self.schedule.expired(self.now_ns, limit)
+        assert len(expired) == len(set(expired)) <= limit
+        assert not self.ready & set(expired)
+        for item in expired:
+            assert self.deadlines[item] <= self.now_ns
+            deadline_ns = self.now_ns + delay_ns
+            self.schedule.settle(item, deadline_ns, self.now_ns)
+            if delay_ns:
+                self.deadlines[item] = deadline_ns
+            else:
+                self.ready.add(item)
+
     @invariant()
     def the_next_deadline_is_never_too_late(self) -> None:
         next_ns = self.schedule.next_deadline_ns()
@@ -93,6 +108,33 @@ def test_a_deadline_that_moves_later_costs_no_entry_in_the_heap() -> None:
     assert schedule.due(10) == []
     assert schedule.next_deadline_ns() == 999
     assert schedule.due(999) == ["item"]
+
+
+def test_deadlines_that_come_in_order_need_no_heap() -> None:
+    schedule: Schedule[int] = Schedule()
+    interval_ns, step_ns = 100_000_000, 10_000
+    schedule.expired(0, 1)
+    for item in range(1_000):
+        schedule.at(item, interval_ns + item * step_ns)
+    for round_ns in range(interval_ns, 10 * interval_ns, interval_ns):
+        for item in range(1_000):
+            now_ns = round_ns + item * step_ns
+            assert schedule.next_deadline_ns() == now_ns
+            assert schedule.expired(now_ns, 10) == [item]
+            schedule.settle(item, now_ns + interval_ns, now_ns)
+    assert not schedule._heap
+
+
+def test_one_far_deadline_does_not_keep_the_others_from_the_queue() -> None:
+    schedule: Schedule[str] = Schedule()
+    schedule.expired(0, 1)
+    schedule.at("far", 10 * QUEUE_SPAN_NS)
+    for item in ("a", "b"):
+        schedule.at(item, 5)
+    schedule.at("early", 3)
+    assert [each[2] for each in schedule._queue] == ["a", "b"]
+    assert schedule.expired(5, 10) == ["early", "a", "b"]
+    assert schedule.expired(20 * QUEUE_SPAN_NS, 10) == ["far"]
 
 
 def test_a_deadline_that_moves_earlier_is_kept() -> None:

@@ -116,7 +116,10 @@ class ImageConnections:
 
     def active_count(self, now_ns: int, timeout_ns: int) -> int:
         """Return how many sources were heard within the timeout that ends images."""
-        return sum(now_ns < each.last_activity_ns + timeout_ns for each in self)
+        count, oldest_ns = 0, now_ns - timeout_ns
+        for each in self._connections.values():
+            count += each.last_activity_ns > oldest_ns
+        return count
 
     def live_count(self, now_ns: int) -> int:
         """Return how many sources are alive."""

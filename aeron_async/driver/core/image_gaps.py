@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.budgets import NakCredit
 from aeron_async.driver.core.feedback_delay import StaticDelay
 from aeron_async.driver.core.loss_detector import LookaheadLossDetector, LossDetector
@@ -123,6 +124,8 @@ class ImageGaps:
     @property
     def deadline_ns(self) -> int:
         """Return when the next NAK is due."""
+        if not self.detector.length:
+            return NEVER_NS  # There is no first gap, and so none behind it.
         deadline_ns = self.detector.deadline_ns
         return deadline_ns if self._ahead is None else min(deadline_ns, self._ahead.deadline_ns)
 

@@ -166,6 +166,8 @@ class StatusMessageSender(Reporting):
         self._is_response_due = False
         self._response_sent_ns = NEVER_HEARD_NS
         self._is_pending = True
+        # As the log says; an image begins with 0.
+        self._transport_count = 0
         # The next status message, if it says the same as the last one.
         self._same_again: bytes | None = None
         self._deadline_ns = now_ns
@@ -390,9 +392,9 @@ class StatusMessageSender(Reporting):
         self.overrun_threshold = position + log.term_length // 2
         self._is_pending = False
         self._deadline_ns = now_ns + self._timeout_ns
-        log.metadata.active_transport_count = self._connections.active_count(
-            now_ns, self._liveness_timeout_ns
-        )
+        transport_count = self._connections.active_count(now_ns, self._liveness_timeout_ns)
+        if transport_count != self._transport_count:
+            log.metadata.active_transport_count = self._transport_count = transport_count
 
     def _send_to_live(self, frame: bytes, now_ns: int) -> int:
         """Send to every live source, and return how many sends succeeded."""
