@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import heapq
 import mmap
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
@@ -427,6 +428,15 @@ class CountersManager(CountersReader):
         # (deadline, id), soonest first: wall-clock time may step back, so ids may arrive unsorted.
         self._resting: list[tuple[int, int]] = []
         self._used_count = 0
+
+    def release(self) -> None:
+        """Release every view of the buffers; after that every access raises `ValueError`.
+
+        Counters that are open keep one view, and with it the memory, until they are freed.
+        """
+        super().release()
+        with suppress(BufferError):
+            self._cells.release()
 
     @classmethod
     def in_memory(

@@ -381,11 +381,11 @@ def scan_for_gap(object words, int64_t offset, *, int64_t limit):
     cdef int64_t start
     take(words, &view)
     try:
-        limit = min(limit, view.len)
+        limit = min(limit, view.len) & ~31
         if not is_slot(&view, offset):
             return offset, 0
         term = <const char *>view.buf
-        offset = whole(term, offset, min(limit, view.len & ~31))
+        offset = whole(term, offset, limit)
         if offset >= limit:
             return offset, 0
         if load_acquire_32(<int32_t *>(term + offset)) > 0:

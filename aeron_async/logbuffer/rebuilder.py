@@ -95,7 +95,7 @@ def scan_for_gap(words: memoryview, offset: int, *, limit: int) -> tuple[int, in
         offset: Where to begin; start of a frame or of a gap.
         limit: Offset up to which frames may have arrived, such as that of the high-water mark.
     """
-    limit = min(limit, words.nbytes)
+    limit = min(limit, words.nbytes) & -FRAME_ALIGNMENT
     offset = skip_whole(words, offset, limit)
     if offset >= limit or offset < 0 or offset & UNALIGNED_MASK:
         return offset, 0

@@ -1,15 +1,23 @@
-"""Gaps behind the first one: each asked for once, a few at a time, by whom nobody else hears."""
+"""Gaps behind the first one: asked for a few at a time, and again when an answer is overdue."""
 
 from __future__ import annotations
 
 from array import array
+from itertools import pairwise
 
 import pytest
 
 from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.budgets import CREDIT_AT_FIRST, CREDIT_FOR_FIRST_GAP
 from aeron_async.driver.core.feedback_delay import GroupDelay, StaticDelay
-from aeron_async.driver.core.loss_detector import GAPS_AT_ONCE, GAPS_KEPT, RequestedGaps
+from aeron_async.driver.core.loss_detector import (
+    GAPS_AT_ONCE,
+    GAPS_KEPT,
+    REPEATS_AT_ONCE,
+    REPEATS_MAX,
+    RequestedGaps,
+)
+from aeron_async.logbuffer.late_frames import Conflict
 from aeron_async.protocol.nak import NAK_LENGTH
 from tests.driver.fakes import HALF_TERM, MS, SECOND, US, data, heartbeat, nak, place
 from tests.driver.rigs import ImageRig, PublicationRig
@@ -190,23 +198,251 @@ def test_what_was_filled_from_its_middle_is_not_asked_for_again_but_for_its_hole
     assert set(naks) == {(middle + 128, 64)}
 
 
+def behind_first(rig: ImageRig) -> list[tuple[int, int]]:
+    """Return the gaps behind the first one that were asked for since the last look."""
+    first = rig.image.rebuild_position
+    return [each for each in rig.naks() if each[0] > first]
+
+
 def test_a_stream_that_does_not_move_on_repeats_its_requests_for_the_credit_that_it_has() -> None:
     rig = ImageRig()
     rig.feed(data(64, 64), 0)
-    end = feed_every_other(rig, 4, 0, 128)
+    feed_every_other(rig, 4, 0, 128)
     rig.image.poll(0)
-    rig.outbox.take()
     rig.feed(data(128, 64), 10 * US)
-    asked = 0
+    asked = len(behind_first(rig))
     for now_us in range(20, 1_000_000, 50):
-        if rig.image.poll(now_us * US) > now_us * US:
-            asked += len([each for each in rig.naks() if each[0]])
+        rig.image.poll(now_us * US)
+        asked += len(behind_first(rig))
     spare = (CREDIT_AT_FIRST - CREDIT_FOR_FIRST_GAP) // NAK_LENGTH
-    assert 0 < asked <= spare
-    # As soon as it moves on, it may ask again.
-    rig.feed(data(0, 64), SECOND)
+    assert 4 < asked <= spare + 1
+    # It has moved on, and so may ask again.
+    for position in range(0, 2_048, 64):
+        rig.feed(data(position, 64), SECOND)
+    feed_every_other(rig, 2, SECOND, 2_048)
     rig.image.poll(SECOND)
-    assert end > 0
+    assert behind_first(rig)
+
+
+def overdue(rig: ImageRig, count: int) -> tuple[int, int]:
+    """Let so many gaps behind the first be asked for in vain; return where, and when by."""
+    middle = answered(rig)
+    feed_every_other(rig, count, 20 * US, middle)
+    now_us = 20
+    asked: list[tuple[int, int]] = []
+    while len(asked) < count:
+        rig.image.poll(now_us * US)
+        asked += behind_first(rig)
+        now_us += 1
+    return middle, now_us
+
+
+def test_new_gaps_do_not_wait_for_those_without_an_answer() -> None:
+    rig = ready()
+    middle, now_us = overdue(rig, 15)
+    now_us += 200
+    start = middle + 15 * STEP
+    feed_every_other(rig, 40, now_us * US, start)
+    rig.image.poll(now_us * US)
+    asked = behind_first(rig)
+    repeated = [each for each in asked if each[0] < start]
+    assert len(repeated) == REPEATS_AT_ONCE
+    assert len(asked) == GAPS_AT_ONCE
+    # No more repeats follow before the time in which a NAK may be repeated.
+    rig.image.poll(now_us * US + 50 * US)
+    assert behind_first(rig) == []
+
+
+def test_a_request_is_repeated_a_few_times_and_ever_more_slowly() -> None:
+    rig = ready()
+    middle, now_us = overdue(rig, 1)
+    times: list[int] = []
+    for each_us in range(now_us, 1_000_000, 50):
+        rig.image.poll(each_us * US)
+        times += [each_us for position, _ in behind_first(rig) if position == middle]
+    assert len(times) == REPEATS_MAX
+    waits = [later - sooner for sooner, later in pairwise(times)]
+    assert all(later >= 1.9 * sooner for sooner, later in pairwise(waits[:5]))
+
+
+def test_the_wait_grows_until_it_is_known_that_answers_take_longer() -> None:
+    rig = ready()
+    start = answered(rig)
+    rig.feed(data(64 * STEP, 64), 30 * US)
+    now_us, asked = 1_000, 0
+    for _ in range(16):
+        end = feed_every_other(rig, 4, now_us * US, start)
+        for _ in range(100):
+            rig.image.poll(now_us * US)
+            asked += len(behind_first(rig))
+            now_us += 50
+        for position in range(start, end, STEP):
+            rig.feed(data(position, 64), now_us * US)
+        rig.image.poll(now_us * US)
+        rig.read()
+        rig.image.poll(now_us * US)
+        start = end
+    ahead = rig.image._gaps._ahead
+    assert ahead is not None
+    assert ahead._requested.overdue_ns >= 5 * MS
+    assert asked < 16 * 4 * 8
+
+
+def test_an_answer_that_takes_seconds_does_not_keep_the_next_gap_waiting() -> None:
+    """An outage ends: what was asked for in it says nothing of how long answers take."""
+    rig = ready()
+    middle = answered(rig)
+    feed_every_other(rig, 2, MS, middle)
+    rig.image.poll(MS)
+    rig.feed(data(64 * STEP, 64), MS)
+    for now_ms in range(2, 3_000):
+        rig.image.poll(now_ms * MS)
+    rig.feed(data(middle, 64), 3 * SECOND)
+    rig.feed(data(middle + STEP, 64), 3 * SECOND)
+    rig.image.poll(3 * SECOND)
+    rig.read()
+    rig.image.poll(3 * SECOND)
+    rig.outbox.take()
+    start = middle + 2 * STEP
+    feed_every_other(rig, 2, 3 * SECOND, start)
+    rig.image.poll(3 * SECOND)
+    rig.feed(data(start, 64), 3 * SECOND + MS)
+    rig.outbox.take()
+    for now_us in range(1_000, 7_000, 100):
+        rig.image.poll(3 * SECOND + now_us * US)
+    assert (start + STEP, 64) in rig.naks()
+
+
+def test_a_gap_that_becomes_the_first_waits_ten_milliseconds_at_most() -> None:
+    gaps_asked = RequestedGaps()
+    gaps_asked.on_asked(0, 64, 0)
+    gaps_asked.on_placed(0, 64, SECOND)
+    gaps_asked.on_asked(STEP, STEP + 64, SECOND)
+    assert gaps_asked.overdue_ns == SECOND
+    assert gaps_asked.answer_ns(STEP) == SECOND + 10 * MS
+    assert gaps_asked.answer_ns(2 * STEP) == 0
+
+
+def test_what_becomes_the_first_gap_waits_for_its_answer_and_not_longer() -> None:
+    rig = ready()
+    middle = answered(rig, took_us=400)
+    first = 64 * STEP
+    feed_every_other(rig, 2, 500 * US, middle)
+    rig.image.poll(500 * US)
+    rig.outbox.take()
+    rig.feed(data(first, 64), 900 * US)
+    rig.feed(data(middle, 64), 900 * US)
+    now_us = 900
+    while not (naks := rig.naks()):
+        rig.image.poll(now_us * US)
+        now_us += 10
+    assert naks == [(middle + STEP, 64)]
+    assert 970 <= now_us <= 1_010
+
+
+def test_what_was_filled_by_the_long_way_is_not_asked_for_again() -> None:
+    rig = ready()
+    middle = answered(rig)
+    for position in (middle + 64, middle + 256):
+        rig.feed(data(position, 64), 100 * US)
+    rig.image.poll(100 * US)
+    rig.outbox.take()
+    rig.feed(data(middle + 128, 128), 110 * US)
+    for now_us in range(120, 2_000, 10):
+        rig.image.poll(now_us * US)
+    assert [each for each in behind_first(rig) if each[0] > middle] == []
+
+
+COVERING = data(64 * STEP + 128, 512)[:32] + bytes(480)
+"""An honest frame that covers the position at which a stranger wants to place one."""
+INSIDE = 64 * STEP + 192
+
+
+def repaired(rig: ImageRig) -> list[bytes]:
+    """Let an honest sender resend all; return what a reader gets."""
+    start = 64 * STEP
+    honest = data(start, 64), data(start + 64, 64), COVERING, data(start + 640, 64)
+    for turn in range(1, 11):
+        now_ns = turn * 2 * MS
+        for datagram in honest:
+            rig.feed(datagram, now_ns)
+        rig.image.poll(now_ns)
+    return rig.read()
+
+
+def test_no_scan_begins_where_only_a_heartbeat_says_that_a_frame_begins() -> None:
+    """Nothing may be placed inside a frame that covers the place, and that came later."""
+    rig = ready()
+    rig.feed(heartbeat(INSIDE), 0)
+    rig.image.poll(0)
+    rig.feed(COVERING, 10 * US)
+    rig.feed(data(64 * STEP + 640, 64), 10 * US)
+    rig.image.poll(10 * US)
+    rig.feed(data(INSIDE, 64), 20 * US)
+    rig.image.poll(20 * US)
+    assert repaired(rig)[2] == COVERING[32:]
+
+
+def test_no_scan_goes_on_behind_a_frame_that_was_removed() -> None:
+    rig = ready()
+    for position in (64 * STEP + 64, 64 * STEP + 128):
+        rig.feed(data(position, 64), 0)
+    rig.image.poll(0)
+    for now_us in (10, 20):
+        rig.feed(COVERING, now_us * US)
+    rig.feed(data(64 * STEP + 640, 64), 20 * US)
+    rig.image.poll(20 * US)
+    rig.feed(data(INSIDE, 64), 30 * US)
+    rig.image.poll(30 * US)
+    assert repaired(rig)[2] == COVERING[32:]
+
+
+def test_a_gap_that_begins_with_a_frame_by_now_is_not_asked_for_again() -> None:
+    rig = ready()
+    middle = answered(rig)
+    feed_every_other(rig, 3, 20 * US, middle)
+    rig.image.poll(20 * US)
+    rig.outbox.take()
+    ahead = rig.image._gaps._ahead
+    assert ahead is not None
+    ahead._requested.on_asked(middle + 64, middle + 192, 20 * US)
+    for now_us in range(30, 500, 10):
+        rig.image.poll(now_us * US)
+    assert middle + 64 not in [position for position, _ in rig.naks()]
+
+
+def test_a_repeat_that_could_not_be_paid_for_follows_when_the_stream_has_moved_on() -> None:
+    rig = ready()
+    middle = answered(rig)
+    feed_every_other(rig, 2, 20 * US, middle)
+    rig.image.poll(20 * US)
+    credit = rig.image._gaps._credit
+    while credit.try_spend():
+        pass
+    rig.outbox.take()
+    for now_us in range(30, 500, 10):
+        rig.image.poll(now_us * US)
+    assert behind_first(rig) == []
+    rig.feed(data(64 * STEP, 64), 500 * US)
+    rig.image.poll(500 * US)
+    rig.image.poll(800 * US)
+    assert behind_first(rig) == [(middle + STEP, 64)]
+
+
+def test_after_frames_were_removed_gaps_are_looked_for_anew() -> None:
+    rig = ready()
+    middle = answered(rig)
+    feed_every_other(rig, 3, 20 * US, middle)
+    rig.image.poll(20 * US)
+    rig.outbox.take()
+    late_frames = rig.image._late_frames
+    assert late_frames is not None
+    end = middle + 3 * STEP
+    late_frames.clear(Conflict(middle + 64, middle + 128, is_shown=False), hwm_position=end)
+    rig.image.poll(30 * US)
+    asked = behind_first(rig)
+    assert (middle, 128 + 64) in asked
+    assert asked[-1] == (middle + 2 * STEP, 64)
 
 
 def test_as_many_gaps_are_remembered_as_a_window_may_have_and_the_oldest_are_forgotten() -> None:
@@ -223,7 +459,7 @@ def test_as_many_gaps_are_remembered_as_a_window_may_have_and_the_oldest_are_for
 
 def test_a_request_that_was_repeated_says_nothing_of_how_long_answers_take() -> None:
     gaps_asked = RequestedGaps()
-    gaps_asked.on_asked(0, 64, 0, is_repeated=True)
+    gaps_asked.on_asked(0, 64, 0, repeat_count=1)
     gaps_asked.on_placed(0, 64, 5 * MS)
     gaps_asked.on_asked(STEP, STEP + 64, 6 * MS)
     assert gaps_asked.deadline_ns == NEVER_NS
@@ -238,8 +474,9 @@ def test_a_gap_that_has_become_the_first_is_left_to_the_first_detector() -> None
     gaps_asked.on_placed(0, 64, 100 * US)
     for index in (1, 2, 3):
         gaps_asked.on_asked(index * STEP, index * STEP + 64, MS)
-    assert gaps_asked.take_overdue(2 * STEP + 64, 2 * MS) == (3 * STEP, 3 * STEP + 64)
-    assert gaps_asked.take_overdue(2 * STEP + 64, 2 * MS) is None
+    found = gaps_asked.take_overdue(2 * STEP + 64, 9, 2 * MS)
+    assert [(start, gap.end) for start, gap in found.items()] == [(3 * STEP, 3 * STEP + 64)]
+    assert not gaps_asked.take_overdue(2 * STEP + 64, 9, 2 * MS)
 
 
 def test_a_filled_stream_asks_for_nothing_and_sleeps() -> None:
@@ -434,3 +671,17 @@ def test_the_first_gap_is_asked_for_again_when_its_answer_is_overdue_where_answe
     assert naks == [(middle, 64)]
     # The mean of nine equal answers, and four times what is left of their first deviation.
     assert waits_us[0] <= now_us - start_us <= waits_us[1]
+
+
+def test_the_answer_to_a_request_that_the_first_gap_has_repeated_is_not_measured() -> None:
+    rig = ready()
+    first = 64 * STEP
+    feed_every_other(rig, 2, 0)
+    rig.image.poll(0)
+    rig.feed(data(first, 64), 10 * US)
+    for now_us in range(10, 3_000, 100):
+        rig.image.poll(now_us * US)
+    rig.feed(data(first + STEP, 64), 3 * MS)
+    ahead = rig.image._gaps._ahead
+    assert ahead is not None
+    assert ahead._requested.overdue_ns == 0

@@ -237,6 +237,17 @@ def test_a_short_linger_ends_behind_a_long_one() -> None:
     assert not rig.nak(0, 64, 3 * MS)
 
 
+def test_a_range_whose_linger_is_over_makes_room_before_one_whose_linger_lasts() -> None:
+    round_trip = RoundTrip()
+    rig = Rig(round_trip=round_trip, max_ranges=16)
+    assert rig.nak(0, 64, 0)
+    measure(round_trip, MS)
+    for index in range(1, 16):
+        assert rig.nak(64 * index, 64, MS)
+    assert rig.nak(64 * 16, 64, 8 * MS)
+    assert not rig.nak(0, 64, 9 * MS)
+
+
 def test_no_linger_is_longer_than_configured() -> None:
     round_trip = RoundTrip()
     measure(round_trip, 8 * MS)

@@ -143,7 +143,7 @@ def test_a_term_full_of_anything_is_scanned_alike(garbage: bytes, offset: int) -
     options = {"limit": 60_000, "mtu_length": MTU_LENGTH, "max_count": 64}
     assert scan_batch(pure_twins(), *at, **options) == scan_batch(other, *at, **options)
     assert pure_twins().skip_whole(at[1], offset, 2_048) == other.skip_whole(at[1], offset, 2_048)
-    for limit in (-32, 0, 32, 2_048, 2_080, TERM_LENGTH, 2**62):
+    for limit in (-33, -32, 0, 32, 33, 2_047, 2_048, 2_080, TERM_LENGTH, 2**62):
         found = [each.scan_for_gap(at[1], offset, limit=limit) for each in (pure_twins(), other)]
         assert found[0] == found[1]
 

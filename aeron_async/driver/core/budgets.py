@@ -111,7 +111,7 @@ If 30 % of NAKs and of resends are lost, one gap in two hundred needs more than 
 HASTY_NAKS: Final = 16
 """Repeats for one gap that follow the feedback delay alone."""
 REPEAT_WAIT_NS: Final = 2_000_000
-"""Interval of further repeats; a sender ignores them for 10 ms after each answer."""
+"""Interval of further repeats; official senders ignore them for 10 ms after each answer."""
 LONGEST_WAIT_NS: Final = 200_000_000
 """The interval of periodic status messages of an image."""
 CREDIT_AT_FIRST: Final = 24 * NAK_LENGTH
@@ -183,10 +183,10 @@ class NakCredit:
     hundred bytes for each byte of the stranger's. So a stream that does not progress sends a few
     NAKs, and then five a second.
 
-    NAKs for one gap are first repeated fast, then often enough to be heard soon after the sender
-    has ignored repeats for 10 ms. All NAKs of a stream together are paid from a credit that the
-    stream earns with progress: two bytes for each byte, so that a stranger cannot cause much more
-    traffic than it sends.
+    NAKs for one gap are first repeated fast, then often enough to be heard soon after an official
+    sender has ignored repeats for 10 ms. All NAKs of a stream together are paid from a credit that
+    the stream earns with progress: two bytes for each byte, so that a stranger cannot cause much
+    more traffic than it sends.
     """
 
     __slots__ = ("_count", "_credit", "_start")

@@ -87,16 +87,18 @@ class ImageGaps:
                     # Payload of a forged datagram that began in a hole and covers the start of a
                     # frame yet to come. What lies behind it cannot be trusted either.
                     zero(log.terms[index], offset, offset + gap_length)
+                    if self._ahead is not None:
+                        self._ahead.on_removed()
                 term_id = term_id_at(position, initial_term_id=log.initial_term_id, bits=bits)
                 is_new = self.detector.on_gap(
                     term_id=term_id, term_offset=offset, length=gap_length, now_ns=now_ns
                 )
                 end = offset + gap_length
+                is_proven = end < limit and words[end >> 2] != 0
                 if is_new:
-                    is_proven = end < limit and words[end >> 2] != 0
                     self._on_new_gap(position, base + end, is_proven=is_proven)
                 if self._ahead is not None:
-                    self._ahead.on_first_gap(base + end, hwm_position, now_ns)
+                    self._ahead.on_first_gap(base + end, hwm_position, now_ns, is_proven=is_proven)
                 return position, is_new
         self.forget()
         return position, False
@@ -170,7 +172,8 @@ class ImageGaps:
                 # Sent. A NAK that could not be sent costs no credit.
                 retry_at_ns = now_ns + self._credit.pay_and_wait_ns()
                 if self._ahead is not None:
-                    retry_at_ns = max(retry_at_ns, self._ahead.on_first_asked(now_ns))
+                    start = self.end - gap.length
+                    retry_at_ns = max(retry_at_ns, self._ahead.on_first_asked(start, now_ns))
             gap.deadline_ns = max(gap.deadline_ns, retry_at_ns)
             return False
         if fill_gap(self._log, term_id=gap.term_id, offset=gap.term_offset, length=gap.length):

@@ -88,6 +88,12 @@ class LossDetector:
 
 GAPS_AT_ONCE: Final = 15
 """NAKs per poll behind the first gap; with the first, as many as a sender remembers answering."""
+REPEATS_AT_ONCE: Final = GAPS_AT_ONCE // 2
+"""Of these NAKs, as many may be repeats: new gaps must not wait for those without an answer."""
+REPEATS_MAX: Final = 8
+"""After so many repeats a gap behind the first waits until it is the first."""
+FIRST_ANSWER_NS: Final = 10_000_000
+"""The NAK for a gap that becomes the first is repeated after this time at the latest."""
 QUICK_ANSWER_NS: Final = 1_000_000
 """A NAK whose answer takes no longer is repeated when that is overdue, and not every 100 us."""
 GAPS_KEPT: Final = 256
@@ -95,25 +101,34 @@ GAPS_KEPT: Final = 256
 
 
 class RequestedGap(NamedTuple):
-    """Where a requested gap ends, in bytes, and when it was requested last."""
+    """Where a requested gap ends, in bytes, when it was requested last, and how often again."""
 
     end: int
     asked_ns: int
-    is_repeated: bool
+    repeat_count: int
 
 
 class RequestedGaps:
     """The gaps behind the first one for which NAKs were sent, until they are filled.
 
-    They are in the order of the requests. A gap that is partly filled keeps its place if the rest
-    is its end; all other changes are found out when the gap is requested again.
+    They are in the order of the requests. The rest of a gap that begins to be filled counts as
+    requested when that began. A gap that is filled in any other way is forgotten, or found out when
+    it would be requested again.
+
+    Each request is repeated a few times. With requests that are repeated, the time after which
+    answers are overdue is doubled, until one to a first request shows how long it takes.
+
+    Attributes:
+        is_uncertain: Whether frames were removed, so that what a scan has found may be wrong.
     """
 
-    __slots__ = ("_answers", "_gaps")
+    __slots__ = ("_answers", "_doubled_ns", "_gaps", "is_uncertain")
 
     def __init__(self) -> None:
+        self.is_uncertain: bool = False
         self._gaps: dict[int, RequestedGap] = {}
         self._answers = SmoothedTime()
+        self._doubled_ns = 0
 
     def __contains__(self, position: int) -> bool:
         return position in self._gaps
@@ -134,11 +149,12 @@ class RequestedGaps:
     def answer_ns(self, position: int) -> int:
         """Return when the answer for a gap is overdue; 0 if it was not requested."""
         gap = self._gaps.get(position)
-        return 0 if gap is None else gap.asked_ns + self._answers.overdue_ns
+        return 0 if gap is None else gap.asked_ns + min(self.overdue_ns, FIRST_ANSWER_NS)
 
-    def on_asked(self, start: int, end: int, now_ns: int, *, is_repeated: bool = False) -> None:
+    def on_asked(self, start: int, end: int, now_ns: int, *, repeat_count: int = 0) -> None:
         """Record that a NAK was sent for a gap, which begins at the end of a frame."""
-        self._gaps[start] = RequestedGap(end, now_ns, is_repeated)
+        self._gaps.pop(start, None)
+        self._gaps[start] = RequestedGap(end, now_ns, repeat_count)
         if len(self._gaps) > GAPS_KEPT:
             del self._gaps[next(iter(self._gaps))]
 
@@ -147,27 +163,39 @@ class RequestedGaps:
         gap = self._gaps.pop(position, None)
         if gap is None:
             return
-        if not gap.is_repeated:
+        if not gap.repeat_count:
             # Of one that was requested twice it is not known which request was answered.
             self._answers.on_measured(now_ns - gap.asked_ns)
         if position < end_position < gap.end:
-            self._gaps[end_position] = gap
+            self._gaps[end_position] = gap._replace(asked_ns=now_ns)
 
-    def take_overdue(self, first_end: int, now_ns: int) -> tuple[int, int] | None:
-        """Remove and return start and end of the oldest gap, if its answer is overdue.
+    def take_overdue(self, first_end: int, limit: int, now_ns: int) -> dict[int, RequestedGap]:
+        """Remove and return gaps whose answers are overdue, by their starts, the oldest first.
 
-        Gaps up to `first_end`, the end of the first gap, are only removed.
+        Gaps up to `first_end`, the end of the first gap, are only removed, as are those that were
+        requested again often enough.
         """
-        while now_ns >= self.deadline_ns:
+        overdue: dict[int, RequestedGap] = {}
+        is_doubled = False
+        while len(overdue) < limit and now_ns >= self.deadline_ns:
             start = next(iter(self._gaps))
             gap = self._gaps.pop(start)
-            if start >= first_end:
-                return start, gap.end
-        return None
+            if start >= first_end and gap.repeat_count < REPEATS_MAX:
+                overdue[start] = gap
+                is_doubled = is_doubled or gap.asked_ns >= self._doubled_ns
+        if is_doubled:
+            self._answers.on_unanswered()
+            self._doubled_ns = now_ns
+        return overdue
+
+    def forget(self, position: int) -> None:
+        """Forget a gap: it has become the first."""
+        self._gaps.pop(position, None)
 
     def clear(self) -> None:
-        """Forget all gaps."""
+        """Forget all gaps, because frames were removed."""
         self._gaps.clear()
+        self.is_uncertain = True
 
 
 class LookaheadLossDetector:
@@ -193,6 +221,7 @@ class LookaheadLossDetector:
         "_log",
         "_position",
         "_record_loss",
+        "_repeat_ns",
         "_requested",
         "_scan_ns",
     )
@@ -223,17 +252,32 @@ class LookaheadLossDetector:
         self._first_end = 0
         # Whether the credit did not allow to scan further, or to repeat a request.
         self._is_unpaid = self._is_repeat_unpaid = False
+        self._repeat_ns = 0
 
     @property
     def deadline_ns(self) -> int:
         """Return when to call `ask`."""
-        repeat_ns = NEVER_NS if self._is_repeat_unpaid else self._requested.deadline_ns
-        return min(self._scan_ns, repeat_ns)
+        if self._is_repeat_unpaid:
+            return self._scan_ns
+        return min(self._scan_ns, max(self._requested.deadline_ns, self._repeat_ns))
 
-    def on_first_gap(self, end_position: int, hwm_position: int, now_ns: int) -> None:
-        """Record where the first gap ends, and up to where data may have arrived behind it."""
+    def on_first_gap(
+        self, end_position: int, hwm_position: int, now_ns: int, *, is_proven: bool
+    ) -> None:
+        """Record where the first gap ends, and up to where data may have arrived behind it.
+
+        The end is proven if a frame begins there. A scan begins nowhere else: a position inside a
+        frame that arrives later would be taken for one where a gap begins.
+        """
         self._first_end = end_position
+        if self._requested.is_uncertain:
+            self._requested.is_uncertain = False
+            self._position = self._limit_position = 0
+            self._scan_ns = NEVER_NS
         if end_position > self._position:
+            if not is_proven:
+                self._scan_ns = NEVER_NS
+                return
             self._asked_from = self._position = end_position
         # No timer: only progress of the first gap allows more NAKs, and that calls this method.
         can_spend = self._credit.can_spend
@@ -246,20 +290,28 @@ class LookaheadLossDetector:
             self._limit_position = hwm_position
             self._scan_ns = now_ns + self._delay.initial_ns()
 
-    def on_first_asked(self, now_ns: int) -> int:
-        """Record that a NAK for the first gap was sent; return when its answer is overdue.
+    def on_first_asked(self, position: int, now_ns: int) -> int:
+        """Record that a NAK for the first gap, which begins at `position`, was sent.
+
+        Return when its answer is overdue.
 
         Returns 0 where that is not known, or so late that a lost NAK is better replaced before.
         """
         self._asked_ns = now_ns
+        self._requested.forget(position)
         overdue_ns = self._requested.overdue_ns
         return now_ns + overdue_ns if overdue_ns <= QUICK_ANSWER_NS else 0
+
+    def on_removed(self) -> None:
+        """Record that frames were removed which may have been taken for honest ones."""
+        self._requested.clear()
 
     def on_no_gap(self) -> None:
         """Record that nothing is missing."""
         self._scan_ns = NEVER_NS
         self._is_unpaid = self._is_repeat_unpaid = False
         self._requested.clear()
+        self._requested.is_uncertain = False
 
     def has_asked(self, position: int) -> bool:
         """Return whether a NAK was sent for the gap at a position while it was not the first."""
@@ -276,7 +328,7 @@ class LookaheadLossDetector:
         """Send NAKs that are due for gaps behind the first, a limited number at a time."""
         if now_ns < self.deadline_ns:
             return
-        count = self._repeat(now_ns)
+        count = self._repeat(now_ns) if now_ns >= self._repeat_ns else 0
         if now_ns >= self._scan_ns:
             self._scan_ns = NEVER_NS
             self._is_unpaid = False
@@ -286,21 +338,24 @@ class LookaheadLossDetector:
     def _repeat(self, now_ns: int) -> int:
         """Request again what is overdue; return how many NAKs were sent."""
         log, count = self._log, 0
-        while count < GAPS_AT_ONCE and not self._is_repeat_unpaid:
-            gap = self._requested.take_overdue(self._first_end, now_ns)
-            if gap is None:
-                break
-            start, end = gap
+        if self._is_repeat_unpaid:
+            return count
+        overdue = self._requested.take_overdue(self._first_end, REPEATS_AT_ONCE, now_ns)
+        for start, gap in overdue.items():
             words = log.term_words[partition_index(start, bits=log.position_bits)]
             offset = start & (log.term_length - 1)
-            found, gap_length = scan_for_gap(words, offset, limit=offset + end - start)
-            # Otherwise frames lie there by now.
-            if found == offset and gap_length:
-                count += 1
-                self._is_repeat_unpaid = not self._credit.try_spend()
-                if not self._is_repeat_unpaid:
-                    self._gather_nak(start, gap_length, now_ns)
-                self._requested.on_asked(start, start + gap_length, now_ns, is_repeated=True)
+            hole, length = scan_for_gap(words, offset, limit=offset + gap.end - start)
+            if hole != offset or not length:
+                continue  # Frames lie there by now.
+            repeat_count = gap.repeat_count
+            if self._credit.try_spend():
+                count, repeat_count = count + 1, repeat_count + 1
+                self._gather_nak(start, length, now_ns)
+            else:
+                self._is_repeat_unpaid = True
+            self._requested.on_asked(start, start + length, now_ns, repeat_count=repeat_count)
+        if count:
+            self._repeat_ns = now_ns + max(self._delay.retry_ns(), 1)
         return count
 
     def _scan(self, most: int, now_ns: int) -> None:

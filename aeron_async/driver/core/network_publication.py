@@ -373,23 +373,24 @@ class NetworkPublication(SubscribablePublication):
         """Resend what a NAK asks for."""
         log, sender = self.log, self._sender
         self.counters.naks_received.increment()
-        gap_end = nak.length + compute_position(
-            nak.term_id,
-            nak.term_offset,
-            initial_term_id=log.initial_term_id,
-            bits=log.position_bits,
-        )
-        sender.round_trip.on_nak(gap_end, sender.position, now_ns)
         granted = self.flow_control.max_retransmission_length(
             term_offset=nak.term_offset, length=nak.length, term_length=log.term_length
         )
-        self._retransmit_handler.on_nak(
+        is_answered = self._retransmit_handler.on_nak(
             term_id=nak.term_id,
             term_offset=nak.term_offset,
             length=granted,
             sender_position=sender.position,
             now_ns=now_ns,
         )
+        if is_answered and not self.params.has_group_semantics:
+            start = compute_position(
+                nak.term_id,
+                nak.term_offset,
+                initial_term_id=log.initial_term_id,
+                bits=log.position_bits,
+            )
+            sender.round_trip.on_nak(start + nak.length, sender.position, now_ns)
         sender.refused_naks.tell(source, now_ns)
 
     @defer_exception

@@ -109,16 +109,19 @@ class RetransmitHandler:
 
     def on_nak(
         self, *, term_id: int, term_offset: int, length: int, sender_position: int, now_ns: int
-    ) -> None:
-        """Answer a NAK whose length flow control has already bounded; a length of 0 is ignored."""
+    ) -> bool:
+        """Answer a NAK whose length flow control has already bounded; a length of 0 is ignored.
+
+        Return whether anything was resent at once.
+        """
         if length <= 0:
-            return
+            return False
         self.poll(now_ns)
         if self._is_being_answered(term_id, term_offset, now_ns):
-            return
+            return False
         if self._has_group_semantics and len(self._actions) >= self._max_ranges:
             self._overflow.increment()
-            return
+            return False
         granted_length = self.budget.take(length, sender_position=sender_position, now_ns=now_ns)
         if granted_length < length:
             self._suppressed.increment()
@@ -131,7 +134,8 @@ class RetransmitHandler:
         if self._delay_ns == 0 and granted_length > 0:
             self._answer(action, now_ns)
         if action.length > 0:
-            self._hold(action)
+            self._hold(action, now_ns)
+        return not action.is_delayed and action.length > 0
 
     def poll(self, now_ns: int) -> int:
         """Resend what was delayed, end lingers, and return the next deadline."""
@@ -158,14 +162,18 @@ class RetransmitHandler:
                 return True
         return False
 
-    def _hold(self, action: RetransmitAction) -> None:
+    def _hold(self, action: RetransmitAction, now_ns: int) -> None:
         # Differs: Aeron holds one range on unicast, so two alternating NAKs cause two resends each
         # time; here the range just answered stays held when another is added.
-        if len(self._actions) >= self._max_ranges:
-            oldest = self._actions.pop(0)
+        actions = self._actions
+        if len(actions) >= self._max_ranges:
+            # A linger may be over before that of an older range.
+            actions[:] = [each for each in actions if each.is_delayed or now_ns < each.expiry_ns]
+        if len(actions) >= self._max_ranges:
+            oldest = actions.pop(0)
             if oldest.is_delayed:
                 self.budget.give_back(oldest.length)
-        self._actions.append(action)
+        actions.append(action)
 
     def _answer(self, action: RetransmitAction, now_ns: int) -> None:
         """Resend, and hold the range that was really sent.

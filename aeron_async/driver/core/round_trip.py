@@ -15,6 +15,9 @@ __all__ = ["SHORTEST_ANSWER_NS", "RoundTrip", "SmoothedTime"]
 
 SHORTEST_ANSWER_NS: Final = 100_000
 """No answer is overdue sooner: a receiver at its fastest repeats a NAK after this time."""
+LONGEST_ANSWER_NS: Final = 1_000_000_000
+"""Every answer is overdue after this time."""
+DOUBLINGS_MAX: Final = 6
 TIMES_KEPT: Final = 128
 TIMES_APART_NS: Final = 100_000
 """How far apart the kept times are at least: all together cover more than the default linger."""
@@ -25,14 +28,15 @@ NONE: Final = array("q")
 class SmoothedTime:
     """A mean of measured times and of their deviations; recent ones count most."""
 
-    __slots__ = ("_deviation_ns", "_mean_ns")
+    __slots__ = ("_deviation_ns", "_doublings", "_mean_ns")
 
     def __init__(self) -> None:
-        self._mean_ns = self._deviation_ns = 0
+        self._mean_ns = self._deviation_ns = self._doublings = 0
 
     def on_measured(self, took_ns: int) -> None:
         """Take a measurement, in nanoseconds."""
         took_ns = max(1, took_ns)
+        self._doublings = 0
         if not self._mean_ns:
             self._mean_ns, self._deviation_ns = took_ns, took_ns // 2
             return
@@ -40,24 +44,30 @@ class SmoothedTime:
         self._deviation_ns += (abs(difference_ns) - self._deviation_ns) // 4
         self._mean_ns = max(1, self._mean_ns + difference_ns // 8)
 
+    def on_unanswered(self) -> None:
+        """Wait twice as long from now on, until the next measurement."""
+        self._doublings = min(self._doublings + 1, DOUBLINGS_MAX)
+
     def forget(self) -> None:
         """Begin anew, as if nothing had been measured."""
-        self._mean_ns = self._deviation_ns = 0
+        self._mean_ns = self._deviation_ns = self._doublings = 0
 
     @property
     def overdue_ns(self) -> int:
         """Return how long to wait for an answer, in nanoseconds; 0 if nothing was measured."""
         if not self._mean_ns:
             return 0
-        return max(SHORTEST_ANSWER_NS, self._mean_ns + 4 * self._deviation_ns)
+        overdue_ns = max(SHORTEST_ANSWER_NS, self._mean_ns + 4 * self._deviation_ns)
+        return min(overdue_ns << self._doublings, LONGEST_ANSWER_NS)
 
 
 class RoundTrip:
     """How long it takes until the NAK of a unicast receiver answers what was sent.
 
     A NAK shows that the receiver has what lies behind the gap. Since that was sent, a round trip
-    has passed, or more if the receiver was slow. Only the first NAK for each gap is measured. A
-    stream remembers when it sent what only after a first NAK: most never get one.
+    has passed, or more if the receiver was slow. Only the first NAK for each gap is measured, and
+    only if it was answered. A stream remembers when it sent what only after a first NAK: most never
+    get one.
     """
 
     __slots__ = ("_count", "_furthest_end", "_positions", "_time", "_times_ns")
@@ -81,7 +91,7 @@ class RoundTrip:
             self._count += 1
 
     def on_nak(self, gap_end: int, sender_position: int, now_ns: int) -> None:
-        """Measure by a NAK for a gap that ends at this position, in bytes."""
+        """Measure by a NAK, which was answered, for a gap that ends at this position, in bytes."""
         if not self._furthest_end < gap_end <= sender_position:
             return
         self._furthest_end = gap_end
