@@ -98,7 +98,9 @@ class ImageGaps:
                 if is_new:
                     self._on_new_gap(position, base + end, is_proven=is_proven)
                 if self._ahead is not None:
-                    self._ahead.on_first_gap(base + end, hwm_position, now_ns, is_proven=is_proven)
+                    # Each term begins with a frame.
+                    is_start = is_proven or end == log.term_length
+                    self._ahead.on_first_gap(base + end, hwm_position, now_ns, is_start=is_start)
                 return position, is_new
         self.forget()
         return position, False

@@ -262,12 +262,12 @@ class LookaheadLossDetector:
         return min(self._scan_ns, max(self._requested.deadline_ns, self._repeat_ns))
 
     def on_first_gap(
-        self, end_position: int, hwm_position: int, now_ns: int, *, is_proven: bool
+        self, end_position: int, hwm_position: int, now_ns: int, *, is_start: bool
     ) -> None:
         """Record where the first gap ends, and up to where data may have arrived behind it.
 
-        The end is proven if a frame begins there. A scan begins nowhere else: a position inside a
-        frame that arrives later would be taken for one where a gap begins.
+        `is_start` says whether a frame begins there. A scan begins nowhere else: a position inside
+        a frame that arrives later would be taken for one where a gap begins.
         """
         self._first_end = end_position
         if self._requested.is_uncertain:
@@ -275,7 +275,7 @@ class LookaheadLossDetector:
             self._position = self._limit_position = 0
             self._scan_ns = NEVER_NS
         if end_position > self._position:
-            if not is_proven:
+            if not is_start:
                 self._scan_ns = NEVER_NS
                 return
             self._asked_from = self._position = end_position
