@@ -89,6 +89,15 @@ class LongPeriod(PublicationImage):
         return 0
 
 
+class LongBeat(PublicationImage):
+    """An image that takes each heartbeat the long way."""
+
+    __slots__ = ()
+
+    def on_heartbeat_fast(self, *_: Any) -> bool:
+        return False
+
+
 WINDOWS: Final[dict[bool, dict[str, Any]]] = {
     False: {},
     True: {"chosen_control": AutoWindowCongestionControl.of, "window_length": 4_096},
@@ -346,6 +355,14 @@ GAP_AFTER_A_HEARTBEAT: Final = Scene(
         *[Step("wait", (50 * MS,))] * 20,
     ]
 )
+BEAT_AFTER_A_REJECTION: Final = Scene(
+    [
+        Step("flow", (0, 1_408, 2, 1_000, 1_000)),
+        Step("reject"),
+        Step("wait", (MS,)),
+        Step("arrive", (0, ("heartbeat", 32, 1, 0))),
+    ]
+)
 LATE_JOIN: Final = Scene(
     [
         Step("flow", (0, 1_408, 12, 1_000)),
@@ -407,6 +424,35 @@ def test_what_is_reported_fast_is_what_a_poll_reports(scene: Scene) -> None:
 @given(st.one_of(SCENES, SILENT, SILENT))
 def test_what_leaves_with_a_batch_is_what_a_poll_sends(scene: Scene) -> None:
     expect_same(LongPeriod, scene)
+
+
+@pytest.mark.untraced
+@example(IN_ORDER)
+@example(GAP_AFTER_A_HEARTBEAT)
+@example(BEAT_AFTER_A_REJECTION)
+@given(st.one_of(SCENES, SILENT, SILENT))
+def test_a_heartbeat_that_says_nothing_new_does_what_any_does(scene: Scene) -> None:
+    expect_same(LongBeat, scene)
+
+
+def test_most_heartbeats_of_a_silent_stream_take_the_fast_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene([Step("flow", (0, 1_408, 2, 1_000, 1_000)), Step("wait", (MS,))])
+    reception = Reception(PublicationImage, scene)
+    for step in scene.steps:
+        getattr(reception, step.name)(*step.arguments)
+        reception.agent.work()
+    monkeypatch.setattr(PublicationImage, "insert_packet", None)
+    # One that came from further back is old, as this one shows.
+    reception.image._doubts.behind_ns = 5
+    before_ns = reception.image.last_packet_ns
+    for _ in range(20):
+        reception.wait(MS)
+        reception.arrive(2, ("heartbeat", 32, 3, 0))
+    assert reception.image.idle_ns == reception.image.last_packet_ns == before_ns + 21 * MS
+    assert reception.counts[SystemCounterId.HEARTBEATS_RECEIVED] == 60
+    assert reception.image._doubts.behind_ns == -1
 
 
 def test_a_window_grows_on_the_fast_way_too() -> None:

@@ -194,7 +194,10 @@ MUTANTS = (
         PublicationImage,
         "insert_alone_fast",
         (
-            ("or term_offset != position & (log.term_length - 1)", ""),
+            (
+                "if not self._is_next(term_id, term_offset, now_ns):",
+                "if now_ns >= self._calm_until_ns:",
+            ),
             ("self.advance_rebuild_position_fast(now_ns)", "self.rebuild_position += placed"),
         ),
         plain=BY_PLAIN_LANES,

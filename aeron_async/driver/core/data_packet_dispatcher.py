@@ -54,6 +54,9 @@ DATA_FIELDS: Final = Struct("<5xBxxiiii")
 """Flags, term offset, session id, stream id and term id of a data header."""
 BATCH_FIELDS: Final = Struct("<i4xiiii")
 """Frame length (0 for a heartbeat), then the fields of `DATA_FIELDS` without the flags."""
+KIND: Final = Struct("<4xi")
+PLAIN: Final = 0x0001_C000
+"""Version, flags and type of data that is a whole message, in one word."""
 SETUP_FIELDS: Final = Struct("<8xi ii iiii")
 """Term offset, session id, stream id, initial and active term id, term length, MTU of a SETUP."""
 RTTM_FIELDS: Final = Struct("<5xB2xii16xq")
@@ -154,7 +157,7 @@ class DataPacketDispatcher:
         # Most datagrams hold the next data of an image, and are placed like a batch of one.
         segments = self._lone_segments
         segments[0] = segments[1] = length = len(datagram)
-        if length <= DATA_HEADER_LENGTH or not self._on_data_fast(
+        if length < DATA_HEADER_LENGTH or not self._on_data_fast(
             datagram, segments, 0, 0, source, now_ns, destination
         ):
             self._take_one(datagram, source, now_ns, destination)
@@ -223,10 +226,11 @@ class DataPacketDispatcher:
         now_ns: int,
         destination: ReceiveDestination,
     ) -> int:
-        """Pass data that can be placed at once to its image; return how many bytes that was."""
+        """Pass data that can be placed at once to its image; return how many bytes that was.
+
+        Likewise a heartbeat that says nothing new.
+        """
         length, term_offset, session_id, stream_id, term_id = BATCH_FIELDS.unpack_from(data, start)
-        if length == 0:
-            return 0
         interest = self._streams.get(stream_id)
         image = None if interest is None else interest.images.get(session_id)
         if image is None:
@@ -234,6 +238,13 @@ class DataPacketDispatcher:
         connection = image.connections.find(destination, source, now_ns)
         if connection is None or connection.is_new:
             return 0
+        if length == 0:
+            is_plain = (
+                min(segments[index + 1], segments[index] - start) == DATA_HEADER_LENGTH
+                and KIND.unpack_from(data, start)[0] == PLAIN
+                and image.on_heartbeat_fast(term_id, term_offset, connection, now_ns)
+            )
+            return DATA_HEADER_LENGTH if is_plain else 0
         taken = image.insert_packets_fast(
             data, segments, index, start, connection, term_id, term_offset, now_ns
         )

@@ -25,13 +25,14 @@ from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS
 from aeron_async.driver.core.image_connection import NEVER_HEARD_NS
 from aeron_async.driver.core.image_state import ImageEnd, ImageEndReason
-from aeron_async.driver.core.system_counters import DriverCounterId
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.logbuffer.position import compute_position
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.image_doubts import ImageDoubts
     from aeron_async.driver.core.image_gaps import ImageGaps
+    from aeron_async.driver.core.image_state import ImageLife
     from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.status_message_sender import StatusMessageSender
     from aeron_async.driver.core.system_counters import SystemCounters
@@ -283,6 +284,9 @@ class TermsQuestion:
 
 # The end of the image.
 
+OVER_RUN_STILL_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
+"""A source that sends beyond the window this long, while nothing moves, may use other terms."""
+
 
 class WatchedImage(Protocol):
     """What `ImageWatch` reads of its image."""
@@ -297,6 +301,7 @@ class WatchedImage(Protocol):
     misfit_ns: int
     is_rejected: bool
     is_end_of_stream: bool
+    life: ImageLife
 
     @property
     def is_begun(self) -> bool:
@@ -342,6 +347,10 @@ class ImageWatch:
         self._heard_before_ns = NEVER_HEARD_NS
         self._terms = TermsQuestion()
         self._is_paused = False
+        self._over_runs = system_counters[SystemCounterId.FLOW_CONTROL_OVER_RUNS]
+        self._over_run_floor = -1
+        self._over_run_ns = 0
+        self._has_warned_of_over_run = False
 
     @property
     def deadline_ns(self) -> int:
@@ -423,6 +432,24 @@ class ImageWatch:
             self._terms.on_misfit(now_ns, image.rebuild_position, is_holding=is_invalid)
         ):
             image.on_doubt()
+
+    def on_over_run(self, position: int, source: Address, now_ns: int) -> None:
+        """Count a datagram that begins at `position` and ends beyond the window.
+
+        The first one is logged. Many, while nothing moves, are a sign of other terms.
+        """
+        self._over_runs.increment()
+        image = self._image
+        image.misfit_ns = now_ns
+        if self._over_run_floor != image.rebuild_position:
+            self._over_run_floor, self._over_run_ns = image.rebuild_position, now_ns
+        elif now_ns >= self._over_run_ns + OVER_RUN_STILL_NS:
+            self.on_misfit(source, now_ns, is_invalid=False)
+        # A datagram that begins within the window may be padding of a sender that keeps to its
+        # limit; it is resent later, so it needs no warning.
+        if not self._has_warned_of_over_run and position >= self._feedback.overrun_threshold:
+            self._has_warned_of_over_run = True
+            image.life.on_over_run(image.rebuild_position)
 
     @property
     def is_holding(self) -> bool:

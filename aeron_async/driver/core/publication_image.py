@@ -36,7 +36,6 @@ from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.budgets import ReplyLimiter
 from aeron_async.driver.core.congestion_control import windows
 from aeron_async.driver.core.congestion_control.base import TrackRebuild
-from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS
 from aeron_async.driver.core.image_connection import NEVER_HEARD_NS, ImageConnections
 from aeron_async.driver.core.image_doubts import ImageDoubts
 from aeron_async.driver.core.image_gaps import ImageGaps
@@ -77,8 +76,6 @@ EOS_FLAGS_OFFSET: Final = 5
 # Plain integers: combining enum members takes as long as all other work for a heartbeat.
 END_OF_STREAM: Final = int(DataFlags.END_OF_STREAM)
 REVOKED: Final = int(DataFlags.REVOKED)
-OVER_RUN_STILL_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
-"""A source that sends beyond the window this long, while nothing moves, may use other terms."""
 HEARTBEATS_AFTER_THE_END: Final = 2
 """This many heartbeats without an end, or with another one, withdraw it: one may be delayed."""
 
@@ -104,7 +101,6 @@ class PublicationImage(Rebuilding):
         "_doubts",
         "_end_position",
         "_gaps",
-        "_has_warned_of_over_run",
         "_heartbeats_after_end",
         "_heartbeats_received",
         "_is_revoked",
@@ -112,8 +108,6 @@ class PublicationImage(Rebuilding):
         "_join_position",
         "_late_frames",
         "_max_window_length",
-        "_over_run_floor",
-        "_over_run_ns",
         "_report_until_ns",
         "_system_counters",
         "_untethered",
@@ -229,9 +223,6 @@ class PublicationImage(Rebuilding):
         self._is_revoked = False
         self._heartbeats_after_end = 0
         self._is_fast_way_closed = False
-        self._has_warned_of_over_run = False
-        self._over_run_floor = -1
-        self._over_run_ns = 0
 
     # Intake.
 
@@ -249,16 +240,7 @@ class PublicationImage(Rebuilding):
         If a reader could not be notified, `failure` says why, and `poll` must follow. The segment
         table is that of a single datagram.
         """
-        log, position = self.log, self.rebuild_position
-        if (
-            now_ns >= self._calm_until_ns
-            or position != self.hwm_position
-            or self.failure is not None
-            or self.wake_flag.is_set
-            or self.is_end_of_stream
-            or term_offset != position & (log.term_length - 1)
-            or wrap_int32(term_id - log.initial_term_id) != position >> log.position_bits
-        ):
+        if not self._is_next(term_id, term_offset, now_ns):
             return False
         placed = self.insert_packets_fast(
             frame, segments, 0, 0, connection, term_id, term_offset, now_ns
@@ -267,6 +249,30 @@ class PublicationImage(Rebuilding):
             return False
         self.advance_rebuild_position_fast(now_ns)
         return True
+
+    def on_heartbeat_fast(
+        self, term_id: int, term_offset: int, connection: ImageConnection, now_ns: int
+    ) -> bool:
+        """Take a heartbeat without flags from where the stream is; return whether that was all."""
+        if self.is_rejected or not self._is_next(term_id, term_offset, now_ns):
+            return False
+        connection.last_activity_ns = self.last_packet_ns = self.idle_ns = now_ns
+        self.idle_position = self._doubts.behind_ns = -1
+        self._heartbeats_received.increment()
+        return True
+
+    def _is_next(self, term_id: int, term_offset: int, now_ns: int) -> bool:
+        """Return whether a calm image has all up to this place, and nothing beyond."""
+        log, position = self.log, self.rebuild_position
+        return not (
+            now_ns >= self._calm_until_ns
+            or position != self.hwm_position
+            or self.failure is not None
+            or self.wake_flag.is_set
+            or self.is_end_of_stream
+            or term_offset != position & (log.term_length - 1)
+            or wrap_int32(term_id - log.initial_term_id) != position >> log.position_bits
+        )
 
     def insert_packets_fast(
         self,
@@ -358,7 +364,7 @@ class PublicationImage(Rebuilding):
         end = position + length
         feedback = self._feedback
         if end > feedback.overrun_threshold:
-            self._on_over_run(position, connection, now_ns)
+            self._watch.on_over_run(position, connection.source, now_ns)
         elif length == HEARTBEAT:
             self._on_heartbeat(position, datagram[EOS_FLAGS_OFFSET], connection, now_ns)
         elif position < feedback.last_sm_position:
@@ -431,20 +437,6 @@ class PublicationImage(Rebuilding):
         oldest_position = feedback.next_sm_position - self.log.term_length // 2
         if position >= max(self._join_position, oldest_position):
             self._insert_late(datagram, position, connection, now_ns)
-
-    def _on_over_run(self, position: int, connection: ImageConnection, now_ns: int) -> None:
-        """Count a datagram that ends beyond the window, and warn the first time."""
-        self._system_counters[SystemCounterId.FLOW_CONTROL_OVER_RUNS].increment()
-        self.misfit_ns = now_ns
-        if self._over_run_floor != self.rebuild_position:
-            self._over_run_floor, self._over_run_ns = self.rebuild_position, now_ns
-        elif now_ns >= self._over_run_ns + OVER_RUN_STILL_NS:
-            self._on_misfit(connection, now_ns)
-        # A datagram that begins within the window may be padding of a sender that keeps to its
-        # limit; it is resent later, so it needs no warning.
-        if not self._has_warned_of_over_run and position >= self._feedback.overrun_threshold:
-            self._has_warned_of_over_run = True
-            self.life.on_over_run(self.rebuild_position)
 
     def _on_misfit(
         self, connection: ImageConnection, now_ns: int, *, is_invalid: bool = False
