@@ -1,9 +1,11 @@
-"""What a connected stream costs while nothing is said.
+r"""What connected streams cost while nothing is said.
 
-Prints the share of one core that this process used, and how often it woke, by /proc, as JSON. Both
-ends in one process, or each in its own:
+Prints the share of one core that this process used, how often it woke, and its memory, by /proc, as
+JSON. Both ends in one process, or each in its own:
 
     python -m benchmarks.idle --seconds 10 --loop uvloop
+    python -m benchmarks.idle --streams 1000 \
+        --channel "aeron:udp?endpoint=127.0.0.1:20121|term-length=64k"
     python -m benchmarks.idle --side subscriber --channel aeron:udp?endpoint=127.0.0.1:20121
     python -m benchmarks.idle --side publisher --channel aeron:udp?endpoint=127.0.0.1:20121
 """
@@ -12,12 +14,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import psutil
 import uvloop
 
 import aeron_async as aa
@@ -44,33 +48,47 @@ def wakeups() -> int:
     return 0
 
 
+def resident_mb() -> float:
+    """Return the resident memory of this process, in millions of bytes."""
+    return psutil.Process().memory_info().rss / 1e6
+
+
 def frames_sent(aeron: aa.Aeron) -> int:
     """Return how many heartbeats and status messages this process has sent so far."""
     return sum(each.value for each in aeron.counters if each.label.startswith(SENT))
 
 
-async def measure(side: str, channel: str, seconds: float) -> dict[str, float]:
-    """Return the share of one core used over `seconds`, connected and silent."""
+async def measure(side: str, channel: str, seconds: float, count: int) -> dict[str, float]:
+    """Return the share of one core used over `seconds`, with `count` streams, all silent."""
+    stream_ids = range(STREAM_ID, STREAM_ID + count)
     async with AsyncExitStack() as stack:
         aeron = await stack.enter_async_context(aa.Aeron.connect())
-        subscription = reading = None
-        if side != "publisher":
-            subscription = await aeron.add_subscription(channel, STREAM_ID)
-            reading = asyncio.ensure_future(anext(subscription))
+        before = resident_mb()
+        subscribed = stream_ids if side != "publisher" else ()
+        published = stream_ids if side != "subscriber" else ()
+        subscriptions = [await aeron.add_subscription(channel, each) for each in subscribed]
+        readings = [asyncio.ensure_future(anext(each)) for each in subscriptions]
+        for reading in readings:
             stack.callback(reading.cancel)
-        if side != "subscriber":
-            publication = await aeron.add_publication(channel, STREAM_ID)
+        publications = [await aeron.add_publication(channel, each) for each in published]
+        for publication in publications:
             await publication.wait_connected(timeout=CONNECT_TIMEOUT_S)
-        if subscription is not None:
+        for subscription in subscriptions:
             await subscription.wait_connected(timeout=CONNECT_TIMEOUT_S)
+        # What connecting was needed for is over.
+        await asyncio.sleep(1)
+        gc.collect()
         started, started_cpu, started_wakeups = time.monotonic(), cpu_seconds(), wakeups()
         started_frames = frames_sent(aeron)
         await asyncio.sleep(seconds)
         used, elapsed = cpu_seconds() - started_cpu, time.monotonic() - started
         woken, frames = wakeups() - started_wakeups, frames_sent(aeron) - started_frames
         # The other end has measured as long and may be leaving: connected is for this end's half.
-        assert reading is None or not reading.done()
+        assert not any(each.done() for each in readings)
+        resident = resident_mb()
     return {
+        "resident_mb": resident,
+        "resident_mb_without_streams": before,
         "seconds": elapsed,
         "cpu_seconds": used,
         "share_of_core": used / elapsed,
@@ -88,10 +106,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--loop", choices=("asyncio", "uvloop"), default="uvloop")
     parser.add_argument("--side", choices=("both", "publisher", "subscriber"), default="both")
+    parser.add_argument("--streams", type=int, default=1)
     parser.add_argument("--channel", default=CHANNEL)
     arguments = parser.parse_args()
     run = uvloop.run if arguments.loop == "uvloop" else asyncio.run
-    figures = run(measure(arguments.side, arguments.channel, arguments.seconds))
+    how = arguments.side, arguments.channel, arguments.seconds, arguments.streams
+    figures = run(measure(*how))
     print(json.dumps({"loop": arguments.loop, "side": arguments.side, **figures}))
 
 
