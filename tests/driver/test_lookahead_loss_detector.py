@@ -457,15 +457,55 @@ def test_as_many_gaps_are_remembered_as_a_window_may_have_and_the_oldest_are_for
     assert gaps_asked.deadline_ns == NEVER_NS
 
 
-def test_a_request_that_was_repeated_says_nothing_of_how_long_answers_take() -> None:
+def test_a_request_that_was_repeated_is_measured_only_while_nothing_else_is_known() -> None:
     gaps_asked = RequestedGaps()
     gaps_asked.on_asked(0, 64, 0, repeat_count=1)
     gaps_asked.on_placed(0, 64, 5 * MS)
+    assert gaps_asked.usual_ns == 15 * MS
     gaps_asked.on_asked(STEP, STEP + 64, 6 * MS)
-    assert gaps_asked.deadline_ns == NEVER_NS
     gaps_asked.on_placed(STEP, STEP + 64, 7 * MS)
-    gaps_asked.on_asked(2 * STEP, 2 * STEP + 64, 7 * MS)
-    assert gaps_asked.deadline_ns == (7 + 3) * MS
+    assert gaps_asked.usual_ns == 3 * MS
+    gaps_asked.on_asked(2 * STEP, 2 * STEP + 64, 8 * MS, repeat_count=1)
+    gaps_asked.on_placed(2 * STEP, 2 * STEP + 64, 28 * MS)
+    assert gaps_asked.usual_ns == 3 * MS
+
+
+def test_the_rest_of_a_gap_says_nothing_of_how_long_answers_take() -> None:
+    gaps_asked = RequestedGaps()
+    gaps_asked.on_asked(0, 256, 0)
+    gaps_asked.on_placed(0, 64, MS)
+    assert gaps_asked.usual_ns == 3 * MS
+    for position in (64, 128, 192):
+        gaps_asked.on_placed(position, position + 64, MS)
+    assert gaps_asked.usual_ns == 3 * MS
+    assert gaps_asked.deadline_ns == NEVER_NS
+
+
+@pytest.mark.parametrize(
+    ("round_trip_us", "apart_us"), [(10_000, 1_000), (2_000, 400), (500, 250), (200, 100)]
+)
+def test_each_gap_is_asked_for_once_where_every_answer_comes(
+    round_trip_us: int, apart_us: int
+) -> None:
+    """Each becomes the first before its answer comes, and yet it is known how long that takes."""
+    rig = ready()
+    answers: list[tuple[int, int]] = []
+    position, asked = 64 * STEP, 0
+    for now_us in range(0, 150 * apart_us + 2 * round_trip_us, 50):
+        now_ns = now_us * US
+        while answers and answers[0][0] <= now_us:
+            rig.feed(data(answers.pop(0)[1], 64), now_ns)
+        if now_us % apart_us == 0 and now_us < 150 * apart_us:
+            rig.feed(data(position + 64, 64), now_ns)
+            position += STEP
+        rig.image.poll(now_ns)
+        rig.read()
+        rig.image.poll(now_ns)
+        for start, _ in rig.naks():
+            asked += 1
+            answers.append((now_us + round_trip_us, start))
+    assert rig.image.rebuild_position == position
+    assert 150 <= asked <= 1.25 * 150
 
 
 def test_a_gap_that_has_become_the_first_is_left_to_the_first_detector() -> None:
@@ -673,7 +713,7 @@ def test_the_first_gap_is_asked_for_again_when_its_answer_is_overdue_where_answe
     assert waits_us[0] <= now_us - start_us <= waits_us[1]
 
 
-def test_the_answer_to_a_request_that_the_first_gap_has_repeated_is_not_measured() -> None:
+def test_what_the_first_gap_has_repeated_is_measured_from_its_first_request() -> None:
     rig = ready()
     first = 64 * STEP
     feed_every_other(rig, 2, 0)
@@ -684,4 +724,43 @@ def test_the_answer_to_a_request_that_the_first_gap_has_repeated_is_not_measured
     rig.feed(data(first + STEP, 64), 3 * MS)
     ahead = rig.image._gaps._ahead
     assert ahead is not None
-    assert ahead._requested.overdue_ns == 0
+    assert ahead._requested.usual_ns == 9 * MS
+    # One that is certain takes its place.
+    ahead._requested.on_asked(2 * TERM_LENGTH, 2 * TERM_LENGTH + 64, 5 * MS)
+    ahead._requested.on_placed(2 * TERM_LENGTH, 2 * TERM_LENGTH + 64, 6 * MS)
+    assert ahead._requested.usual_ns == 3 * MS
+
+
+def test_requests_without_an_answer_do_not_hurry_those_for_the_first_gap() -> None:
+    counts = []
+    for is_doubled in (False, True):
+        rig = ready()
+        middle = answered(rig, took_us=600)
+        ahead = rig.image._gaps._ahead
+        assert ahead is not None
+        if is_doubled:
+            ahead._requested._answers.on_unanswered()
+        rig.feed(data(64 * STEP, 64), 700 * US)
+        rig.image.poll(700 * US)
+        rig.outbox.take()
+        feed_every_other(rig, 1, 700 * US, middle)
+        naks: list[tuple[int, int]] = []
+        for now_us in range(700, 4_700, 20):
+            rig.image.poll(now_us * US)
+            naks += rig.naks()
+        counts.append(len(naks))
+    assert counts[0] == counts[1] <= 7
+
+
+def test_a_loss_is_recorded_once_though_gaps_are_looked_for_anew() -> None:
+    losses: list[int] = []
+    rig = ready(record_loss=losses.append)
+    losses.clear()
+    feed_every_other(rig, 8, 0)
+    rig.image.poll(0)
+    ahead = rig.image._gaps._ahead
+    assert ahead is not None
+    ahead.on_removed()
+    for now_us in range(10, 500, 10):
+        rig.image.poll(now_us * US)
+    assert losses == [64] * 8

@@ -116,7 +116,8 @@ class RequestedGaps:
     it would be requested again.
 
     Each request is repeated a few times. With requests that are repeated, the time after which
-    answers are overdue is doubled, until one to a first request shows how long it takes.
+    answers are overdue is doubled, until one to a first request shows how long it takes. Only while
+    nothing is known, the time until a gap was filled that was requested twice counts as well.
 
     Attributes:
         is_uncertain: Whether frames were removed, so that what a scan has found may be wrong.
@@ -137,6 +138,11 @@ class RequestedGaps:
     def overdue_ns(self) -> int:
         """Return how long to wait for an answer, in nanoseconds; 0 if that is not known."""
         return self._answers.overdue_ns
+
+    @property
+    def usual_ns(self) -> int:
+        """Return the same without the doubling for requests without an answer."""
+        return self._answers.usual_ns
 
     @property
     def deadline_ns(self) -> int:
@@ -163,11 +169,11 @@ class RequestedGaps:
         gap = self._gaps.pop(position, None)
         if gap is None:
             return
-        if not gap.repeat_count:
-            # Of one that was requested twice it is not known which request was answered.
-            self._answers.on_measured(now_ns - gap.asked_ns)
+        # Of one that was requested twice it is not known which request was answered.
+        took_ns = now_ns - gap.asked_ns
+        self._answers.on_measured(took_ns, is_certain=not gap.repeat_count)
         if position < end_position < gap.end:
-            self._gaps[end_position] = gap._replace(asked_ns=now_ns)
+            self.on_asked(end_position, gap.end, now_ns, repeat_count=max(1, gap.repeat_count))
 
     def take_overdue(self, first_end: int, limit: int, now_ns: int) -> dict[int, RequestedGap]:
         """Remove and return gaps whose answers are overdue, by their starts, the oldest first.
@@ -188,9 +194,11 @@ class RequestedGaps:
             self._doubled_ns = now_ns
         return overdue
 
-    def forget(self, position: int) -> None:
-        """Forget a gap: it has become the first."""
-        self._gaps.pop(position, None)
+    def on_first_asked(self, position: int) -> None:
+        """Record that a NAK was sent for a gap that has become the first: forget it if possible."""
+        gap = self._gaps.pop(position, None)
+        if gap is not None and not self._answers.usual_ns:
+            self._gaps[position] = gap._replace(repeat_count=1)
 
     def clear(self) -> None:
         """Forget all gaps, because frames were removed."""
@@ -221,6 +229,7 @@ class LookaheadLossDetector:
         "_log",
         "_position",
         "_record_loss",
+        "_recorded_position",
         "_repeat_ns",
         "_requested",
         "_scan_ns",
@@ -253,6 +262,8 @@ class LookaheadLossDetector:
         # Whether the credit did not allow to scan further, or to repeat a request.
         self._is_unpaid = self._is_repeat_unpaid = False
         self._repeat_ns = 0
+        # Up to here losses were recorded: a scan that begins anew finds them again.
+        self._recorded_position = 0
 
     @property
     def deadline_ns(self) -> int:
@@ -298,9 +309,9 @@ class LookaheadLossDetector:
         Returns 0 where that is not known, or so late that a lost NAK is better replaced before.
         """
         self._asked_ns = now_ns
-        self._requested.forget(position)
-        overdue_ns = self._requested.overdue_ns
-        return now_ns + overdue_ns if overdue_ns <= QUICK_ANSWER_NS else 0
+        self._requested.on_first_asked(position)
+        usual_ns = self._requested.usual_ns
+        return now_ns + usual_ns if usual_ns <= QUICK_ANSWER_NS else 0
 
     def on_removed(self) -> None:
         """Record that frames were removed which may have been taken for honest ones."""
@@ -312,6 +323,7 @@ class LookaheadLossDetector:
         self._is_unpaid = self._is_repeat_unpaid = False
         self._requested.clear()
         self._requested.is_uncertain = False
+        self._position = self._limit_position = 0
 
     def has_asked(self, position: int) -> bool:
         """Return whether a NAK was sent for the gap at a position while it was not the first."""
@@ -345,11 +357,12 @@ class LookaheadLossDetector:
             words = log.term_words[partition_index(start, bits=log.position_bits)]
             offset = start & (log.term_length - 1)
             hole, length = scan_for_gap(words, offset, limit=offset + gap.end - start)
-            if hole != offset or not length:
+            if hole != offset or not length or words[offset >> 2]:
                 continue  # Frames lie there by now.
-            repeat_count = gap.repeat_count
+            # One that is not paid for is not sent, but waits as if it were.
+            repeat_count = max(1, gap.repeat_count)
             if self._credit.try_spend():
-                count, repeat_count = count + 1, repeat_count + 1
+                count, repeat_count = count + 1, gap.repeat_count + 1
                 self._gather_nak(start, length, now_ns)
             else:
                 self._is_repeat_unpaid = True
@@ -384,8 +397,9 @@ class LookaheadLossDetector:
                 most -= 1
                 self._gather_nak(position, gap_length, now_ns)
                 self._requested.on_asked(position, base + end, now_ns)
-                if self._record_loss is not None:
+                if self._record_loss is not None and position >= self._recorded_position:
                     self._record_loss(gap_length)
+                    self._recorded_position = base + end
                 position = base + end
         self._position = position
 

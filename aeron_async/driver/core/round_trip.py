@@ -28,17 +28,25 @@ NONE: Final = array("q")
 class SmoothedTime:
     """A mean of measured times and of their deviations; recent ones count most."""
 
-    __slots__ = ("_deviation_ns", "_doublings", "_mean_ns")
+    __slots__ = ("_deviation_ns", "_doublings", "_is_certain", "_mean_ns")
 
     def __init__(self) -> None:
         self._mean_ns = self._deviation_ns = self._doublings = 0
+        self._is_certain = False
 
-    def on_measured(self, took_ns: int) -> None:
-        """Take a measurement, in nanoseconds."""
+    def on_measured(self, took_ns: int, *, is_certain: bool = True) -> None:
+        """Take a measurement, in nanoseconds.
+
+        One that may be too long, because what was answered may be a later request, is better than
+        none, and counts until there is a certain one.
+        """
         took_ns = max(1, took_ns)
+        if self._mean_ns and not is_certain:
+            return
         self._doublings = 0
-        if not self._mean_ns:
+        if not self._is_certain:
             self._mean_ns, self._deviation_ns = took_ns, took_ns // 2
+            self._is_certain = is_certain
             return
         difference_ns = took_ns - self._mean_ns
         self._deviation_ns += (abs(difference_ns) - self._deviation_ns) // 4
@@ -51,14 +59,20 @@ class SmoothedTime:
     def forget(self) -> None:
         """Begin anew, as if nothing had been measured."""
         self._mean_ns = self._deviation_ns = self._doublings = 0
+        self._is_certain = False
+
+    @property
+    def usual_ns(self) -> int:
+        """Return how long an answer may take by what was measured; 0 if nothing was."""
+        if not self._mean_ns:
+            return 0
+        overdue_ns = max(SHORTEST_ANSWER_NS, self._mean_ns + 4 * self._deviation_ns)
+        return min(overdue_ns, LONGEST_ANSWER_NS)
 
     @property
     def overdue_ns(self) -> int:
         """Return how long to wait for an answer, in nanoseconds; 0 if nothing was measured."""
-        if not self._mean_ns:
-            return 0
-        overdue_ns = max(SHORTEST_ANSWER_NS, self._mean_ns + 4 * self._deviation_ns)
-        return min(overdue_ns << self._doublings, LONGEST_ANSWER_NS)
+        return min(self.usual_ns << self._doublings, LONGEST_ANSWER_NS)
 
 
 class RoundTrip:
