@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ROLES"]
 
+LIST_BYTES_MAX: Final = 1024 * 1024
 PAUSE_AFTER_MARK_S: Final = 0.2
 """Long enough for a reader to take everything up to a mark: the mark is then the last of a list."""
 
@@ -173,7 +174,7 @@ async def take_lists(subscription: aa.Subscription, plan: SharedPlan) -> dict[st
         BenchError: Messages are missing or doubled.
     """
     count, part, list_count, started_s, started_cpu_s = 0, 0, 0, 0.0, 0.0
-    async for messages in subscription.batches(plan.list_length):
+    async for messages in subscription.batches(plan.list_length, max_bytes=LIST_BYTES_MAX):
         if not count:
             list_count, started_s, started_cpu_s = 0, time.perf_counter(), time.process_time()
         list_count += 1

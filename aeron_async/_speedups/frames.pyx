@@ -35,6 +35,8 @@ cdef int64_t scan(char *term, int64_t length, int64_t offset, int64_t limit,
     padding[0] = 0
     limit = min(limit, length - offset)
     while available + HEADER <= limit:
+        # What is sent was written a while ago, and may have left the nearest cache.
+        prefetch(term + offset + available)
         frame_length = load_acquire_32(<int32_t *>(term + offset + available))
         if frame_length <= 0:
             break

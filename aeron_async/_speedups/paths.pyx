@@ -74,9 +74,16 @@ cdef extern from "pythread.h":
     unsigned long PyThread_get_thread_ident() noexcept nogil
 
 DEF LISTED_PER_CALL = 16
-"""Messages of a list that take about as long as one call of `offer`."""
+"""Messages of a list that take about as long as one that is offered or read alone."""
 DEF BYTES_PER_CALL = 2_048
-"""Bytes of a list that take about as long to copy as one call of `offer`."""
+"""Bytes of a list that take about as long to copy as that."""
+
+
+
+cdef inline int64_t calls_of(int64_t count, int64_t length) noexcept:
+    """Return how many messages alone would take about as long as a list does."""
+    return max(1, max(count // LISTED_PER_CALL, length // BYTES_PER_CALL))
+
 
 DEF PARTITION_COUNT = 3
 DEF BATCH_MESSAGES = 1_024
@@ -572,8 +579,7 @@ cdef class Offering:
     cdef void note(self, Py_ssize_t count) except *:
         """Count what was appended as that many calls, and wake the sender."""
         if count:
-            self._calls_until_check -= max(
-                1, count // LISTED_PER_CALL, self.writer.listed_length // BYTES_PER_CALL)
+            self._calls_until_check -= calls_of(count, self.writer.listed_length)
             self._wake_flag.set()
 
     def _offer_list(self, list messages not None, Py_ssize_t first):
@@ -745,6 +751,30 @@ cdef class Reading:
         self._calls_until_check -= 1
         self._taken = message
         return message
+
+    def _read_list_fast(self, int64_t limit, int64_t max_bytes):
+        """Return messages that have arrived, in the plain case; None leaves it to `_next_batch`."""
+        cdef Batch batch
+        if self._home is None or not self._home.is_this_thread() or self._is_closed:
+            return None
+        if self._calls_until_check <= 0 or self._taken is not None or self._turn is None:
+            return None
+        if self._batch is None or self._batch.left > 0:
+            return None
+        if len(self._turn) > 1:
+            # None of the images starves the others.
+            self._turn.append(self._turn.pop(0))
+        for image in self._turn:
+            batch = (<Taking?>image)._read_fast(limit, max_bytes)
+            if batch is None or self._is_closed:
+                return None
+            if batch.left > 0:
+                return batch
+        return None
+
+    def _count_list(self, int64_t count, int64_t length):
+        """Count a list that is delivered as messages towards the next check of the turn."""
+        self._calls_until_check = max(0, self._calls_until_check - calls_of(count, length))
 
     def _hand_out_fast(self, call, Py_ssize_t left):
         """Call a function with the messages of the only image; see the twin."""

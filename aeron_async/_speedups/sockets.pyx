@@ -115,8 +115,8 @@ DEF MESSAGE_OVERHEAD = 2_048
 """Bytes that a message takes in a send buffer beyond its data, at most, on a device of our time."""
 DEF IPV4_LENGTH = 16
 """Bytes of a `sockaddr_in`; a `sockaddr_in6` has `ADDRESS_LENGTH`."""
-DEF DATAGRAMS_PER_COUNT = 4
-DEF LENGTH_PER_COUNT = 8_192
+DEF DATAGRAMS_PER_COUNT = 8
+DEF LENGTH_PER_COUNT = 16_384
 
 
 cdef struct Source:

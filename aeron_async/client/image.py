@@ -601,7 +601,7 @@ class MessageBatch(Sequence["Message"]):
         self._messages: list[Message] | None = None
         self._handed: list[Batch[Message]] = []
         self._gone = TAKEN
-        self._end_position = self.image._read_position
+        self._end_position: int = self.image._read_position
 
     @property
     def session_id(self) -> int:
@@ -756,10 +756,20 @@ class MessageBatch(Sequence["Message"]):
         """Let go of the log, which a child process does not have."""
         self._batch, self._gone = None, NOT_IN_CHILD
 
-    def _take(self) -> None:
-        """Move the image's position behind the batch, and let go of the log."""
+    def _length(self) -> int:
+        """Return how many bytes of the log taking the batch frees."""
+        return self._end_position - self.image.position
+
+    def _take(self) -> bool:
+        """Move the image's position behind the batch, and let go of the log.
+
+        Returns:
+            Whether the driver was woken, and has not answered yet.
+        """
         self._batch = None
-        self.image._take(self._end_position)
+        image = self.image
+        image._take(self._end_position)
+        return image.position > image._trigger  # noqa: SLF001 - twins of one module
 
     def _put_back(self) -> None:
         """Let go of the log, and leave the messages to the next reader."""

@@ -666,7 +666,16 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
                 `offer`.
             ConfigurationError: `messages` is one message, or not iterable.
         """
-        return await BatchOffer(self, messages, timeout=timeout)
+        if type(messages) is not list:
+            return await BatchOffer(self, messages, timeout=timeout)
+        timeout = check_timeout(timeout)
+        count, position = self._offer_list(messages, 0)
+        if count and count == len(messages):
+            return position
+        rest = BatchOffer(self, messages, timeout=timeout)
+        if count:
+            rest.accepted, rest.position = count, position
+        return await rest
 
     async def offer_arrow(self, messages: ArrowArray, *, timeout: float | None = None) -> int:
         """Append the binaries or strings of an Arrow array, as `offer_many` does.

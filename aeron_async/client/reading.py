@@ -77,6 +77,26 @@ class Reading:
         """
         return ~left
 
+    def _read_list_fast(self, _limit: int, _max_bytes: int) -> Batch[Any] | None:
+        """Return messages that have arrived, in the plain case; None leaves it to `_next_batch`.
+
+        Here that is always so.
+
+        Args:
+            _limit: Most messages.
+            _max_bytes: Most bytes of the log.
+        """
+        return None
+
+    def _count_list(self, count: int, _length: int) -> None:
+        """Count a list that is delivered as messages towards the next check of the turn.
+
+        Args:
+            count: How many messages it has; compiled, those of a list cost less than others.
+            _length: Their length in the log, in bytes.
+        """
+        self._calls_until_check = max(0, self._calls_until_check - count)
+
     def _anext_waiting(self) -> Coroutine[Any, Any, Message]:
         """Return the next message in all other cases: yield to the loop, read more, wait."""
         raise NotImplementedError

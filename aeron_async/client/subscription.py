@@ -35,6 +35,7 @@ from aeron_async.client.arguments import (
     check_whole,
     destination_uri,
 )
+from aeron_async.client.batches import Batches
 from aeron_async.client.client_conductor import BY_FORK, Closing, check_process
 from aeron_async.client.home_loop import YieldBudget, current_consumer, refuse_elsewhere
 from aeron_async.client.image import (
@@ -51,7 +52,6 @@ from aeron_async.client.reading import NOTHING, Reading, SubscriptionEvents, inh
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
 from aeron_async.client.waiters import Notify, Wait, watched_wait
 from aeron_async.client.why import explain_subscription, stream_named
-from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import BusyError, RegistrationError
 from aeron_async.protocol.arguments import check_function
 from aeron_async.protocol.channel_uri import ControlMode
@@ -724,53 +724,13 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             ClosedError: The driver failed.
             WrongLoopError: The subscription belongs to another event loop.
         """
-        return self._batches(
-            check_limit(max_messages, "max_messages"),
-            check_limit(max_bytes, "max_bytes"),
-            check_whole(linger_ns, "linger_ns"),
+        return Batches(
+            self,
+            MessageBatch,
+            max_messages=check_limit(max_messages, "max_messages"),
+            max_bytes=check_limit(max_bytes, "max_bytes"),
+            linger_ns=check_whole(linger_ns, "linger_ns"),
         )
-
-    async def _batches(
-        self, max_messages: int, max_bytes: int, linger_ns: int
-    ) -> AsyncIterator[MessageBatch]:
-        while True:
-            try:
-                await self._next_batch(max_messages, max_bytes=max_bytes)
-            except StopAsyncIteration:
-                return
-            batch, self._batch = self._batch, NOTHING
-            lent = self._lent = MessageBatch(batch)
-            if linger_ns:
-                await self._linger(lent, max_messages, max_bytes, linger_ns)
-            self._consumer = current_consumer()
-            self._calls_until_check -= len(lent)
-            yield lent
-            # Another task may have read since, and has then put the batch back.
-            if self._lent is lent:
-                if self._check_served is not None:
-                    self._check_served()
-                self._lent = None
-                lent._take()
-
-    async def _linger(
-        self, lent: MessageBatch, max_messages: int, max_bytes: int, linger_ns: int
-    ) -> None:
-        """Add messages that come within a time to a batch, until it is full."""
-        image = lent.image
-        end_position = image.position + max_bytes
-        self._is_waiting = True
-        try:
-            async with asyncio.timeout(linger_ns / NS_PER_SECOND):
-                while (room := max_messages - len(lent)) > 0 and not image.is_closed:
-                    more = image._read_on(room, end_position)
-                    if more is None:
-                        await self._wait_for_progress()
-                    elif not lent._extend(more):
-                        break
-        except TimeoutError:
-            pass
-        finally:
-            self._is_waiting = False
 
     async def _next_of(self, image: Image) -> Message:
         """Return the next message of one image; see `Image.__anext__`."""

@@ -66,6 +66,13 @@ async def test_it_says_where_the_last_message_ends(
     assert {each.reserved_value for each in found} == {0}
 
 
+@pytest.mark.parametrize("timeout", [-1, "1", True])
+async def test_a_bad_timeout_appends_nothing(timeout: Any, offering: aa.Publication) -> None:
+    with pytest.raises(aa.ConfigurationError, match="timeout"):
+        await offering.offer_many([b"a"], timeout=timeout)
+    assert offering.position == 0
+
+
 async def test_a_batch_is_offered_once(offering: aa.Publication) -> None:
     batch = aa.BatchOffer(offering, [b"a"])
     await batch

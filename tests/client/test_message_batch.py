@@ -237,6 +237,81 @@ async def test_nobody_else_may_read_while_it_waits_for_more(aeron: aa.Aeron) -> 
 
 
 @both_drivers
+async def test_what_a_cancelled_wait_has_read_comes_again(aeron: aa.Aeron) -> None:
+    subscription, publication = await stream(aeron)
+    await publication.offer_many(MESSAGES[:3], timeout=5)
+    batches = subscription.batches(4, linger_ns=60 * 10**9)
+    for _ in range(2):
+        waiting = asyncio.ensure_future(anext(batches))
+        await until(lambda: subscription._lent is not None)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    await publication.offer(MESSAGES[3])
+    assert (await anext(batches)).payloads() == MESSAGES[:4]
+    assert subscription.images[0].position == 0
+
+
+@both_drivers
+async def test_two_iterators_of_one_task_take_what_they_have_delivered(aeron: aa.Aeron) -> None:
+    subscription, publication = await stream(aeron)
+    await publication.offer_many(MESSAGES[:6], timeout=5)
+    first, second = subscription.batches(2), subscription.batches(3)
+    assert (await anext(first)).payloads() == MESSAGES[:2]
+    assert (await anext(first)).payloads() == MESSAGES[2:4]
+    # The batch that the first one has not taken comes again, and is not taken by it later.
+    assert (await anext(second)).payloads() == MESSAGES[2:5]
+    assert (await anext(first)).payloads() == MESSAGES[2:4]
+    assert (await anext(second)).payloads() == MESSAGES[2:5]
+    assert (await anext(second)).payloads() == MESSAGES[5:6]
+
+
+async def test_an_iterator_goes_on_after_another_task_has_read(aeron: aa.Aeron) -> None:
+    subscription, publication = await stream(aeron)
+    await publication.offer_many(MESSAGES[:8], timeout=5)
+    batches = subscription.batches(2)
+
+    async def step() -> list[bytes]:
+        return (await anext(batches)).payloads()
+
+    # Each task ends with its batch, so that the next one may go on where it has left off.
+    found = [each for _ in range(4) for each in await asyncio.create_task(step())]
+    assert found == MESSAGES[:8]
+
+
+async def test_reading_lists_leaves_the_loop_to_others(aeron: aa.Aeron) -> None:
+    subscription, publication = await stream(aeron)
+    count, turns = 20_000, 0
+    sending = asyncio.create_task(publication.offer_many([b"x" * 100] * count, timeout=5))
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count_turns())
+    async for batch in subscription.batches(64):
+        count -= len(batch)
+        if not count:
+            break
+    counting.cancel()
+    await sending
+    assert turns > 20
+
+
+async def test_a_closed_subscription_has_no_more_batches(aeron: aa.Aeron) -> None:
+    subscription, publication = await stream(aeron)
+    await publication.offer_many(MESSAGES[:2], timeout=5)
+    batches = subscription.batches()
+    assert (await anext(batches)).payloads() == MESSAGES[:2]
+    subscription.close()
+    for _ in range(2):
+        with pytest.raises(StopAsyncIteration):
+            await anext(batches)
+
+
+@both_drivers
 @pytest.mark.parametrize("messages", [MESSAGES[:20], [LONG]], ids=["frames", "fragments"])
 async def test_arrow_has_the_same_columns(aeron: aa.Aeron, messages: list[bytes]) -> None:
     pytest.importorskip("pyarrow", reason="pip install 'aeron-async[arrow]'")

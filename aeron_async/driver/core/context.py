@@ -380,7 +380,7 @@ class DriverSettings(StreamSettings):
     datagram_burst_limit: int = integer(
         "aeron_async.datagram.burst.limit",
         64,
-        "Datagrams read from a socket in one turn of the event loop; 4 of a batch count as one.",
+        "Datagrams read from a socket in one turn of the event loop; 8 of a batch count as one.",
         minimum=1,
         maximum=INT32_MAX,
     )

@@ -102,8 +102,8 @@ IPV4_PADDING_LENGTH: Final = 8
 # Plain integers: those of the module are enums, and combining one with a number costs 2 us.
 TRUNCATED: Final = int(MSG_CTRUNC)
 # What one receive call uses of the burst limit, beyond the 1 of any datagram of usual length.
-DATAGRAMS_PER_COUNT: Final = 4
-LENGTH_PER_COUNT: Final = 8_192
+DATAGRAMS_PER_COUNT: Final = 8
+LENGTH_PER_COUNT: Final = 16_384
 
 BatchSource: TypeAlias = Any
 """A socket, or its replacement in a test: asyncio's and ours have no common class."""
@@ -164,7 +164,7 @@ class BatchReader:
     def read(self, sock: BatchSource, count_left: int) -> int:
         """Receive once; return how much of the count that used.
 
-        A batch counts as a quarter of its datagrams, and long data as one for each 8 KiB. If each
+        A batch counts as an eighth of its datagrams, and long data as one for each 16 KiB. If each
         call counted as one, 64 of the longest batches would hold the loop up for 4 MiB, and 64 of
         the shortest for 4096 datagrams. If each datagram counted as one, two batches would end a
         burst, although a datagram in a batch is far cheaper than a single one.
@@ -299,8 +299,8 @@ class ReadingTransport(BoundedTransport):
         loop: The loop that runs it.
         sock: A non-blocking datagram socket.
         protocol: The protocol to call; it may have methods of `SocketProtocol`.
-        burst_limit: Most datagrams received in one turn of the loop; 4 of a batch count as one, and
-            long data as one for each 8 KiB.
+        burst_limit: Most datagrams received in one turn of the loop; 8 of a batch count as one, and
+            long data as one for each 16 KiB.
         extra: Answers of `get_extra_info`.
     """
 

@@ -1,0 +1,148 @@
+"""The iterator over batches of messages that `Subscription.batches` returns.
+
+It knows neither subscriptions nor images: both use it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import current_task
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, final
+
+from aeron_async.client.home_loop import current_consumer
+from aeron_async.client.reading import NOTHING
+from aeron_async.clock import NS_PER_SECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from weakref import ref
+
+    from aeron_async.client.home_loop import HomeLoop
+    from aeron_async.logbuffer.message import Batch
+
+__all__ = ["Batches"]
+
+
+class Lent(Protocol):
+    """The part of a batch of messages that is needed here."""
+
+    image: Any
+
+    def __len__(self) -> int: ...
+
+    def _extend(self, more: Batch[Any], /) -> bool: ...
+
+    def _length(self) -> int: ...
+
+    def _take(self) -> bool: ...
+
+
+LentT = TypeVar("LentT", bound=Lent)
+
+
+class Lending(Protocol[LentT]):
+    """The part of a subscription that lends batches."""
+
+    _batch: Batch[Any]
+    _calls_until_check: int
+    _check_served: Callable[[], object] | None
+    _consumer: ref[asyncio.Task[Any]] | None
+    _home: HomeLoop
+    _is_waiting: bool
+    _lent: LentT | None
+
+    def _count_list(self, count: int, length: int, /) -> None: ...
+
+    def _read_list_fast(self, limit: int, max_bytes: int, /) -> Batch[Any] | None: ...
+
+    async def _next_batch(self, limit: int, *, max_bytes: int) -> None: ...
+
+    async def _wait_for_progress(self) -> None: ...
+
+
+@final
+class Batches(AsyncIterator[LentT], Generic[LentT]):
+    """What `Subscription.batches` returns.
+
+    Args:
+        subscription: Whose messages to deliver.
+        lend: Makes what is delivered of what was read.
+        max_messages: Most messages in a batch.
+        max_bytes: Most bytes of the log in a batch, but for a longer message.
+        linger_ns: How long to wait for more messages, in nanoseconds.
+    """
+
+    __slots__ = ("_lend", "_lent", "_linger_ns", "_max_bytes", "_max_messages", "_subscription")
+
+    def __init__(
+        self,
+        subscription: Lending[LentT],
+        lend: Callable[[Batch[Any]], LentT],
+        *,
+        max_messages: int,
+        max_bytes: int,
+        linger_ns: int,
+    ) -> None:
+        self._subscription = subscription
+        self._lend = lend
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
+        self._linger_ns = linger_ns
+        self._lent: LentT | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> LentT:
+        """Take the last batch, and return the next one, waiting for messages.
+
+        Raises:
+            BusyError: Another task consumes the subscription.
+            ClosedError: The driver failed.
+            WrongLoopError: The subscription belongs to another event loop.
+        """
+        subscription, lent, self._lent = self._subscription, self._lent, None
+        # Another task may have read since, and has then put the batch back.
+        if lent is not None and subscription._lent is lent:
+            if subscription._check_served is not None:
+                subscription._check_served()
+            subscription._lent = None
+            if lent._take():
+                # The driver has work to do, and can do it only when the loop runs other tasks.
+                subscription._calls_until_check = -1
+        task, consumer, batch = None, subscription._consumer, None
+        if consumer is not None:
+            task = current_task(subscription._home.loop)
+            if consumer() is task and subscription._lent is None:
+                batch = subscription._read_list_fast(self._max_messages, self._max_bytes)
+        if batch is None:
+            await subscription._next_batch(self._max_messages, max_bytes=self._max_bytes)
+            batch, subscription._batch = subscription._batch, NOTHING
+        lent = subscription._lent = self._lend(batch)
+        if self._linger_ns:
+            # A batch whose wait is cancelled was not delivered: the next reader puts it back.
+            await self._linger(lent)
+        if task is None or consumer is None or consumer() is not task:
+            subscription._consumer = current_consumer()
+        subscription._count_list(len(lent), lent._length())
+        self._lent = lent
+        return lent
+
+    async def _linger(self, lent: LentT) -> None:
+        """Add messages that come within a time to a batch, until it is full."""
+        subscription, image = self._subscription, lent.image
+        end_position = image.position + self._max_bytes
+        subscription._is_waiting = True
+        try:
+            async with asyncio.timeout(self._linger_ns / NS_PER_SECOND):
+                while (room := self._max_messages - len(lent)) > 0 and not image.is_closed:
+                    more = image._read_on(room, end_position)
+                    if more is None:
+                        await subscription._wait_for_progress()
+                    elif not lent._extend(more):
+                        break
+        except TimeoutError:
+            pass
+        finally:
+            subscription._is_waiting = False
