@@ -1,14 +1,16 @@
 """The machine's own network, but for datagrams that are lost on the way in, by a rate and a seed.
 
-What is left of a segment batch stays one: losing is not to cost what batching saves.
+What is left of a segment batch stays one, as when the system joins what has arrived: losing is not
+to cost what batching saves.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+from array import array
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aeron_async.driver.media.network import SystemNetwork
 
@@ -16,8 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from aeron_async.driver.media.sockets import SocketSpec
+    from aeron_async.logbuffer.placing import SegmentTable
 
 __all__ = ["Lossy", "LossyNetwork", "pieces"]
+
+ONE_BATCH: Final = 2
+"""Length of the segment table of one batch."""
 
 
 def pieces(random: Random, rate: float) -> Iterator[int]:
@@ -42,6 +48,8 @@ class Lossy(asyncio.DatagramProtocol):
         for name in ("datagrams_dropped", "media_timestamp_received", "reading"):
             if hasattr(inner, name):
                 setattr(self, name, getattr(inner, name))
+        if hasattr(inner, "batches_received"):
+            self.batches_received = self._take
 
     def datagram_received(self, data: Any, addr: Any) -> None:
         """Take one that came alone."""
@@ -52,21 +60,45 @@ class Lossy(asyncio.DatagramProtocol):
             self._left = next(self._gaps)
 
     def datagrams_received(self, data: memoryview, segment_length: int, addr: Any) -> None:
-        """Take a batch; what is left of it on either side of a loss is a shorter batch."""
-        start = 0
-        while start < len(data):
-            count = -(-(len(data) - start) // segment_length)
-            arriving = min(count, self._left)
-            end = min(len(data), start + arriving * segment_length)
-            if end - start > segment_length:
-                self._inner.datagrams_received(data[start:end], segment_length, addr)
-            elif end > start:
-                self._inner.datagram_received(data[start:end], addr)
-            self._left -= arriving
+        """Take a batch; what is left of it is a shorter batch."""
+        self._take(data, array("i", (len(data), segment_length)), addr)
+
+    def _take(self, data: memoryview, segments: SegmentTable, addr: Any) -> None:
+        """Take batches; those that lose nothing go on as they are, and together."""
+        start, whole, table = 0, 0, array("i")
+        for end, length in zip(segments[::2], segments[1::2], strict=True):
+            count = -(-(end - start) // length)
+            if count > self._left:
+                self._pass(data[whole:start], table, addr)
+                left = self._lose(data[start:end], length)
+                self._pass(left, array("i", (len(left), length)), addr)
+                whole, table = end, array("i")
+            else:
+                self._left -= count
+                table.extend((end - whole, length))
             start = end
-            if start < len(data):
-                self._left = next(self._gaps)
-                start += segment_length
+        self._pass(data[whole:], table, addr)
+
+    def _lose(self, batch: memoryview, length: int) -> memoryview:
+        """Return what is left of a batch: what lies before a lost datagram moves up to its end."""
+        begin = place = 0
+        while (at := place + self._left * length) < len(batch):
+            self._left = next(self._gaps)
+            end = min(at + length, len(batch))
+            batch[begin + end - at : end] = batch[begin:at]
+            begin, place = begin + end - at, end
+        self._left -= -(-(len(batch) - place) // length)
+        return batch[begin:]
+
+    def _pass(self, data: memoryview, segments: array[int], addr: Any) -> None:
+        if not data:
+            return
+        if len(segments) == ONE_BATCH and len(data) <= segments[1]:
+            self._inner.datagram_received(data, addr)
+        elif len(segments) == ONE_BATCH:
+            self._inner.datagrams_received(data, segments[1], addr)
+        else:
+            self._inner.batches_received(data, segments, addr)
 
 
 class LossyNetwork(SystemNetwork):

@@ -60,6 +60,7 @@ __all__ = [
     "encode_datagram",
     "frame_type",
     "frames",
+    "is_in_term",
 ]
 
 # Checks for drivers.
@@ -178,7 +179,7 @@ def check_setup(setup: Setup) -> bool:
     return (
         TERM_MIN_LENGTH <= term_length <= TERM_MAX_LENGTH
         and term_length & (term_length - 1) == 0
-        and _is_in_term(setup.term_offset, term_length)
+        and _is_offset(setup.term_offset, term_length)
         and DATA_HEADER_LENGTH <= setup.mtu_length <= MAX_UDP_PAYLOAD_LENGTH
         and not setup.mtu_length & _ALIGNMENT_MASK
     )
@@ -189,10 +190,12 @@ def check_nak(nak: Nak, term_length: int) -> bool:
 
     Source: Aeron `aeron_send_channel_endpoint_is_valid_nak`.
     """
-    return (
-        _is_in_term(nak.term_offset, term_length)
-        and 0 <= nak.length <= term_length - nak.term_offset
-    )
+    return is_in_term(nak.term_offset, nak.length, term_length)
+
+
+def is_in_term(term_offset: int, length: int, term_length: int) -> bool:
+    """Return whether a range of bytes that begins where a frame may lies within a term."""
+    return _is_offset(term_offset, term_length) and 0 <= length <= term_length - term_offset
 
 
 def check_status_message(sm: StatusMessage, term_length: int = TERM_MAX_LENGTH) -> bool:
@@ -205,7 +208,7 @@ def check_status_message(sm: StatusMessage, term_length: int = TERM_MAX_LENGTH) 
     Source: Aeron `aeron_send_channel_endpoint_is_valid_status_message`.
     """
     return (
-        _is_in_term(sm.consumption_term_offset, term_length)
+        _is_offset(sm.consumption_term_offset, term_length)
         and 0 <= sm.receiver_window <= term_length // 2
     )
 
@@ -218,7 +221,7 @@ def check_error(error: ErrorFrame) -> bool:
     return error.error_length == len(error.message)
 
 
-def _is_in_term(term_offset: int, term_length: int) -> bool:
+def _is_offset(term_offset: int, term_length: int) -> bool:
     return 0 <= term_offset < term_length and not term_offset & _ALIGNMENT_MASK
 
 

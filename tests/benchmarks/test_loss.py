@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from itertools import chain, islice, repeat
 from random import Random
 from typing import Any
@@ -48,22 +49,49 @@ def test_datagrams_that_come_alone_are_lost_by_the_gaps() -> None:
 
 def test_a_run_that_loses_nothing_stays_whole() -> None:
     taking, lossy = losing(10)
-    lossy.datagrams_received(memoryview(b"aabbccd"), 2, ADDRESS)
+    lossy.datagrams_received(memoryview(bytearray(b"aabbccd")), 2, ADDRESS)
     assert taking.taken == [(b"aabbccd", 2)]
 
 
-def test_a_run_that_loses_one_is_two_runs() -> None:
+def test_what_is_left_of_a_run_is_one_run() -> None:
     taking, lossy = losing(2, 100)
-    lossy.datagrams_received(memoryview(b"aabbccddee"), 2, ADDRESS)
-    assert taking.taken == [(b"aabb", 2), (b"ddee", 2)]
+    lossy.datagrams_received(memoryview(bytearray(b"aabbccddee")), 2, ADDRESS)
+    assert taking.taken == [(b"aabbddee", 2)]
+    taking, lossy = losing(1, 0, 1, 100)
+    lossy.datagrams_received(memoryview(bytearray(b"aabbccddeef")), 2, ADDRESS)
+    assert taking.taken == [(b"aaddf", 2)]
+
+
+class TakingMany(Taking):
+    def batches_received(self, data: Any, segments: Any, addr: object) -> None:
+        start = 0
+        for end, length in zip(segments[::2], segments[1::2], strict=True):
+            self.taken.append((bytes(data[start:end]), length))
+            start = end
+        self.taken.append((b"", 0))
+
+
+def test_runs_that_lose_nothing_go_on_together() -> None:
+    taking = TakingMany()
+    lossy: Any = Lossy(taking, chain([6, 100]))
+    runs = (b"aabbc", b"ddee", b"ffgghh", b"iijj", b"kk")
+    ends = array("i")
+    for run in runs:
+        ends.extend((sum(ends[-2:-1]) + len(run), 2))
+    lossy.batches_received(memoryview(bytearray(b"".join(runs))), ends, ADDRESS)
+    assert taking.taken == [
+        (b"aabbc", 2), (b"ddee", 2), (b"", 0),
+        (b"ffhh", 2),
+        (b"iijj", 2), (b"kk", 2), (b"", 0),
+    ]  # fmt: skip
 
 
 def test_what_is_left_of_a_run_may_be_one_datagram_or_none() -> None:
     taking, lossy = losing(1, 1, 0, 5)
-    lossy.datagrams_received(memoryview(b"aabbccdde"), 2, ADDRESS)
-    assert taking.taken == [(b"aa", 0), (b"cc", 0)]
+    lossy.datagrams_received(memoryview(bytearray(b"aabbccdde")), 2, ADDRESS)
+    assert taking.taken == [(b"aacc", 2)]
     taking, lossy = losing(0, 9)
-    lossy.datagrams_received(memoryview(b"aabb"), 2, ADDRESS)
+    lossy.datagrams_received(memoryview(bytearray(b"aabb")), 2, ADDRESS)
     assert taking.taken == [(b"bb", 0)]
 
 

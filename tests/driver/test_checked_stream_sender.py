@@ -114,10 +114,12 @@ def test_a_frame_that_was_changed_since_is_not_resent() -> None:
     rig.send(TERM_LENGTH)
     term_id, offset = place(64)
     assert rig.sender.resend(term_id, offset, 704) == 704
+    rig.sender.send_resends()
     (resent,) = rig.outbox.take()
     assert len(resent) == 704
     rig.log.term_words[0][16 + 3] ^= 1
     assert rig.sender.resend(term_id, offset, 704) == 0
+    rig.sender.send_resends()
     assert rig.outbox.take() == []
     assert rig.counts[DriverCounterId.NAKS_REJECTED] == 1
     assert rig.counts[SystemCounterId.RETRANSMITS_SENT] == 1

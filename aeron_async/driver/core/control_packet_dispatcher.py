@@ -13,6 +13,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
+from aeron_async.driver.core.strategies import raise_failures
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.protocol.datagram import (
     INVALID,
@@ -20,10 +21,11 @@ from aeron_async.protocol.datagram import (
     check_nak,
     check_status_message,
     frame_type,
+    is_in_term,
 )
 from aeron_async.protocol.error import ErrorFrame
 from aeron_async.protocol.header import TERM_MAX_LENGTH, FrameType
-from aeron_async.protocol.nak import Nak
+from aeron_async.protocol.nak import NAK_LENGTH, Nak
 from aeron_async.protocol.rtt import RttMeasurement
 from aeron_async.protocol.setup import ResponseSetup
 from aeron_async.protocol.status_message import STATUS_MESSAGE_LENGTH, StatusMessage
@@ -39,11 +41,17 @@ __all__ = ["ControlPacketDispatcher"]
 Activity = Callable[["NetworkPublication"], None]
 InvalidDatagram = Callable[[memoryview, "Address", int], None]
 ResponseSetupHandler = Callable[["NetworkPublication", int], None]
+Asked = dict["NetworkPublication", list[list[int]]]
+"""Term id, term offset and length of what NAKs ask for."""
 
 STATUS_MESSAGE_FAST: Final = Struct("<iiiiiiiq")
 """A status message whose version, flags and type are unpacked as one word."""
 NO_FLAGS: Final = 3 << 16
 """The value of that word in a status message of our version without flags."""
+NAK_FAST: Final = Struct("<iiiiiii")
+"""A NAK, likewise."""
+PLAIN_NAK: Final = 2 << 16
+"""The value of that word in a NAK of our version without flags."""
 
 
 class ControlPacketDispatcher:
@@ -122,6 +130,12 @@ class ControlPacketDispatcher:
             datagram, now_ns
         ):
             return
+        if len(datagram) == NAK_LENGTH:
+            asked: Asked = {}
+            if self._note_nak(datagram, 0, asked):
+                for publication, ranges in asked.items():
+                    self._answer(publication, ranges, source, now_ns)
+                return
         kind = frame_type(datagram)
         if kind == INVALID:
             is_valid = False
@@ -131,6 +145,57 @@ class ControlPacketDispatcher:
         if not is_valid:
             self._counters[SystemCounterId.INVALID_PACKETS].increment()
             self._on_invalid_datagram(datagram, source, now_ns)
+
+    def on_datagrams(
+        self, data: memoryview, segment_length: int, source: Address, now_ns: int
+    ) -> None:
+        """Dispatch datagrams of one length from one source, which arrived together.
+
+        The NAKs for one publication are answered together.
+
+        Raises:
+            Exception: What one datagram raised, or a group if several did; the others were
+                dispatched.
+        """
+        asked: Asked = {}
+        failures: list[Exception] = []
+        for start in range(0, len(data), segment_length):
+            try:
+                if segment_length != NAK_LENGTH or not self._note_nak(data, start, asked):
+                    self.on_datagram(data[start : start + segment_length], source, now_ns)
+            except Exception as error:  # noqa: BLE001 - it is raised when all were taken
+                failures.append(error)
+        for publication, ranges in asked.items():
+            try:
+                self._answer(publication, ranges, source, now_ns)
+            except Exception as error:  # noqa: BLE001 - as above
+                failures.append(error)
+        if failures:
+            raise_failures(failures)
+
+    def _note_nak(self, data: memoryview, start: int, asked: Asked) -> bool:
+        """Note what a plain NAK asks for; return False if `on_datagram` must look at it."""
+        if len(data) - start < NAK_LENGTH:
+            return False
+        frame_length, kind, session_id, stream_id, *asked_for = NAK_FAST.unpack_from(data, start)
+        publication = self._publications.get((session_id, stream_id))
+        if publication is None or kind != PLAIN_NAK or frame_length != NAK_LENGTH:
+            return False
+        if not is_in_term(asked_for[1], asked_for[2], publication.log.term_length):
+            return False
+        asked.setdefault(publication, []).append(asked_for)
+        return True
+
+    def _answer(
+        self,
+        publication: NetworkPublication,
+        ranges: list[list[int]],
+        source: Address,
+        now_ns: int,
+    ) -> None:
+        self._naks_received.increment(len(ranges))
+        publication.on_naks(ranges, now_ns, source=source)
+        self._on_activity(publication)
 
     # Handlers. Each returns whether the datagram is valid; the fast way, whether it has done all.
 
@@ -196,9 +261,8 @@ class ControlPacketDispatcher:
             return True
         if not check_nak(nak, publication.log.term_length):
             return False
-        self._naks_received.increment()
-        publication.on_nak(nak, now_ns, source=source)
-        self._on_activity(publication)
+        ranges = [[nak.term_id, nak.term_offset, nak.length]]
+        self._answer(publication, ranges, source, now_ns)
         return True
 
     def _on_error(self, datagram: memoryview, source: Address, now_ns: int) -> bool:

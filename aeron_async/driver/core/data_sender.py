@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS, SETUP_INTERVAL_NS
-from aeron_async.driver.core.outbox import HandshakeBudget, HeartbeatBatch
+from aeron_async.driver.core.outbox import HandshakeBudget, HeartbeatBatch, ResendBatch
 from aeron_async.driver.core.round_trip import RoundTrip
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.logbuffer.log_buffers import producer_position
@@ -314,6 +314,7 @@ class StreamSender:
         "_outbox",
         "_params",
         "_rejected_naks",
+        "_resends",
         "_retransmits_sent",
         "_retransmitted_bytes",
         "_said",
@@ -355,6 +356,8 @@ class StreamSender:
         self._heartbeats_sent = system_counters[SystemCounterId.HEARTBEATS_SENT]
         self._retransmits_sent = system_counters[SystemCounterId.RETRANSMITS_SENT]
         self._retransmitted_bytes = system_counters[SystemCounterId.RETRANSMITTED_BYTES]
+        # Made for the first NAK.
+        self._resends: ResendBatch | None = None
         self._rejected_naks = system_counters[DriverCounterId.NAKS_REJECTED]
         self.refused_naks: RefusedNaks = RefusedNaks(log, system_counters.log_budget)
         self.round_trip: RoundTrip = RoundTrip()
@@ -580,7 +583,9 @@ class StreamSender:
         self._last_sent_ns = now_ns
 
     def resend(self, term_id: int, term_offset: int, length: int) -> int:
-        """Resend a range as far as the log still holds it; return how many bytes that covered.
+        """Gather a range to resend, as far as the log holds it; return how many bytes that covers.
+
+        It leaves with `send_resends`, or before if there is too much.
 
         Differs: Aeron treats whatever lies at the start of the range as a frame.
         """
@@ -593,9 +598,11 @@ class StreamSender:
             self._rejected_naks.increment()
             self.refused_naks.on_refused(position, TOO_OLD if is_too_old else NO_FRAME)
             return 0
+        if self._resends is None:
+            self._resends = ResendBatch(self.send, self._send_batches)
         resent_length = resend_range(
             log,
-            self.send,
+            self._resends.add,
             sender_position=self.position,
             position=position,
             length=length,
@@ -604,6 +611,11 @@ class StreamSender:
             self._retransmits_sent.increment()
             self._retransmitted_bytes.increment(resent_length)
         return resent_length
+
+    def send_resends(self) -> None:
+        """Send what `resend` has gathered."""
+        if self._resends is not None:
+            self._resends.send()
 
     def send(self, datagram: Buffer) -> bool:
         """Send one datagram; if that fails, count it and return False."""

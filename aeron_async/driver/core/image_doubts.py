@@ -412,7 +412,7 @@ class ImageDoubts:
         log_buffers = self._log
         offset = start & (log_buffers.term_length - 1)
         length = max(end - start, log_buffers.mtu_length)
-        retry_at_ns = self._feedback.try_send_nak(
+        retry_at_ns = self._feedback.try_gather_nak(
             term_id=term_id_at(
                 start,
                 initial_term_id=log_buffers.initial_term_id,
@@ -422,6 +422,7 @@ class ImageDoubts:
             length=min(length, log_buffers.term_length - offset),
             now_ns=now_ns,
         )
+        self._feedback.send_gathered_naks()
         return retry_at_ns == 0
 
     def _tell(self, conflict: Conflict, source: Address) -> None:

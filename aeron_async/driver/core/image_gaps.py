@@ -147,6 +147,7 @@ class ImageGaps:
         is_filled = self._repair_first(now_ns)
         if self._ahead is not None:
             self._ahead.ask(now_ns)
+        self._feedback.send_gathered_naks()
         return is_filled
 
     def _record_first(self, record_loss: Callable[[int], None]) -> None:
@@ -164,14 +165,14 @@ class ImageGaps:
         if self._record_loss is not None:
             self._record_first(self._record_loss)
         if self._is_reliable:
-            retry_at_ns = self._feedback.try_send_nak(
+            retry_at_ns = self._feedback.try_gather_nak(
                 term_id=gap.term_id,
                 term_offset=gap.term_offset,
                 length=gap.length,
                 now_ns=now_ns,
             )
             if retry_at_ns == 0:
-                # Sent. A NAK that could not be sent costs no credit.
+                # A NAK that may not be sent costs no credit.
                 retry_at_ns = now_ns + self._credit.pay_and_wait_ns()
                 if self._ahead is not None:
                     start = self.end - gap.length

@@ -337,7 +337,7 @@ class LookaheadLossDetector:
         return max(retry_ns, self._requested.answer_ns(position))
 
     def ask(self, now_ns: int) -> None:
-        """Send NAKs that are due for gaps behind the first, a limited number at a time."""
+        """Gather NAKs that are due for gaps behind the first, a limited number at a time."""
         if now_ns < self.deadline_ns:
             return
         count = self._repeat(now_ns) if now_ns >= self._repeat_ns else 0
@@ -345,7 +345,6 @@ class LookaheadLossDetector:
             self._scan_ns = NEVER_NS
             self._is_unpaid = False
             self._scan(GAPS_AT_ONCE - count, now_ns)
-        self._feedback.send_gathered_naks()
 
     def _repeat(self, now_ns: int) -> int:
         """Request again what is overdue; return how many NAKs were sent."""

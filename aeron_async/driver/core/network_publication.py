@@ -60,6 +60,8 @@ from aeron_async.logs import get_logger, within
 from aeron_async.protocol.header import FRAME_ALIGNMENT, RttFlags
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.flow_control.base import FlowControl
     from aeron_async.driver.core.outbox import Address, DataOutbox, HeartbeatBatch
@@ -368,29 +370,39 @@ class NetworkPublication(SubscribablePublication):
         """Let the next SETUP be sent at once: until now there was no address to send it to."""
         self._sender.send_setup_soon()
 
-    @defer_exception
     def on_nak(self, nak: Nak, now_ns: int, *, source: Address | None = None) -> None:
         """Resend what a NAK asks for."""
+        self.on_naks(((nak.term_id, nak.term_offset, nak.length),), now_ns, source=source)
+
+    @defer_exception
+    def on_naks(
+        self, asked: Sequence[Sequence[int]], now_ns: int, *, source: Address | None = None
+    ) -> None:
+        """Resend what NAKs ask for that arrived together.
+
+        Each is a term id, a term offset and a length in bytes, which lie within a term.
+        """
         log, sender = self.log, self._sender
-        self.counters.naks_received.increment()
-        granted = self.flow_control.max_retransmission_length(
-            term_offset=nak.term_offset, length=nak.length, term_length=log.term_length
-        )
-        is_answered = self._retransmit_handler.on_nak(
-            term_id=nak.term_id,
-            term_offset=nak.term_offset,
-            length=granted,
-            sender_position=sender.position,
-            now_ns=now_ns,
-        )
-        if is_answered and not self.params.has_group_semantics:
-            start = compute_position(
-                nak.term_id,
-                nak.term_offset,
-                initial_term_id=log.initial_term_id,
-                bits=log.position_bits,
+        bound, answer = self.flow_control.max_retransmission_length, self._retransmit_handler.on_nak
+        self.counters.naks_received.increment(len(asked))
+        for term_id, term_offset, length in asked:
+            granted = bound(term_offset=term_offset, length=length, term_length=log.term_length)
+            is_answered = answer(
+                term_id=term_id,
+                term_offset=term_offset,
+                length=granted,
+                sender_position=sender.position,
+                now_ns=now_ns,
             )
-            sender.round_trip.on_nak(start + nak.length, sender.position, now_ns)
+            if is_answered and not self.params.has_group_semantics:
+                start = compute_position(
+                    term_id,
+                    term_offset,
+                    initial_term_id=log.initial_term_id,
+                    bits=log.position_bits,
+                )
+                sender.round_trip.on_nak(start + length, sender.position, now_ns)
+        sender.send_resends()
         sender.refused_naks.tell(source, now_ns)
 
     @defer_exception
@@ -509,6 +521,7 @@ class NetworkPublication(SubscribablePublication):
         deadline_ns = min(deadline_ns, self._poll_flow_control(now_ns, is_idle=is_idle))
         self._update_window(has_stopped=was_sending and not self.is_sending)
         deadline_ns = min(deadline_ns, self._retransmit_handler.poll(now_ns), self._advance(now_ns))
+        sender.send_resends()
         if (
             self.state is PublicationState.ACTIVE
             and self.is_connected

@@ -36,6 +36,7 @@ __all__ = [
     "HeartbeatBatch",
     "ReceiveDestination",
     "ReportBatch",
+    "ResendBatch",
     "ResponseOutbox",
 ]
 
@@ -105,6 +106,65 @@ class HeartbeatBatch:
         return short_count
 
 
+RESENT_LENGTH_MAX: Final = 32_768
+"""Bytes of resends that are copied before they leave."""
+RESENT_COUNT_MAX: Final = 64
+"""Resends that leave in one call: the system cuts a batch into no more datagrams."""
+
+
+class ResendBatch:
+    """Resends of one stream, which leave together: those of one length in one call.
+
+    They lie here and there in the log, so they are copied behind each other.
+
+    Args:
+        send: Sends one datagram; returns whether that succeeded.
+        send_batches: Sends segment batches; see `DataOutbox`. It may also be a counting one.
+    """
+
+    __slots__ = ("_count", "_datagrams", "_length", "_send", "_send_batches")
+
+    def __init__(
+        self,
+        send: Callable[[memoryview], bool],
+        send_batches: Callable[[memoryview, SegmentTable], int],
+    ) -> None:
+        self._send = send
+        self._send_batches = send_batches
+        self._datagrams = bytearray()
+        self._length = self._count = 0
+
+    def add(self, datagram: memoryview) -> bool:
+        """Let a datagram leave with the others; it is sent already if it ends their batch."""
+        length = len(datagram)
+        if self._count and (
+            length > self._length
+            or self._count >= RESENT_COUNT_MAX
+            or len(self._datagrams) + length > RESENT_LENGTH_MAX
+        ):
+            self.send()
+        if not self._count:
+            self._length = length
+        self._datagrams += datagram
+        self._count += 1
+        # Only the last datagram of a batch may be shorter than the others.
+        if length < self._length:
+            self.send()
+        return True
+
+    def send(self) -> None:
+        """Send all that were added; what cannot be sent is asked for again."""
+        if not self._count:
+            return
+        datagrams, self._datagrams = self._datagrams, bytearray()
+        count, self._count = self._count, 0
+        if count == 1:
+            self._send(memoryview(datagrams))
+        else:
+            segments = array("i", (len(datagrams), self._length))
+            self._send_batches(memoryview(datagrams), segments)
+
+
 class ReceiveDestination(Protocol):
     """One socket of a receive endpoint, by which it receives and answers; most endpoints have one.
 
@@ -141,6 +201,9 @@ class ReportBatch:
 
     def __init__(self) -> None:
         self._frames: dict[tuple[ReceiveDestination, Address, int], bytearray] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._frames)
 
     def add(self, destination: ReceiveDestination, address: Address, frame: bytes) -> None:
         """Let a frame leave with the others."""

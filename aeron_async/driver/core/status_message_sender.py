@@ -269,28 +269,19 @@ class StatusMessageSender(Reporting):
             self._send_status_message(now_ns, batch)
         return self._deadline_ns
 
-    def try_send_nak(self, *, term_id: int, term_offset: int, length: int, now_ns: int) -> int:
-        """Send a NAK to every live source if the budget allows.
+    def try_gather_nak(self, *, term_id: int, term_offset: int, length: int, now_ns: int) -> int:
+        """Let a NAK to every live source leave with `send_gathered_naks`, if the budget allows.
 
-        Return 0 if it was sent, else when to retry.
+        Return 0 if it will, else when to retry.
         """
         if not self.nak_budget.try_take(now_ns):
             self._naks_withheld.increment()
             return self.nak_budget.next_ns
-        self.send_nak_outside_budget(
-            term_id=term_id, term_offset=term_offset, length=length, now_ns=now_ns
-        )
+        self.gather_nak(term_id=term_id, term_offset=term_offset, length=length, now_ns=now_ns)
         return 0
 
-    def send_nak_outside_budget(
-        self, *, term_id: int, term_offset: int, length: int, now_ns: int
-    ) -> None:
-        """Send a NAK to every live source; it does not draw on the budget."""
-        self.gather_nak(term_id=term_id, term_offset=term_offset, length=length, now_ns=now_ns)
-        self.send_gathered_naks()
-
     def gather_nak(self, *, term_id: int, term_offset: int, length: int, now_ns: int) -> None:
-        """Let a NAK to every live source leave with the next `send_gathered_naks`."""
+        """Let a NAK leave with the next `send_gathered_naks`; it does not draw on the budget."""
         log = self._log
         nak = encode_request(
             session_id=log.session_id,
@@ -303,6 +294,8 @@ class StatusMessageSender(Reporting):
 
     def send_gathered_naks(self) -> None:
         """Send all that were gathered: those to one source in one call to the system."""
+        if not self._naks:
+            return
         failures: list[Exception] = []
         sent_count, short_count = self._naks.send(failures.append)
         self._counters.naks_sent.increment(sent_count)

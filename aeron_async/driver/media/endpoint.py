@@ -23,7 +23,6 @@ from abc import ABC, abstractmethod
 from array import array
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from aeron_async.driver.core.strategies import raise_failures
 from aeron_async.driver.core.stream_counters import ChannelStatus
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.core.udp_channel import format_address
@@ -378,15 +377,7 @@ class SendSocket(ChannelSocket):
             Exception: What one datagram raised, or a group if several did; the others were
                 dispatched.
         """
-        now_ns, dispatcher = self._clock.now_ns(), self._dispatcher
-        failures: list[Exception] = []
-        for start in range(0, len(data), segment_length):
-            try:
-                dispatcher.on_datagram(data[start : start + segment_length], addr, now_ns)
-            except Exception as error:  # noqa: BLE001 - it is raised when all were taken
-                failures.append(error)
-        if failures:
-            raise_failures(failures)
+        self._dispatcher.on_datagrams(data, segment_length, addr, self._clock.now_ns())
 
 
 class SendChannelEndpoint(ChannelEndpoint):
