@@ -36,6 +36,7 @@ cdef class FrameWriter:
     cdef int32_t _session_id
     cdef int32_t _stream_id
     cdef bint _is_shared
+    cdef int64_t _claim_length
     # Bytes of the log that the last list or column took.
     cdef int64_t listed_length
 

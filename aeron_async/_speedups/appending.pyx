@@ -37,11 +37,13 @@ DEF END_WORD = 0x0001_4000
 DEF PADDING_WORD = 0x0000_C000
 DEF ACTIVE_TERM_COUNT_INDEX = 6
 DEF METADATA_LENGTH = 4096
-DEF LIST_LENGTH_MAX = 65_536
+DEF SHARED_CLAIM_MAX = 65_536
 """Bytes of a list that are claimed at once, or an eighth of a term if that is less.
 
 A claim may begin just before the limit, so publishers of one log pass it by that much each.
 """
+DEF LONE_CLAIM_MAX = 262_144
+"""The same where nobody else claims, so that no message begins beyond the limit; a quarter of a term."""
 
 cdef int64_t REFUSED = -100
 """The fast path cannot append: the caller uses the appender, which finds and reports the reason."""
@@ -141,6 +143,9 @@ cdef class FrameWriter:
         self._max_payload_length = max_payload_length
         self._max_message_length = max_message_length
         self._is_shared = is_shared
+        self._claim_length = min(LONE_CLAIM_MAX, term_length >> 2)
+        if is_shared:
+            self._claim_length = min(SHARED_CLAIM_MAX, term_length >> 3)
         # Last, because `write` refuses while this is NULL.
         self._words = <int32_t *>self._views[3].buf
         self._tails = <int64_t *>self._views[3].buf
@@ -365,7 +370,7 @@ cdef class FrameWriter:
             return False
         if place.offset + size > self._term_length:
             return False
-        if size > min(LIST_LENGTH_MAX, self._term_length >> 3) and total[0]:
+        if size > self._claim_length and total[0]:
             return False
         total[0] = size
         return True

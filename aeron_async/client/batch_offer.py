@@ -1,7 +1,8 @@
 """Offers of many messages in one step.
 
-Differs: Aeron claims room for each message alone. Messages of a list are claimed together, up to 64
-KiB or an eighth of a term, so a publisher may pass its limit by that much.
+Differs: Aeron claims room for each message alone. Messages of a list are claimed together: of a log
+that processes share, up to 64 KiB or an eighth of a term, and a publisher may pass its limit by
+that much; of any other, up to 256 KiB or a quarter of a term, and none begins beyond the limit.
 
 Invariant: the messages before `accepted` were appended, in order, and none after them; however the
 offer ends.
@@ -57,7 +58,7 @@ class BatchOffer:
     Args:
         publication: Where to append.
         messages: An iterable of messages; each is as for `Publication.offer`. A list of `bytes` is
-            appended in pieces of up to 64 KiB, and so is an Arrow array of binaries or strings,
+            appended in pieces of up to 256 KiB, and so is an Arrow array of binaries or strings,
             which may be chunked. Of any other iterable, the next message is fetched when the one
             before was appended.
         timeout: Most seconds to wait for each message; None sets no limit.

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import aeron_async as aa
+from aeron_async.logbuffer.metadata import LogType
 from tests.client.local import IPC, STREAM_ID, take
 from tests.drivers import both_drivers
-from tests.twins import needs_compiled
+from tests.logbuffer.logs import make_log
+from tests.twins import compiled_twins, needs_compiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-CLAIMED_AT_ONCE = 64 * 1024
+KIB = 1_024
 
 
 @pytest.fixture(params=["add_publication", "add_exclusive_publication"])
@@ -217,21 +219,37 @@ async def test_it_stands_in_line_behind_those_who_wait(
 
 
 @needs_compiled
-@pytest.mark.parametrize(("term", "most"), [("1m", CLAIMED_AT_ONCE), ("64k", 8 * 1024)])
+@pytest.mark.parametrize(("term", "most"), [("4m", 256 * KIB), ("64k", 16 * KIB)])
 async def test_a_claim_for_a_list_is_short_beside_a_term(
     term: str, most: int, aeron: aa.Aeron
 ) -> None:
-    """Publishers of other processes may all begin just before the limit, and pass it by a claim."""
     channel = f"{IPC}?term-length={term}"
     subscription = await aeron.add_subscription(channel, STREAM_ID)
     publication = await aeron.add_publication(channel, STREAM_ID)
     await publication.offer(b"first", timeout=5)
     begin = publication.position
-    count, position = publication._offer_list([bytes(992)] * 100, 0)
-    assert position - begin == count * 1_024 == most
-    # Longer ones go alone.
-    assert publication._offer_list([bytes(publication.max_payload_length)], 0)[0] == 1
-    assert len(await take(subscription, count + 2)) == count + 2
+    count, position = publication._offer_list([bytes(992)] * 300, 0)
+    assert position - begin == count * KIB == most
+    assert len(await take(subscription, count + 1)) == count + 1
+
+
+@needs_compiled
+@pytest.mark.parametrize(("term_length", "most"), [(1024 * KIB, 64 * KIB), (64 * KIB, 8 * KIB)])
+def test_a_claim_is_shorter_where_others_claim_too(term_length: int, most: int) -> None:
+    """Publishers of other processes may all begin just before the limit, and pass it by a claim."""
+    log = make_log(log_type=LogType.CONCURRENT_PUBLICATION, term_length=term_length)
+    lengths = {"max_payload_length": 256 * KIB, "max_message_length": 256 * KIB}
+    messages = [bytes(992)] * 300
+    for is_shared, longest in ((True, most), (False, min(256 * KIB, term_length // 4))):
+        writer: Any = compiled_twins().FrameWriter(log, is_shared=is_shared, **lengths)
+        count, _ = writer.offer_list(messages, 0, term_length)
+        assert count * KIB == longest
+        # No message begins beyond the limit.
+        limit = writer.offer_list(messages[:1], 0, term_length)[1] + 1
+        assert writer.offer_list(messages, 0, limit) == (1, limit - 1 + KIB)
+        # A longer message goes alone.
+        assert writer.offer_list([bytes(longest)] * 2, 0, term_length)[0] == 1
+        writer.detach()
 
 
 async def test_a_list_leaves_the_loop_to_others(

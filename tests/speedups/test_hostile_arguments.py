@@ -319,8 +319,8 @@ def test_a_list_is_written_up_to_what_does_not_fit() -> None:
         assert writer.offer_list([b"c", stop], 0, NO_LIMIT)[0] == 1
     position = 448
     while offered := writer.offer_list([b"e" * 100] * 1_000, 0, NO_LIMIT)[0]:
-        # An eighth of a term at once.
-        assert offered <= 8_192 // 160
+        # A quarter of a term at once.
+        assert offered <= TERM_LENGTH // 4 // 160
         position += 160 * offered
     assert position == 448 + (TERM_LENGTH - 448) // 160 * 160
     assert writer.offer_list([b"e" * 100], 0, NO_LIMIT) == (0, 0)
