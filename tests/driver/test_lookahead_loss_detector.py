@@ -284,7 +284,7 @@ def test_the_wait_grows_until_it_is_known_that_answers_take_longer() -> None:
         start = end
     ahead = rig.image._gaps._ahead
     assert ahead is not None
-    assert ahead._requested.overdue_ns >= 5 * MS
+    assert ahead._requested.answers.overdue_ns >= 5 * MS
     assert asked < 16 * 4 * 8
 
 
@@ -318,7 +318,7 @@ def test_a_gap_that_becomes_the_first_waits_ten_milliseconds_at_most() -> None:
     gaps_asked.on_asked(0, 64, 0)
     gaps_asked.on_placed(0, 64, SECOND)
     gaps_asked.on_asked(STEP, STEP + 64, SECOND)
-    assert gaps_asked.overdue_ns == SECOND
+    assert gaps_asked.answers.overdue_ns == SECOND
     assert gaps_asked.answer_ns(STEP) == SECOND + 10 * MS
     assert gaps_asked.answer_ns(2 * STEP) == 0
 
@@ -461,23 +461,23 @@ def test_a_request_that_was_repeated_is_measured_only_while_nothing_else_is_know
     gaps_asked = RequestedGaps()
     gaps_asked.on_asked(0, 64, 0, repeat_count=1)
     gaps_asked.on_placed(0, 64, 5 * MS)
-    assert gaps_asked.usual_ns == 15 * MS
+    assert gaps_asked.answers.usual_ns == 15 * MS
     gaps_asked.on_asked(STEP, STEP + 64, 6 * MS)
     gaps_asked.on_placed(STEP, STEP + 64, 7 * MS)
-    assert gaps_asked.usual_ns == 3 * MS
+    assert gaps_asked.answers.usual_ns == 3 * MS
     gaps_asked.on_asked(2 * STEP, 2 * STEP + 64, 8 * MS, repeat_count=1)
     gaps_asked.on_placed(2 * STEP, 2 * STEP + 64, 28 * MS)
-    assert gaps_asked.usual_ns == 3 * MS
+    assert gaps_asked.answers.usual_ns == 3 * MS
 
 
 def test_the_rest_of_a_gap_says_nothing_of_how_long_answers_take() -> None:
     gaps_asked = RequestedGaps()
     gaps_asked.on_asked(0, 256, 0)
     gaps_asked.on_placed(0, 64, MS)
-    assert gaps_asked.usual_ns == 3 * MS
+    assert gaps_asked.answers.usual_ns == 3 * MS
     for position in (64, 128, 192):
         gaps_asked.on_placed(position, position + 64, MS)
-    assert gaps_asked.usual_ns == 3 * MS
+    assert gaps_asked.answers.usual_ns == 3 * MS
     assert gaps_asked.deadline_ns == NEVER_NS
 
 
@@ -724,11 +724,11 @@ def test_what_the_first_gap_has_repeated_is_measured_from_its_first_request() ->
     rig.feed(data(first + STEP, 64), 3 * MS)
     ahead = rig.image._gaps._ahead
     assert ahead is not None
-    assert ahead._requested.usual_ns == 9 * MS
+    assert ahead._requested.answers.usual_ns == 9 * MS
     # One that is certain takes its place.
     ahead._requested.on_asked(2 * TERM_LENGTH, 2 * TERM_LENGTH + 64, 5 * MS)
     ahead._requested.on_placed(2 * TERM_LENGTH, 2 * TERM_LENGTH + 64, 6 * MS)
-    assert ahead._requested.usual_ns == 3 * MS
+    assert ahead._requested.answers.usual_ns == 3 * MS
 
 
 def test_requests_without_an_answer_do_not_hurry_those_for_the_first_gap() -> None:
@@ -739,7 +739,7 @@ def test_requests_without_an_answer_do_not_hurry_those_for_the_first_gap() -> No
         ahead = rig.image._gaps._ahead
         assert ahead is not None
         if is_doubled:
-            ahead._requested._answers.on_unanswered()
+            ahead._requested.answers.on_unanswered()
         rig.feed(data(64 * STEP, 64), 700 * US)
         rig.image.poll(700 * US)
         rig.outbox.take()

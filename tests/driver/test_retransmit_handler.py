@@ -10,6 +10,7 @@ from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.retransmit_handler import RetransmitHandler
 from aeron_async.driver.core.round_trip import RoundTrip
 from tests.driver.fakes import MS, Counts
+from tests.logbuffer.logs import TERM_LENGTH
 
 LINGER_NS = 10 * MS
 KIB = 1024
@@ -32,16 +33,15 @@ class Rig:
         self.budget = RetransmitBudget(context or DriverContext(), mtu_length=1_408, position=0)
         self.handler = RetransmitHandler(self.resend, self.budget, **(fields | changes))
 
-    def resend(self, term_id: int, term_offset: int, length: int) -> int:
-        self.resent.append((term_id, term_offset, length))
+    def resend(self, position: int, length: int) -> int:
+        self.resent.append((*divmod(position, TERM_LENGTH), length))
         return min(length, self.resendable_length)
 
     def nak(self, term_offset: int, length: int, now_ns: int, term_id: int = 1) -> bool:
         """Return whether the NAK was answered at once."""
         before = len(self.resent)
         self.handler.on_nak(
-            term_id=term_id,
-            term_offset=term_offset,
+            position=term_id * TERM_LENGTH + term_offset,
             length=length,
             sender_position=0,
             now_ns=now_ns,

@@ -336,7 +336,7 @@ def test_what_is_resent_is_counted_apart_and_moves_nothing() -> None:
     rig = Rig()
     rig.offer(1_408, 1_408)
     rig.send(TERM_LENGTH)
-    rig.sender.resend(INITIAL_TERM_ID, 0, MTU_LENGTH)
+    rig.sender.resend(0, MTU_LENGTH)
     rig.sender.send_resends()
     assert [len(datagram) for datagram in rig.outbox.take()] == [1_408]
     rig.sender.send_resends()
@@ -349,7 +349,7 @@ def test_what_is_resent_is_counted_apart_and_moves_nothing() -> None:
 
 def test_a_resend_that_brings_nothing_is_not_counted() -> None:
     rig = Rig()
-    rig.sender.resend(INITIAL_TERM_ID, 0, MTU_LENGTH)
+    rig.sender.resend(0, MTU_LENGTH)
     assert rig.counts[SystemCounterId.RETRANSMITS_SENT] == 0
 
 

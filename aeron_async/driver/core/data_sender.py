@@ -26,7 +26,6 @@ from aeron_async.driver.core.round_trip import RoundTrip
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.logbuffer.log_buffers import producer_position
 from aeron_async.logbuffer.position import (
-    compute_position,
     max_message_length,
     partition_index,
     term_id_at,
@@ -582,7 +581,7 @@ class StreamSender:
         self._heartbeats_sent.increment()
         self._last_sent_ns = now_ns
 
-    def resend(self, term_id: int, term_offset: int, length: int) -> int:
+    def resend(self, position: int, length: int) -> int:
         """Gather a range to resend, as far as the log holds it; return how many bytes that covers.
 
         It leaves with `send_resends`, or before if there is too much.
@@ -590,9 +589,6 @@ class StreamSender:
         Differs: Aeron treats whatever lies at the start of the range as a frame.
         """
         log = self._log
-        position = compute_position(
-            term_id, term_offset, initial_term_id=log.initial_term_id, bits=self._bits
-        )
         is_too_old = position < oldest_resendable(log, self.position)
         if is_too_old or not self._frame_starts.is_start(position):
             self._rejected_naks.increment()

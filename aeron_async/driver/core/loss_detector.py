@@ -120,34 +120,25 @@ class RequestedGaps:
     nothing is known, the time until a gap was filled that was requested twice counts as well.
 
     Attributes:
+        answers: How long answers take.
         is_uncertain: Whether frames were removed, so that what a scan has found may be wrong.
     """
 
-    __slots__ = ("_answers", "_doubled_ns", "_gaps", "is_uncertain")
+    __slots__ = ("_doubled_ns", "_gaps", "answers", "is_uncertain")
 
     def __init__(self) -> None:
         self.is_uncertain: bool = False
         self._gaps: dict[int, RequestedGap] = {}
-        self._answers = SmoothedTime()
+        self.answers: SmoothedTime = SmoothedTime()
         self._doubled_ns = 0
 
     def __contains__(self, position: int) -> bool:
         return position in self._gaps
 
     @property
-    def overdue_ns(self) -> int:
-        """Return how long to wait for an answer, in nanoseconds; 0 if that is not known."""
-        return self._answers.overdue_ns
-
-    @property
-    def usual_ns(self) -> int:
-        """Return the same without the doubling for requests without an answer."""
-        return self._answers.usual_ns
-
-    @property
     def deadline_ns(self) -> int:
         """Return when the oldest request is overdue; `NEVER_NS` if that cannot be known yet."""
-        overdue_ns = self._answers.overdue_ns
+        overdue_ns = self.answers.overdue_ns
         if not self._gaps or not overdue_ns:
             return NEVER_NS
         return self._gaps[next(iter(self._gaps))].asked_ns + overdue_ns
@@ -155,7 +146,7 @@ class RequestedGaps:
     def answer_ns(self, position: int) -> int:
         """Return when the answer for a gap is overdue; 0 if it was not requested."""
         gap = self._gaps.get(position)
-        return 0 if gap is None else gap.asked_ns + min(self.overdue_ns, FIRST_ANSWER_NS)
+        return 0 if gap is None else gap.asked_ns + min(self.answers.overdue_ns, FIRST_ANSWER_NS)
 
     def on_asked(self, start: int, end: int, now_ns: int, *, repeat_count: int = 0) -> None:
         """Record that a NAK was sent for a gap, which begins at the end of a frame."""
@@ -171,7 +162,7 @@ class RequestedGaps:
             return
         # Of one that was requested twice it is not known which request was answered.
         took_ns = now_ns - gap.asked_ns
-        self._answers.on_measured(took_ns, is_certain=not gap.repeat_count)
+        self.answers.on_measured(took_ns, is_certain=not gap.repeat_count)
         if position < end_position < gap.end:
             self.on_asked(end_position, gap.end, now_ns, repeat_count=max(1, gap.repeat_count))
 
@@ -190,14 +181,14 @@ class RequestedGaps:
                 overdue[start] = gap
                 is_doubled = is_doubled or gap.asked_ns >= self._doubled_ns
         if is_doubled:
-            self._answers.on_unanswered()
+            self.answers.on_unanswered()
             self._doubled_ns = now_ns
         return overdue
 
     def on_first_asked(self, position: int) -> None:
         """Record that a NAK was sent for a gap that has become the first: forget it if possible."""
         gap = self._gaps.pop(position, None)
-        if gap is not None and not self._answers.usual_ns:
+        if gap is not None and not self.answers.usual_ns:
             self._gaps[position] = gap._replace(repeat_count=1)
 
     def clear(self) -> None:
@@ -310,7 +301,7 @@ class LookaheadLossDetector:
         """
         self._asked_ns = now_ns
         self._requested.on_first_asked(position)
-        usual_ns = self._requested.usual_ns
+        usual_ns = self._requested.answers.usual_ns
         return now_ns + usual_ns if usual_ns <= QUICK_ANSWER_NS else 0
 
     def on_removed(self) -> None:

@@ -387,21 +387,17 @@ class NetworkPublication(SubscribablePublication):
         self.counters.naks_received.increment(len(asked))
         for term_id, term_offset, length in asked:
             granted = bound(term_offset=term_offset, length=length, term_length=log.term_length)
+            position = compute_position(
+                term_id, term_offset, initial_term_id=log.initial_term_id, bits=log.position_bits
+            )
             is_answered = answer(
-                term_id=term_id,
-                term_offset=term_offset,
+                position=position,
                 length=granted,
                 sender_position=sender.position,
                 now_ns=now_ns,
             )
             if is_answered and not self.params.has_group_semantics:
-                start = compute_position(
-                    term_id,
-                    term_offset,
-                    initial_term_id=log.initial_term_id,
-                    bits=log.position_bits,
-                )
-                sender.round_trip.on_nak(start + length, sender.position, now_ns)
+                sender.round_trip.on_nak(position + length, sender.position, now_ns)
         sender.send_resends()
         sender.refused_naks.tell(source, now_ns)
 

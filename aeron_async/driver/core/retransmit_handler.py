@@ -32,18 +32,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Resend", "RetransmitHandler"]
 
-Resend = Callable[[int, int, int], int]
-"""Resend a range: term id, term offset and length in bytes; returns how many bytes it covered."""
+Resend = Callable[[int, int], int]
+"""Resend a range: position and length in bytes; returns how many bytes it covered."""
 
 
 class RetransmitAction:
     """One requested range, and the end of its delay or linger."""
 
-    __slots__ = ("expiry_ns", "is_delayed", "length", "term_id", "term_offset")
+    __slots__ = ("expiry_ns", "is_delayed", "length", "position")
 
-    def __init__(self, *, term_id: int, term_offset: int, length: int, expiry_ns: int) -> None:
-        self.term_id: int = term_id
-        self.term_offset: int = term_offset
+    def __init__(self, position: int, length: int, expiry_ns: int) -> None:
+        self.position: int = position
         self.length: int = length
         self.expiry_ns: int = expiry_ns
         self.is_delayed: bool = True
@@ -107,9 +106,7 @@ class RetransmitHandler:
             round_trip=round_trip,
         )
 
-    def on_nak(
-        self, *, term_id: int, term_offset: int, length: int, sender_position: int, now_ns: int
-    ) -> bool:
+    def on_nak(self, *, position: int, length: int, sender_position: int, now_ns: int) -> bool:
         """Answer a NAK whose length flow control has already bounded; a length of 0 is ignored.
 
         Return whether anything was resent at once.
@@ -117,7 +114,7 @@ class RetransmitHandler:
         if length <= 0:
             return False
         self.poll(now_ns)
-        if self._is_being_answered(term_id, term_offset, now_ns):
+        if self._is_being_answered(position, now_ns):
             return False
         if self._has_group_semantics and len(self._actions) >= self._max_ranges:
             self._overflow.increment()
@@ -125,12 +122,7 @@ class RetransmitHandler:
         granted_length = self.budget.take(length, sender_position=sender_position, now_ns=now_ns)
         if granted_length < length:
             self._suppressed.increment()
-        action = RetransmitAction(
-            term_id=term_id,
-            term_offset=term_offset,
-            length=granted_length,
-            expiry_ns=now_ns + self._delay_ns,
-        )
+        action = RetransmitAction(position, granted_length, now_ns + self._delay_ns)
         if self._delay_ns == 0 and granted_length > 0:
             self._answer(action, now_ns)
         if action.length > 0:
@@ -152,12 +144,10 @@ class RetransmitHandler:
                 self._answer(action, now_ns)
         return NEVER_NS
 
-    def _is_being_answered(self, term_id: int, term_offset: int, now_ns: int) -> bool:
+    def _is_being_answered(self, position: int, now_ns: int) -> bool:
         for action in self._actions:
-            if (
-                action.term_id == term_id
-                and action.term_offset <= term_offset < action.term_offset + action.length
-                and (action.is_delayed or now_ns < action.expiry_ns)
+            if action.position <= position < action.position + action.length and (
+                action.is_delayed or now_ns < action.expiry_ns
             ):
                 return True
         return False
@@ -181,7 +171,7 @@ class RetransmitHandler:
         Differs: Aeron holds the requested range, even if nothing could be sent: a NAK for less than
         a frame at the start of a gap would keep the gap from being repaired.
         """
-        resent_length = self._resend(action.term_id, action.term_offset, action.length)
+        resent_length = self._resend(action.position, action.length)
         # Padding counts in full although only its header is sent, and may pass the end.
         resent_length = min(resent_length, action.length)
         self.budget.give_back(action.length - resent_length)

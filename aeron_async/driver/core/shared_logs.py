@@ -22,7 +22,7 @@ from aeron_async.driver.core.network_publication import NetworkPublication
 from aeron_async.driver.core.publication import SubscribablePublication
 from aeron_async.errors import ProtocolError
 from aeron_async.logbuffer.log_buffers import producer_position
-from aeron_async.logbuffer.position import PARTITION_COUNT, compute_position
+from aeron_async.logbuffer.position import PARTITION_COUNT
 from aeron_async.logbuffer.scanner import skip_own
 from aeron_async.protocol.header import FRAME_ALIGNMENT
 
@@ -176,18 +176,14 @@ class CheckedStreamSender(StreamSender):
             self._is_checking_in_parts = False
         return now_ns if self.position >= end else deadline_ns
 
-    def resend(self, term_id: int, term_offset: int, length: int) -> int:
-        """Resend a range as far as the log still holds it; return how many bytes that covered."""
-        log = self._log
-        position = compute_position(
-            term_id, term_offset, initial_term_id=log.initial_term_id, bits=log.position_bits
-        )
+    def resend(self, position: int, length: int) -> int:
+        """Gather a range to resend; return how many bytes of it the log still holds."""
         try:
             self._checked_end(position, min(position + length, self.position))
         except ProtocolError:
             self._rejected_naks.increment()
             return 0
-        return super().resend(term_id, term_offset, length)
+        return super().resend(position, length)
 
     def _on_blocked(self) -> None:
         if not self._is_checking_in_parts:
