@@ -28,9 +28,12 @@ COMPILED: Final = (
     "lanes",
     "messages",
     "paths",
+    "silence",
 )
 IN_PYTHON: Final = {
     "driver.core.lanes": ("ReceiveLane", "Rebuilding", "Reporting"),
+    "driver.core.silent_streams": ("HeartbeatsIn", "HeartbeatsOut", "ReportsIn", "ReportsOut"),
+    "driver.schedule": ("Schedule",),
     "driver.stall_clock": ("StallClock",),
     "logbuffer.atomics": (
         *("IS_ATOMIC", "compare_and_swap_32", "compare_and_swap_64", "fetch_add_32"),

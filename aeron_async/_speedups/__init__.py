@@ -51,6 +51,7 @@ def _why_pure() -> str | None:
             "clocks",
             "paths",
             "lanes",
+            "silence",
         ):
             import_module(f"{__name__}.{name}")
     except (ImportError, ValueError) as error:

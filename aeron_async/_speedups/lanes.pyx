@@ -9,12 +9,11 @@ effect. The objects that they change are those of the driver, which has no copy 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.errno cimport EAGAIN, EINTR, errno
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcpy
 
-from aeron_async._speedups.frames cimport (HEADER, align, is_slot, load_acquire_32,
-                                           load_acquire_64, peek_32, store_release_32, store_release_64)
-from aeron_async._speedups.paths cimport Cell, WakeFlag
+from aeron_async._speedups.frames cimport HEADER, align, is_slot, load_acquire_32, peek_32, store_release_32
+from aeron_async._speedups.paths cimport Cell
 
 from os import strerror
 
@@ -29,20 +28,6 @@ DEF PARTITION_COUNT = 3
 DEF WITHOUT_FLAGS = 0xFFFF00FF
 DEF DATA_WORD = 0x00010000
 """Version 0 and type DATA: the second word of a frame without its flags."""
-
-
-cdef inline int put(Cell cell, int64_t value) except -1:
-    if cell.place is NULL:
-        cell[0] = value
-    else:
-        store_release_64(cell.place, value)
-    return 0
-
-
-cdef inline int add(Cell cell, int64_t amount) except -1:
-    """Add to a counter; one that another process has filled begins again, as `Counter.increment`."""
-    cdef int64_t value = 0 if cell.place is NULL else load_acquire_64(cell.place)
-    return put(cell, amount if value > INT64_MAX - amount else value + amount)
 
 
 cdef bint place_frame(object term, int64_t offset, const char *frame, Py_ssize_t length) except -1:
@@ -66,31 +51,9 @@ cdef bint place_frame(object term, int64_t offset, const char *frame, Py_ssize_t
 cdef class Reporting:
     """The compiled part of a status message sender; twin of `status_message_sender.Reporting`."""
 
-    cdef public int64_t last_sm_position
-    cdef public int64_t overrun_threshold
-
 
 cdef class Rebuilding:
     """The compiled part of an image; twin of `driver.core.publication_image.Rebuilding`."""
-
-    cdef public int64_t rebuild_position
-    cdef public int64_t hwm_position
-    cdef public int64_t last_packet_ns
-    cdef public int64_t idle_position
-    cdef public int64_t _calm_until_ns
-    cdef public bint is_end_of_stream
-    cdef public bint _is_fast_way_closed
-    cdef public object failure
-    cdef public WakeFlag wake_flag
-    cdef public Reporting _feedback
-    cdef public object connections
-    cdef public object subscribers
-    cdef tuple terms
-    cdef Cell hwm
-    cdef Cell receiver_position
-    cdef int64_t term_length
-    cdef int32_t initial_term_id
-    cdef int bits
 
     def _attach(self, log, counters):
         """Take what a lane needs of the log and the counters, which the image keeps."""

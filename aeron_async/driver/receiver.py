@@ -13,8 +13,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from aeron_async.driver.agent import Agent
+from aeron_async.driver.core.context import DESTINATION_TIMEOUT_NS
 from aeron_async.driver.core.image_state import ImageState
 from aeron_async.driver.core.outbox import ReportBatch
+from aeron_async.driver.core.publication_image import PublicationImage
+from aeron_async.driver.core.silent_streams import ReportsOut
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.driver.schedule import Schedule
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aeron_async.driver.core.context import DriverContext
-    from aeron_async.driver.core.publication_image import PublicationImage
     from aeron_async.driver.core.status_message_sender import SetupElicitor
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.driver.media.endpoint import ReceiveChannelEndpoint
@@ -87,6 +89,9 @@ class Receiver(Agent):
         self._is_reading = False
         self._arrived: dict[PublicationImage, None] = {}
         self._reports = ReportBatch()
+        self._status_messages = ReportsOut(
+            PublicationImage, self._schedule, self._reports, DESTINATION_TIMEOUT_NS
+        )
         self._early_ns = context.status_message_timeout_ns // EARLY_SHARE
         self._status_messages_sent = system_counters[SystemCounterId.STATUS_MESSAGES_SENT]
 
@@ -181,7 +186,10 @@ class Receiver(Agent):
             return
         due_ns = now_ns + self._early_ns
         expired += schedule.expired(due_ns, POLLS_PER_CYCLE - len(expired))
-        for image in expired:
+        index = 0
+        while (index := self._status_messages.send(expired, index, now_ns, due_ns)) < len(expired):
+            image = expired[index]
+            index += 1
             # None if the image has failed: its poll raises the error.
             deadline_ns = image.report_fast(now_ns, due_ns, self._reports) or 0
             schedule.settle(image, deadline_ns, now_ns)

@@ -13,6 +13,7 @@ from heapq import heappop, heappush
 from itertools import count, islice
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from aeron_async._speedups import WHY_PURE
 from aeron_async.clock import NEVER_NS
 
 if TYPE_CHECKING:
@@ -165,3 +166,7 @@ class Schedule(Generic[T]):
         heap, queue = self._heap, self._queue
         first_ns = heap[0][0] if heap else NEVER_NS
         return min(first_ns, queue[0][0]) if queue else first_ns
+
+
+if not TYPE_CHECKING and WHY_PURE is None:
+    from aeron_async._speedups.silence import Schedule

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Final
 from aeron_async._speedups import SendLane
 from aeron_async.clock import NEVER_NS, NS_PER_MS
 from aeron_async.driver.agent import Agent
+from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS
+from aeron_async.driver.core.network_publication import FAST_MAX_NS, NetworkPublication
 from aeron_async.driver.core.outbox import HeartbeatBatch
 from aeron_async.driver.core.publication import PublicationState
+from aeron_async.driver.core.silent_streams import HeartbeatsOut
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.schedule import Schedule
 from aeron_async.errors import ErrorCode
@@ -83,6 +86,16 @@ class Sender(Agent):
         self._failure_log = within(system_counters.log_budget, log)
         self._is_polling = self._is_reading = False
         self._beats = HeartbeatBatch()
+        self._heartbeats = HeartbeatsOut(
+            NetworkPublication,
+            self._schedule,
+            self._beats,
+            system_counters[SystemCounterId.HEARTBEATS_SENT],
+            system_counters[SystemCounterId.BYTES_SENT],
+            PublicationState.ACTIVE,
+            HEARTBEAT_INTERVAL_NS,
+            FAST_MAX_NS,
+        )
         self.endpoints: Iterable[SendChannelEndpoint] = ()
 
     def on_activity(self, publication: SubscribablePublication) -> None:
@@ -187,8 +200,10 @@ class Sender(Agent):
             return
         due_ns = now_ns + EARLY_BEAT_NS
         expired += schedule.expired(due_ns, BEATS_PER_CYCLE - len(expired))
-        beats = self._beats
-        for publication in expired:
+        beats, index = self._beats, 0
+        while (index := self._heartbeats.send(expired, index, now_ns, due_ns)) < len(expired):
+            publication = expired[index]
+            index += 1
             # Not by `_guard`, whose call each of thousands of silent streams would pay for.
             try:
                 deadline_ns = publication.heartbeat_fast(now_ns, due_ns, beats)

@@ -68,13 +68,15 @@ class PublicationRig:
         spec: dict[str, Any] | None = None,
         flow_control: FlowControl | None = None,
         timestamps: SendTimestamps | None = None,
+        counts: Counts | None = None,
+        outbox: Outbox | None = None,
         **params: Any,
     ) -> None:
         is_exclusive = params.setdefault("is_exclusive", True)
         kind = LogType.EXCLUSIVE_PUBLICATION if is_exclusive else LogType.CONCURRENT_PUBLICATION
         self.log = make_log(log_type=kind, **(spec or {}))
-        self.counts = Counts(context)
-        self.outbox = Outbox()
+        self.counts = counts or Counts(context)
+        self.outbox = outbox or Outbox()
         self.window_changes = 0
         self.errors: list[ErrorFrame] = []
         self.error_origins: list[tuple[Address | None, int | None]] = []
@@ -82,7 +84,7 @@ class PublicationRig:
         self.counters = PublicationCounters.allocate(
             self.counts.manager,
             registration_id=1,
-            session_id=SESSION_ID,
+            session_id=self.log.session_id,
             stream_id=STREAM_ID,
             channel="aeron:udp?endpoint=localhost:40123",
             client_id=1,

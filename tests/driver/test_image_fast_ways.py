@@ -328,8 +328,11 @@ SILENCES: Final = st.builds(
     st.sampled_from([MS, 90 * MS, 200 * MS, 200 * MS, SECOND, 11 * SECOND]),
 )
 HEARTBEATS: Final = st.builds(
-    lambda kind: Step("arrive", (0, (kind, 32, 1, 0))),
-    st.sampled_from(["heartbeat", "heartbeat", "end"]),
+    lambda batches_at_once, kinds: Step(
+        "arrive", (batches_at_once, *((kind, 32, 1, 0) for kind in kinds))
+    ),
+    RUNS_AT_ONCE,
+    st.lists(st.sampled_from(["heartbeat", "heartbeat", "heartbeat", "end"]), max_size=4),
 )
 MOSTLY_SILENT: Final = [SILENCES] * 4 + [HEARTBEATS] * 3 + [FLOWS, ARRIVALS, READS, ODD]
 SILENT: Final = st.builds(

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from aeron_async.clock import NEVER_NS
-from aeron_async.driver.schedule import QUEUE_SPAN_NS, Schedule
+from aeron_async.driver.schedule import QUEUE_SPAN_NS
+from tests.twins import TWINS, compiled_twins, needs_compiled, pure_twins
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aeron_async.driver.schedule import Schedule
 
 ITEMS = st.sampled_from("abcd")
 TIMES = st.one_of(st.integers(0, 40), st.just(NEVER_NS))
@@ -16,9 +25,11 @@ TIMES = st.one_of(st.integers(0, 40), st.just(NEVER_NS))
 class ScheduleMachine(RuleBasedStateMachine):
     """An agent that polls whatever is due and schedules it anew, or not."""
 
+    twins: Callable[[], Any] = staticmethod(pure_twins)
+
     def __init__(self) -> None:
         super().__init__()
-        self.schedule: Schedule[str] = Schedule()
+        self.schedule: Schedule[str] = self.twins().Schedule()
         self.ready: set[str] = set()
         self.deadlines: dict[str, int] = {}
         self.now_ns = 0
@@ -85,11 +96,26 @@ class ScheduleMachine(RuleBasedStateMachine):
         assert len(self.schedule) == len(self.ready | self.deadlines.keys())
 
 
+class CompiledScheduleMachine(ScheduleMachine):
+    """The same with the compiled schedule."""
+
+    twins = staticmethod(compiled_twins)
+
+
 TestSchedule = pytest.mark.untraced(ScheduleMachine.TestCase)
+TestCompiledSchedule = needs_compiled(pytest.mark.untraced(CompiledScheduleMachine.TestCase))
 
 
-def test_items_are_due_in_the_order_they_became_so() -> None:
-    schedule: Schedule[str] = Schedule()
+@pytest.fixture(params=TWINS)
+def new_schedule(request: pytest.FixtureRequest) -> Callable[[], Schedule[Any]]:
+    new: Callable[[], Schedule[Any]] = request.param().Schedule
+    return new
+
+
+def test_items_are_due_in_the_order_they_became_so(
+    new_schedule: Callable[[], Schedule[Any]],
+) -> None:
+    schedule: Schedule[str] = new_schedule()
     schedule.at("late", 30)
     schedule.at("early", 10)
     schedule.ready("now")
@@ -99,8 +125,10 @@ def test_items_are_due_in_the_order_they_became_so() -> None:
     assert schedule.next_deadline_ns() == NEVER_NS
 
 
-def test_a_deadline_that_moves_later_costs_no_entry_in_the_heap() -> None:
-    schedule: Schedule[str] = Schedule()
+def test_a_deadline_that_moves_later_costs_no_entry_in_the_heap(
+    new_schedule: Callable[[], Schedule[Any]],
+) -> None:
+    schedule: Schedule[str] = new_schedule()
     for deadline_ns in range(10, 1_000):
         schedule.at("item", deadline_ns)
     assert len(schedule._heap) == 1
@@ -110,8 +138,10 @@ def test_a_deadline_that_moves_later_costs_no_entry_in_the_heap() -> None:
     assert schedule.due(999) == ["item"]
 
 
-def test_deadlines_that_come_in_order_need_no_heap() -> None:
-    schedule: Schedule[int] = Schedule()
+def test_deadlines_that_come_in_order_need_no_heap(
+    new_schedule: Callable[[], Schedule[Any]],
+) -> None:
+    schedule: Schedule[int] = new_schedule()
     interval_ns, step_ns = 100_000_000, 10_000
     schedule.expired(0, 1)
     for item in range(1_000):
@@ -125,8 +155,10 @@ def test_deadlines_that_come_in_order_need_no_heap() -> None:
     assert not schedule._heap
 
 
-def test_one_far_deadline_does_not_keep_the_others_from_the_queue() -> None:
-    schedule: Schedule[str] = Schedule()
+def test_one_far_deadline_does_not_keep_the_others_from_the_queue(
+    new_schedule: Callable[[], Schedule[Any]],
+) -> None:
+    schedule: Schedule[str] = new_schedule()
     schedule.expired(0, 1)
     schedule.at("far", 10 * QUEUE_SPAN_NS)
     for item in ("a", "b"):
@@ -137,8 +169,8 @@ def test_one_far_deadline_does_not_keep_the_others_from_the_queue() -> None:
     assert schedule.expired(20 * QUEUE_SPAN_NS, 10) == ["far"]
 
 
-def test_a_deadline_that_moves_earlier_is_kept() -> None:
-    schedule: Schedule[str] = Schedule()
+def test_a_deadline_that_moves_earlier_is_kept(new_schedule: Callable[[], Schedule[Any]]) -> None:
+    schedule: Schedule[str] = new_schedule()
     schedule.at("item", 100)
     schedule.at("item", 10)
     assert schedule.due(10) == ["item"]
@@ -147,8 +179,8 @@ def test_a_deadline_that_moves_earlier_is_kept() -> None:
     assert schedule.due(200) == ["item"]
 
 
-def test_an_item_that_was_removed_is_never_due() -> None:
-    schedule: Schedule[str] = Schedule()
+def test_an_item_that_was_removed_is_never_due(new_schedule: Callable[[], Schedule[Any]]) -> None:
+    schedule: Schedule[str] = new_schedule()
     schedule.at("item", 10)
     schedule.ready("item")
     schedule.remove("item")
@@ -157,8 +189,10 @@ def test_an_item_that_was_removed_is_never_due() -> None:
     assert len(schedule) == 0
 
 
-def test_an_item_that_came_back_keeps_its_new_deadline() -> None:
-    schedule: Schedule[str] = Schedule()
+def test_an_item_that_came_back_keeps_its_new_deadline(
+    new_schedule: Callable[[], Schedule[Any]],
+) -> None:
+    schedule: Schedule[str] = new_schedule()
     schedule.at("item", 10)
     schedule.remove("item")
     schedule.at("item", 50)
@@ -166,8 +200,10 @@ def test_an_item_that_came_back_keeps_its_new_deadline() -> None:
     assert schedule.due(50) == ["item"]
 
 
-def test_what_is_beyond_the_limit_stays_ready_and_comes_first_next_time() -> None:
-    schedule: Schedule[str] = Schedule()
+def test_what_is_beyond_the_limit_stays_ready_and_comes_first_next_time(
+    new_schedule: Callable[[], Schedule[Any]],
+) -> None:
+    schedule: Schedule[str] = new_schedule()
     for item in "abc":
         schedule.ready(item)
     assert schedule.due(0, 2) == ["a", "b"]
@@ -180,9 +216,41 @@ def test_what_is_beyond_the_limit_stays_ready_and_comes_first_next_time() -> Non
     assert schedule.next_deadline_ns() == NEVER_NS
 
 
-def test_items_need_no_order_of_their_own() -> None:
-    schedule: Schedule[object] = Schedule()
+def test_items_need_no_order_of_their_own(new_schedule: Callable[[], Schedule[Any]]) -> None:
+    schedule: Schedule[object] = new_schedule()
     one, other = object(), object()
     schedule.at(one, 10)
     schedule.at(other, 10)
     assert schedule.due(10) == [one, other]
+
+
+OPERATIONS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["ready", "remove"]), ITEMS),
+        st.tuples(st.just("at"), ITEMS, st.sampled_from([5, 10, 10, 50, NEVER_NS])),
+        st.tuples(st.just("take"), st.sampled_from([None, 0, 1, 3])),
+        st.tuples(st.just("due"), st.integers(0, 60), st.sampled_from([None, 0, 1, 3])),
+        st.tuples(st.just("expired"), st.integers(0, 60), st.integers(-1, 4)),
+    ),
+    max_size=60,
+)
+
+
+@needs_compiled
+@pytest.mark.untraced
+@given(OPERATIONS, st.sampled_from([0, 1, 40]))
+def test_both_schedules_give_the_same_in_the_same_order(
+    operations: list[tuple[Any, ...]], delay_ns: int
+) -> None:
+    both = [twins().Schedule() for twins in (pure_twins, compiled_twins)]
+    for name, *arguments in operations:
+        pure, compiled = results = [getattr(each, name)(*arguments) for each in both]
+        assert pure == compiled
+        if name == "expired":
+            for each, expired in zip(both, results, strict=True):
+                for item in expired:
+                    each.settle(item, arguments[0] + delay_ns, arguments[0])
+        for fact in (list, len, lambda each: (each.has_ready, each.next_deadline_ns())):
+            assert fact(both[0]) == fact(both[1])
+        assert sorted(both[0]._heap) == sorted(both[1]._heap)
+        assert both[0]._queue == both[1]._queue

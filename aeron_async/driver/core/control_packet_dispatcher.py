@@ -13,6 +13,8 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
+from aeron_async.driver.core.network_publication import NetworkPublication
+from aeron_async.driver.core.silent_streams import ReportsIn
 from aeron_async.driver.core.strategies import raise_failures
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.protocol.datagram import (
@@ -32,7 +34,6 @@ from aeron_async.protocol.status_message import STATUS_MESSAGE_LENGTH, StatusMes
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.destination_tracker import DestinationTracker
-    from aeron_async.driver.core.network_publication import NetworkPublication
     from aeron_async.driver.core.outbox import Address, ResponseOutbox
     from aeron_async.driver.core.system_counters import SystemCounters
 
@@ -85,6 +86,9 @@ class ControlPacketDispatcher:
         self.last_sm_ns: int = now_ns
         self._on_response_setup_heard = on_response_setup
         self._publications: dict[tuple[int, int], NetworkPublication] = {}
+        self._reports = ReportsIn(NetworkPublication, self._publications, self._sm_received)
+        # The same by stream: there may be thousands, and most streams have one.
+        self._stream_publications: dict[int, dict[int, NetworkPublication]] = {}
         self._response_outboxes: dict[NetworkPublication, ResponseOutbox] = {}
         self._handlers: dict[int, Callable[[memoryview, Address, int], bool]] = {
             FrameType.SM: self._on_status_message,
@@ -102,6 +106,10 @@ class ControlPacketDispatcher:
         """Return the publications that are served."""
         return tuple(self._publications.values())
 
+    def of_stream(self, stream_id: int) -> tuple[NetworkPublication, ...]:
+        """Return the publications of one stream, oldest first."""
+        return tuple(self._stream_publications.get(stream_id, {}).values())
+
     def add(
         self, publication: NetworkPublication, response_outbox: ResponseOutbox | None = None
     ) -> None:
@@ -109,15 +117,21 @@ class ControlPacketDispatcher:
 
         It has a response outbox if it sends to the receiver that asks for its SETUP.
         """
-        self._publications[publication.session_id, publication.stream_id] = publication
+        session_id, stream_id = publication.session_id, publication.stream_id
+        self._publications[session_id, stream_id] = publication
+        self._stream_publications.setdefault(stream_id, {})[session_id] = publication
         if response_outbox is not None:
             self._response_outboxes[publication] = response_outbox
 
     def remove(self, publication: NetworkPublication) -> None:
         """Stop dispatching to this publication."""
-        key = publication.session_id, publication.stream_id
-        if self._publications.get(key) is publication:
-            del self._publications[key]
+        session_id, stream_id = publication.session_id, publication.stream_id
+        if self._publications.get((session_id, stream_id)) is publication:
+            del self._publications[session_id, stream_id]
+            of_stream = self._stream_publications[stream_id]
+            del of_stream[session_id]
+            if not of_stream:
+                del self._stream_publications[stream_id]
         self._response_outboxes.pop(publication, None)
 
     def is_session_in_use(self, session_id: int, stream_id: int) -> bool:
@@ -149,7 +163,7 @@ class ControlPacketDispatcher:
     def on_datagrams(
         self, data: memoryview, segment_length: int, source: Address, now_ns: int
     ) -> None:
-        """Dispatch datagrams of one length from one source, which arrived together.
+        """Dispatch datagrams of one length that arrived together; the last may be shorter.
 
         The NAKs for one publication are answered together.
 
@@ -157,14 +171,23 @@ class ControlPacketDispatcher:
             Exception: What one datagram raised, or a group if several did; the others were
                 dispatched.
         """
+        are_reports = segment_length == STATUS_MESSAGE_LENGTH and self.destinations is None
+        are_naks = segment_length == NAK_LENGTH
         asked: Asked = {}
         failures: list[Exception] = []
-        for start in range(0, len(data), segment_length):
+        start = 0
+        while start < len(data):
+            taken = 0
             try:
-                if segment_length != NAK_LENGTH or not self._note_nak(data, start, asked):
+                if are_reports:
+                    taken = self._reports.take(data, start, now_ns)
+                if taken:
+                    self.last_sm_ns = now_ns
+                elif not (are_naks and self._note_nak(data, start, asked)):
                     self.on_datagram(data[start : start + segment_length], source, now_ns)
             except Exception as error:  # noqa: BLE001 - it is raised when all were taken
                 failures.append(error)
+            start += taken or segment_length
         for publication, ranges in asked.items():
             try:
                 self._answer(publication, ranges, source, now_ns)

@@ -17,6 +17,7 @@ import attrs
 
 from aeron_async.driver.core.context import PENDING_SETUP_TIMEOUT_NS
 from aeron_async.driver.core.lanes import ReceiveLane
+from aeron_async.driver.core.publication_image import PublicationImage
 from aeron_async.driver.core.session_states import (
     PendingSetups,
     SessionState,
@@ -24,6 +25,7 @@ from aeron_async.driver.core.session_states import (
     StreamInterest,
     begins_again,
 )
+from aeron_async.driver.core.silent_streams import HeartbeatsIn
 from aeron_async.driver.core.status_message_sender import eliciting_status_message
 from aeron_async.driver.core.strategies import raise_failures
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.lanes import LaneDestination
     from aeron_async.driver.core.outbox import Address, ReceiveDestination
-    from aeron_async.driver.core.publication_image import PublicationImage
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.logbuffer.placing import SegmentTable
 
@@ -97,6 +98,9 @@ class DataPacketDispatcher:
         self._group_tag = group_tag
         self._listener = listener
         self._streams: dict[int, StreamInterest] = {}
+        self._heartbeats = HeartbeatsIn(
+            PublicationImage, self._streams, system_counters[SystemCounterId.HEARTBEATS_RECEIVED]
+        )
         self._lone_segments = array("i", (0, 0))
         self._elicit_window_start_ns, self._elicit_count = -ELICIT_WINDOW_NS, 0
 
@@ -199,7 +203,11 @@ class DataPacketDispatcher:
             length, taken = min(segments[index + 1], segments[index] - start), 0
             # A failure stops no other datagram, as when a transport reads them one by one.
             try:
-                if length >= DATA_HEADER_LENGTH:
+                if length == DATA_HEADER_LENGTH == segments[index + 1]:
+                    taken = self._heartbeats.take(
+                        data, start, segments[index], source, destination, now_ns
+                    )
+                if length >= DATA_HEADER_LENGTH and not taken:
                     taken = self._on_data_fast(
                         data, segments, index, start, source, now_ns, destination
                     )

@@ -1,0 +1,49 @@
+"""Declarations of what another compiled module uses: the compiled parts of an image, and counters."""
+
+from libc.stdint cimport INT64_MAX, int32_t, int64_t
+
+from aeron_async._speedups.frames cimport load_acquire_64, store_release_64
+from aeron_async._speedups.paths cimport Cell, WakeFlag
+
+
+cdef inline int put(Cell cell, int64_t value) except -1:
+    if cell.place is NULL:
+        cell[0] = value
+    else:
+        store_release_64(cell.place, value)
+    return 0
+
+
+cdef inline int add(Cell cell, int64_t amount) except -1:
+    """Add to a counter; one that another process has filled begins again, as `Counter.increment`."""
+    cdef int64_t value = 0 if cell.place is NULL else load_acquire_64(cell.place)
+    return put(cell, amount if value > INT64_MAX - amount else value + amount)
+
+
+cdef class Reporting:
+    cdef public int64_t last_sm_position
+    cdef public int64_t overrun_threshold
+
+
+cdef class Rebuilding:
+    cdef public int64_t rebuild_position
+    cdef public int64_t hwm_position
+    cdef public int64_t last_packet_ns
+    cdef public int64_t idle_position
+    cdef public int64_t _calm_until_ns
+    cdef public bint is_end_of_stream
+    cdef public bint _is_fast_way_closed
+    cdef public object failure
+    cdef public WakeFlag wake_flag
+    cdef public Reporting _feedback
+    cdef public object connections
+    cdef public object subscribers
+    cdef tuple terms
+    cdef Cell hwm
+    cdef Cell receiver_position
+    cdef int64_t term_length
+    cdef int32_t initial_term_id
+    cdef int bits
+
+    cdef bint is_ready(self, int64_t position, int64_t end, int64_t now_ns) noexcept
+    cdef int advance(self, int64_t position, int64_t now_ns) except -1
