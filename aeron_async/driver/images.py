@@ -304,8 +304,8 @@ def log_spec(
 class Images:
     """Every image of one driver.
 
-    `links` are all subscriptions, oldest first. `on_endpoint_released` is called when an image no
-    longer uses its endpoint.
+    `links` are all subscriptions, and `stream_links` those to one stream, oldest first.
+    `on_endpoint_released` is called when an image no longer uses its endpoint.
     """
 
     def __init__(
@@ -314,14 +314,18 @@ class Images:
         receiver: Receiver,
         readers: Subscribers,
         links: Mapping[int, SubscriptionLink],
+        stream_links: Mapping[int, Mapping[int, SubscriptionLink]],
         on_endpoint_released: Callable[[ReceiveChannelEndpoint], None],
     ) -> None:
         self._resources = resources
         self._receiver = receiver
         self._readers = readers
         self._links = links
+        self._stream_links = stream_links
         self._on_endpoint_released = on_endpoint_released
         self._images: dict[PublicationImage, ReceiveChannelEndpoint] = {}
+        # The same by stream: there may be thousands, and most streams have one.
+        self._stream_images: dict[int, dict[PublicationImage, ReceiveChannelEndpoint]] = {}
         self._refusal_frames = RefusalFrames(resources)
         # The streams that were refused lately.
         self.refusals: Refusals = Refusals()
@@ -357,7 +361,7 @@ class Images:
         if refusal is not None:
             self._refuse(refusal, endpoint, setup, source, destination)
             return
-        links = self._wanting(endpoint, setup)
+        links = self._wanting(endpoint, setup.stream_id, setup.session_id)
         params, granted_length = links[0].params, endpoint.granted_rcvbuf_length
         window_length = params.receiver_window_length
         if params.is_window_auto and granted_length:
@@ -390,7 +394,7 @@ class Images:
         finally:
             del self._planned[plan.stream]
             self._budget.give_back(plan.setup.term_length)
-        if plan.link in self._wanting(plan.endpoint, plan.setup):
+        if plan.link in self._wanting(*plan.stream):
             self._make(plan, log)
         else:
             # If another subscription wants the stream, the next SETUP leads to its image.
@@ -422,11 +426,11 @@ class Images:
         if image is None:
             return
         image.is_following = plan.link.is_following
-        key = image.session_id, image.stream_id
-        for older, its_endpoint in self._images.items():
-            if its_endpoint is endpoint and (older.session_id, older.stream_id) == key:
+        images = self._stream_images.setdefault(image.stream_id, {})
+        for older, its_endpoint in images.items():
+            if its_endpoint is endpoint and older.session_id == image.session_id:
                 older.disable_status_messages()
-        self._images[image] = endpoint
+        self._images[image] = images[image] = endpoint
         self._budget.take(plan.setup.term_length)
         self.refusals.forget(
             receiver_id=endpoint.receiver_id,
@@ -434,19 +438,21 @@ class Images:
             session_id=image.session_id,
         )
         endpoint.dispatcher.add_image(image)
-        for link in self._wanting(endpoint, plan.setup):
+        for link in self._wanting(endpoint, image.stream_id, image.session_id):
             try:
                 self._join(image, link)
             except RegistrationError as error:
                 self._refuse(Refusal(str(error)), *plan.origin[:4])
         self._receiver.on_activity(image)
 
-    def _wanting(self, endpoint: ReceiveChannelEndpoint, setup: Setup) -> list[SubscriptionLink]:
-        """Return the subscriptions to a stream, oldest first."""
+    def _wanting(
+        self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int
+    ) -> list[SubscriptionLink]:
+        """Return the subscriptions to a session of a stream, oldest first."""
         return [
             link
-            for link in self._links.values()
-            if link.matches(endpoint, setup.stream_id, setup.session_id)
+            for link in self._stream_links.get(stream_id, {}).values()
+            if link.matches(endpoint, stream_id, session_id)
         ]
 
     def _refuse(
@@ -467,8 +473,7 @@ class Images:
         endpoint.dispatcher.remove_image(image)
         if any(
             link.params.is_rejoin
-            for link in self._links.values()
-            if link.matches(endpoint, image.stream_id, image.session_id)
+            for link in self._wanting(endpoint, image.stream_id, image.session_id)
         ):
             endpoint.dispatcher.remove_cool_down(image)
         for subscriber in list(image.subscribers):
@@ -482,9 +487,8 @@ class Images:
     def on_image_resumed(self, image: PublicationImage) -> None:
         """Join subscriptions that were added while the stream seemed to be over."""
         endpoint = self._images[image]
-        for link in self._links.values():
-            is_wanted = link.matches(endpoint, image.stream_id, image.session_id)
-            if is_wanted and not image.subscribers.has(link.registration_id):
+        for link in self._wanting(endpoint, image.stream_id, image.session_id):
+            if not image.subscribers.has(link.registration_id):
                 try:
                     self._join(image, link)
                 except RegistrationError as error:
@@ -498,6 +502,10 @@ class Images:
     def on_image_done(self, image: PublicationImage) -> None:
         """Free what an image used."""
         endpoint = self._images.pop(image)
+        images = self._stream_images[image.stream_id]
+        del images[image]
+        if not images:
+            del self._stream_images[image.stream_id]
         endpoint.dispatcher.remove_image(image)
         self._budget.give_back(image.log.term_length)
         image.counters.close()
@@ -548,14 +556,14 @@ class Images:
 
     def join_existing(self, link: SubscriptionLink) -> None:
         """Join a new subscription to the images it wants that can still be read."""
-        for image, endpoint in self._images.items():
+        for image, endpoint in self._stream_images.get(link.stream_id, {}).items():
             is_wanted = link.matches(endpoint, image.stream_id, image.session_id)
             if is_wanted and image.is_accepting_subscriptions:
                 self._join(image, link)
 
     def leave(self, link: SubscriptionLink) -> None:
         """Remove a subscription from every image it has joined."""
-        for image in list(self._images):
+        for image in list(self._stream_images.get(link.stream_id, ())):
             if self._readers.part(image, link) is not None:
                 self._receiver.on_activity(image)
 
@@ -576,6 +584,7 @@ class Images:
             image.counters.close()
             image.log.close()
         self._images.clear()
+        self._stream_images.clear()
 
     async def wait_closed(self) -> None:
         """Wait until no image is being made; called after `close`."""

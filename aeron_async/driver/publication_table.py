@@ -93,7 +93,11 @@ class PublicationTable:
     @property
     def network(self) -> tuple[NetworkPublication, ...]:
         """Return the network publications, lingering ones included."""
-        return tuple(each for each in self._entries if isinstance(each, NetworkPublication))
+        return tuple(self.each_network())
+
+    def each_network(self) -> Iterator[NetworkPublication]:
+        """Return the same one by one: there may be thousands, of which one is looked for."""
+        return (each for each in self._entries if isinstance(each, NetworkPublication))
 
     @property
     def ipc(self) -> tuple[IpcPublication, ...]:

@@ -125,7 +125,7 @@ class Publications:
             ConfigurationError: The channel contradicts the publication or socket it would share.
         """
         context = self._resources.context
-        uri = with_tagged_session(channel.uri, self._table.network)
+        uri = with_tagged_session(channel.uri, self._table.each_network())
         params = PublicationParams.of(uri, context, is_exclusive=is_exclusive)
         if flow_control is None:
             # Before a socket is opened: an unknown strategy is refused at no cost.
@@ -411,11 +411,10 @@ class Publications:
     def _find_shared(
         self, endpoint: SendChannelEndpoint, stream_id: int, params: PublicationParams
     ) -> NetworkPublication | None:
-        for publication in endpoint.dispatcher.publications:
+        for publication in endpoint.dispatcher.of_stream(stream_id):
             theirs = publication.params
             if (
-                publication.stream_id == stream_id
-                and not theirs.is_exclusive
+                not theirs.is_exclusive
                 and publication.state is PublicationState.ACTIVE
                 and theirs.response_correlation_id == params.response_correlation_id
             ):

@@ -87,12 +87,14 @@ class ResponseSubscriptions:
         self,
         resources: DriverResources,
         links: Mapping[int, SubscriptionLink],
+        stream_links: Mapping[int, Mapping[int, SubscriptionLink]],
         images: Images,
         endpoints: ReceiveEndpoints,
         wake: Callable[[], None],
     ) -> None:
         self._resources = resources
         self._links = links
+        self._stream_links = stream_links
         self._images = images
         self._endpoints = endpoints
         self._wake = wake
@@ -208,11 +210,8 @@ class ResponseSubscriptions:
     ) -> None:
         """Drop a subscription's interest in a session, unless another subscription wants it."""
         is_still_wanted = any(
-            other.endpoint is endpoint
-            and other.stream_id == link.stream_id
-            and other.session_id == session_id
-            and not other.is_response
-            for other in self._links.values()
+            other.endpoint is endpoint and other.session_id == session_id and not other.is_response
+            for other in self._stream_links.get(link.stream_id, {}).values()
         )
         if not is_still_wanted:
             endpoint.dispatcher.remove_subscription(link.stream_id, session_id)
@@ -300,16 +299,22 @@ class Subscriptions:
         self._receiver = receiver
         self._links: dict[int, SubscriptionLink] = {}
         self._client_links: dict[int, dict[int, SubscriptionLink]] = {}
+        self._stream_links: dict[int, dict[int, SubscriptionLink]] = {}
         # How many subscriptions receive at each endpoint.
         self._link_counts: Counter[ReceiveChannelEndpoint] = Counter()
         self.readers: Subscribers = Subscribers(resources, receiver, sender, self._links)
         self.local: LocalStreams = LocalStreams(resources, self.readers, sender, publications)
         self.images: Images = Images(
-            resources, receiver, self.readers, self._links, self._close_if_unused
+            resources,
+            receiver,
+            self.readers,
+            self._links,
+            self._stream_links,
+            self._close_if_unused,
         )
         self.endpoints: ReceiveEndpoints = ReceiveEndpoints(resources, receiver, self.images)
         self.responses: ResponseSubscriptions = ResponseSubscriptions(
-            resources, self._links, self.images, self.endpoints, wake
+            resources, self._links, self._stream_links, self.images, self.endpoints, wake
         )
         self.sightings: Sightings = Sightings(resources, self, publications)
 
@@ -424,6 +429,7 @@ class Subscriptions:
     def _keep(self, link: SubscriptionLink) -> None:
         self._links[link.registration_id] = link
         self._client_links.setdefault(link.client_id, {})[link.registration_id] = link
+        self._stream_links.setdefault(link.stream_id, {})[link.registration_id] = link
         if link.endpoint is not None:
             self._link_counts[link.endpoint] += 1
         self.responses.add(link)
@@ -434,10 +440,8 @@ class Subscriptions:
         if link is None:
             return None
         self.responses.forget(registration_id)
-        of_client = self._client_links[link.client_id]
-        del of_client[registration_id]
-        if not of_client:
-            del self._client_links[link.client_id]
+        _forget_in(self._client_links, link.client_id, registration_id)
+        _forget_in(self._stream_links, link.stream_id, registration_id)
         endpoint = link.endpoint
         if endpoint is not None:
             self._link_counts[endpoint] -= 1
@@ -582,6 +586,7 @@ class Subscriptions:
         """Free everything at once, consumed or not."""
         self._links.clear()
         self._client_links.clear()
+        self._stream_links.clear()
         self._link_counts.clear()
         self.responses.close()
         self.images.close()
@@ -610,8 +615,8 @@ class Subscriptions:
         Raises:
             ConfigurationError: Reliability, rejoining or the role of the endpoint differ.
         """
-        for link in self._links.values():
-            if link.endpoint is endpoint and link.stream_id == stream_id:
+        for link in self._stream_links.get(stream_id, {}).values():
+            if link.endpoint is endpoint:
                 params.check_same_stream(link.params, stream_id=stream_id)
                 _check_same_role(channel, link, endpoint)
 
@@ -663,3 +668,12 @@ def _manual_endpoint(link: SubscriptionLink) -> ReceiveChannelEndpoint:
 def _is_for_local_responses(link: SubscriptionLink) -> bool:
     uri = link.uri
     return uri.media is Media.IPC and uri.control_mode is ControlMode.RESPONSE
+
+
+def _forget_in(
+    table: dict[int, dict[int, SubscriptionLink]], key: int, registration_id: int
+) -> None:
+    links = table[key]
+    del links[registration_id]
+    if not links:
+        del table[key]
