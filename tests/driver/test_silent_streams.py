@@ -25,7 +25,8 @@ from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.sender import Sender
 from aeron_async.driver.stall_clock import StallClock
-from aeron_async.protocol.header import StatusMessageFlags
+from aeron_async.protocol.data import encode_heartbeat
+from aeron_async.protocol.header import DataFlags, StatusMessageFlags
 from tests.driver.agents import SetClock
 from tests.driver.fakes import (
     HALF_TERM,
@@ -318,6 +319,16 @@ def heartbeats_out(twins: Any, kind: type[Any], batch: Any = None) -> Any:
     )
 
 
+def heartbeat_of(session_id: int, stream_id: int) -> bytes:
+    return encode_heartbeat(
+        session_id=session_id,
+        stream_id=stream_id,
+        term_id=0,
+        term_offset=0,
+        flags=DataFlags.UNFRAGMENTED,
+    )
+
+
 class Bare:
     """A publication that lacks everything."""
 
@@ -330,6 +341,9 @@ def test_what_is_of_another_kind_goes_its_usual_way(twins: Any) -> None:
     assert (
         twins.ReportsOut(image_type(twins), twins.Schedule(), None, 1).send(streams, 0, 0, 0) == 0
     )
+    streams_by_id = {7: SimpleNamespace(images={SESSION_ID: Bare()})}
+    heartbeats = twins.HeartbeatsIn(image_type(twins), streams_by_id, counter(twins))
+    assert heartbeats.take(memoryview(heartbeat_of(SESSION_ID, 7)), 0, 32, SOURCE, None, 0) == 0
     reports = twins.ReportsIn(NetworkPublication, {(SESSION_ID, 7): Bare()}, counter(twins))
     message = attrs.evolve(eliciting_message(PublicationRig().log), stream_id=7, flags=NO_FLAGS)
     assert reports.take(memoryview(message.encode() * 3), 36, 0) == 0
@@ -391,8 +405,7 @@ def test_an_image_that_lacks_everything_goes_its_usual_way() -> None:
     image._calm_until_ns, image.wake_flag = 1, twins.WakeFlag()
     assert reports.send([image], 0, 0, 0) == 0
     heartbeats = twins.HeartbeatsIn(kind, {5: SimpleNamespace(images={6: image})}, counter(twins))
-    frame = bytearray.fromhex("0000000000c00100")
-    frame += b"".join(each.to_bytes(4, "little") for each in (0, 6, 5, 0, 0, 0))
+    frame = heartbeat_of(6, 5)
     assert heartbeats.take(frame, 0, 32, SOURCE, None, 2) == 0
     with pytest.raises(AttributeError):
         heartbeats.take(frame, 0, 32, SOURCE, None, 0)
