@@ -13,7 +13,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SI
 from cpython.list cimport PyList_GET_SIZE
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memmove
 
 from aeron_async._speedups.frames cimport (HEADER, align, load_acquire_32, load_acquire_64, peek_32,
                                            store_release_32, store_release_64)
@@ -61,7 +61,8 @@ cdef inline void write_frame(char *frame, int32_t word, int32_t offset, int32_t 
     words[4] = stream_id
     words[5] = term_id
     (<int64_t *>frame)[3] = reserved_value
-    memcpy(frame + HEADER, data, length)
+    # The data may be a part of the same log.
+    memmove(frame + HEADER, data, length)
     store_release_32(words, length + HEADER)
 
 

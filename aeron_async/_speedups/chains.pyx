@@ -35,7 +35,7 @@ def scan_chain(object words, int64_t limit, *, int64_t term_offset, int64_t term
                     or header[4] != stream_id or header[5] != term_id):
                 break
             aligned = (<int64_t>header[0] + 31) & ~(<int64_t>31)
-            if aligned > term_length - header[2]:
+            if aligned + header[2] > term_length:
                 break
             if header[1] >> 16 == PADDING:
                 return available + HEADER, aligned - HEADER

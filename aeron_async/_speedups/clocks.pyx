@@ -1,4 +1,4 @@
-# cython: language_level=3
+# cython: language_level=3, overflowcheck=True
 """Compiled twin of `driver.stall_clock.StallClock`.
 
 The agents read the clock four or five times in a turn, and a silent driver does little else.
@@ -8,8 +8,9 @@ cimport cython
 from libc.stdint cimport INT64_MAX, int64_t
 
 
+@cython.overflowcheck(False)
 cdef inline int64_t later(int64_t due_ns, int64_t threshold_ns) noexcept nogil:
-    """Add a threshold; what is never due never is."""
+    """Add a threshold, which is not negative; what is never due never is."""
     return due_ns + threshold_ns if due_ns <= INT64_MAX - threshold_ns else INT64_MAX
 
 
@@ -30,6 +31,8 @@ cdef class StallClock:
     cdef int64_t late_ns
 
     def __init__(self, clock, *, int64_t threshold_ns):
+        if threshold_ns < 0:
+            raise ValueError(f"threshold_ns={threshold_ns} must not be negative")
         self.epoch_ms = clock.epoch_ms
         self.epoch_ns = clock.epoch_ns
         self.stalled_ns = 0

@@ -8,14 +8,16 @@ early, and can do nothing else.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
-from libc.string cimport memcpy, memset
+from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t
+from libc.string cimport memcpy, memmove, memset
 
 from aeron_async._speedups.frames cimport (HEADER, align, is_slot, load_acquire_32, peek_32, prefetch,
                                            store_release_32)
 
 
 cdef int64_t GAP_LENGTH_LIMIT = 1024 * 1024
+# So far from the last number that no sum here overflows; no log has such a position.
+cdef int64_t POSITION_MAX = INT64_MAX - (<int64_t>1 << 33)
 
 
 cdef inline void put_32(char *place, int32_t value) noexcept nogil:
@@ -154,7 +156,7 @@ cdef int64_t scan_batch(char *base, int64_t length, int64_t offset, int64_t limi
                       int64_t batch_length, int64_t mtu_length, int64_t max_count, int64_t *cut,
                       int64_t *padding) noexcept nogil:
     """Return the bytes of one batch; twin of `logbuffer.scanner.scan_batch`."""
-    cdef int64_t total, following, count, behind, better
+    cdef int64_t total, following, count, behind, better, reach
     cdef int64_t segment = scan(base, length, offset, min(limit, batch_length, mtu_length), padding)
     cut[0] = segment
     if segment == 0 or padding[0]:
@@ -172,8 +174,10 @@ cdef int64_t scan_batch(char *base, int64_t length, int64_t offset, int64_t limi
         if following != segment or behind:
             break
     if count <= 2 < max_count and limit >> 2 >= mtu_length and not padding[0]:
-        better = longer_batch(base + offset, min(limit, batch_length, max_count * mtu_length), segment,
-                            total, count, mtu_length, max_count, &following)
+        # More datagrams than there are places to look at make no difference, and cannot overflow.
+        reach = min(limit, batch_length, min(max_count, BATCH_SLOTS) * mtu_length)
+        better = longer_batch(base + offset, reach, segment, total, count, mtu_length, max_count,
+                              &following)
         if better:
             cut[0] = better
             return better * following
@@ -226,7 +230,8 @@ def mark_starts(positions, int64_t following, int64_t position, segments, int64_
         try:
             known = <int64_t *>view.buf
             count = view.len // 8
-            if count == 0 or <size_t>view.buf & 7 or position < 0 or following < 0:
+            if (count == 0 or <size_t>view.buf & 7 or following < 0
+                    or not 0 <= position <= POSITION_MAX):
                 return following
             for each in range(ends.len // 8):
                 end = position + min(<int64_t>peek_32(<char *>ends.buf + 8 * each), length)
@@ -308,7 +313,8 @@ cdef int64_t place(const char *data, int64_t data_length, int64_t start, const c
         if placed < end:
             break
     if placed:
-        memcpy(term + offset + 4, data + 4, placed - 4)
+        # The data may be a part of the same term.
+        memmove(term + offset + 4, data + 4, placed - 4)
         store_release_32(<int32_t *>(term + offset), peek_32(data))
     return placed
 

@@ -10,10 +10,10 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int32_t, int64_t, uint32_t
-from libc.string cimport memcpy
+from libc.string cimport memmove
 
 from aeron_async._speedups.frames cimport HEADER, align, is_slot, load_acquire_32, peek_32, store_release_32
-from aeron_async._speedups.paths cimport Cell
+from aeron_async._speedups.paths cimport Cell, check_log, term_at
 
 from os import strerror
 
@@ -41,28 +41,34 @@ cdef bint place_frame(object term, int64_t offset, const char *frame, Py_ssize_t
         slot = <char *>view.buf + offset
         if load_acquire_32(<int32_t *>slot):
             return False
-        memcpy(slot + 4, frame + 4, length - 4)
+        # The frame may be a part of the same term.
+        memmove(slot + 4, frame + 4, length - 4)
         store_release_32(<int32_t *>slot, peek_32(frame))
         return True
     finally:
         PyBuffer_Release(&view)
 
 
+@cython.auto_pickle(False)
 cdef class Reporting:
     """The compiled part of a status message sender; twin of `status_message_sender.Reporting`."""
 
 
+@cython.auto_pickle(False)
 cdef class Rebuilding:
     """The compiled part of an image; twin of `driver.core.publication_image.Rebuilding`."""
 
     def _attach(self, log, counters):
         """Take what a lane needs of the log and the counters, which the image keeps."""
+        cdef int bits = log.position_bits
+        cdef tuple terms = log.terms
+        check_log(terms, bits)
         self.hwm = counters.receiver_hwm.cell
         self.receiver_position = counters.receiver_position.cell
-        self.term_length = log.term_length
         self.initial_term_id = log.initial_term_id
-        self.bits = log.position_bits
-        self.terms = log.terms
+        self.term_length = <int64_t>1 << bits
+        self.bits = bits
+        self.terms = terms
 
     cdef bint is_ready(self, int64_t position, int64_t end, int64_t now_ns) noexcept:
         """Return whether what lies at a position is next, has room, and needs no poll."""
@@ -100,11 +106,14 @@ cdef class ReceiveLane:
     cdef tuple shown
 
     def __init__(self, destination, dict streams not None, listener, now_ns, bytes_received):
+        cdef Cell cell = bytes_received.cell
+        if cell is None:
+            raise TypeError("the counter of received bytes has no cell")
         self.destination = destination
         self.streams = streams
         self.listener = listener
         self.now_ns = now_ns
-        self.bytes_received = <Cell?>bytes_received.cell
+        self.bytes_received = cell
 
     def take(self, datagram, source):
         """Place a datagram and show it to readers; return False if it must go the long way."""
@@ -214,7 +223,7 @@ cdef class SendLane:
 
     cdef int64_t try_send(self, now) except -1:
         """Send one frame if that is all; return its length, or 0 if the long way must be taken."""
-        cdef int64_t position, offset, length, mtu_length
+        cdef int64_t position, limit, begin, offset, length, mtu_length
         cdef Py_buffer view
         publication, agent, stream = self.publication, self.agent, self.stream
         if (publication.has_sent_burst or now < publication.polled_ns + self.quiet_ns
@@ -223,10 +232,13 @@ cdef class SendLane:
         position = stream.position
         log = publication.log
         mtu_length = log.mtu_length
-        if position > publication._fast_position or <int64_t>stream.limit - position <= mtu_length:
+        if position < 0 or position > publication._fast_position:
             return 0
-        offset = position & (<int64_t>log.term_length - 1)
-        term = (<tuple?>log.terms)[(position >> <int>log.position_bits) % PARTITION_COUNT]
+        limit = stream.limit
+        if limit <= position or limit - position <= mtu_length:
+            return 0
+        term = term_at(log, position, &begin)
+        offset = position - begin
         PyObject_GetBuffer(term, &view, PyBUF_SIMPLE)
         try:
             length = find_alone(&view, offset, mtu_length)
@@ -253,11 +265,14 @@ cdef class SendLane:
 cdef int64_t find_alone(Py_buffer *view, int64_t offset, int64_t mtu_length) noexcept:
     """Return the aligned length of the data frame at an offset; 0 if that is not all there is."""
     cdef int64_t length
-    cdef char *frame = <char *>view.buf + offset
+    cdef char *frame
     if not is_slot(view, offset) or offset + HEADER > view.len:
         return 0
+    frame = <char *>view.buf + offset
     length = align(load_acquire_32(<int32_t *>frame))
-    if length < HEADER or length > mtu_length or offset + length >= view.len or peek_32(frame + 4) >> 16 != 1:
+    # The word behind it must lie in the term, too.
+    if (length < HEADER or length > mtu_length or offset + length > view.len - HEADER
+            or peek_32(frame + 4) >> 16 != 1):
         return 0
     # After a full term comes another one, which may hold more data.
     return 0 if load_acquire_32(<int32_t *>(frame + length)) else length

@@ -15,7 +15,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.list cimport PyList_GET_SIZE, PyList_New
 from cpython.object cimport PyObject, PyObject_GenericSetAttr
 from cpython.ref cimport Py_INCREF
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from aeron_async._speedups.frames cimport (BEGIN_BIT, END_BIT, FLAGS_BITS, HEADER, align, is_slot,
@@ -59,6 +59,7 @@ cdef extern from *:
 
 @cython.final
 @cython.freelist(512)
+@cython.auto_pickle(False)
 cdef class Message:
     """One complete message; twin of `logbuffer.message.Message`."""
 
@@ -86,6 +87,9 @@ cdef class Message:
     def stream_id(self):
         """Return the stream id it came on."""
         return self.image.stream_id
+
+    def __reduce__(self):
+        return Message, (self.data, self.position, self.reserved_value, self.image)
 
     def __bytes__(self):
         return self.data
@@ -164,7 +168,7 @@ def read_whole(object term, words, longs, int64_t offset, int64_t end, int64_t b
     PyObject_GetBuffer(term, &view, PyBUF_SIMPLE)
     try:
         end = min(end, view.len & ~31)
-        if not is_slot(&view, offset):
+        if not is_slot(&view, offset) or begin_position > INT64_MAX - view.len:
             return offset
         while limit > 0 and offset < end:
             frame = <char *>view.buf + offset
@@ -405,7 +409,8 @@ cdef class Batch:
         The other batch must not be used afterwards.
         """
         if self.is_open and other.is_open:
-            if self.view.buf != other.view.buf or self.end != other.offset:
+            if (self.view.buf != other.view.buf or self.end != other.offset
+                    or self.begin_position != other.begin_position):
                 return False
             self.end = other.end
         elif self.messages is not None and other.messages is not None:
@@ -446,7 +451,7 @@ cdef Batch lay_open(term, int64_t offset, int64_t end, int64_t begin_position, i
     PyObject_GetBuffer(term, &batch.view, PyBUF_SIMPLE)
     batch.is_open = True
     end = min(end, batch.view.len & ~31)
-    if not is_slot(&batch.view, offset):
+    if not is_slot(&batch.view, offset) or begin_position > INT64_MAX - batch.view.len:
         limit = 0
     batch.image = image
     batch.offset = offset

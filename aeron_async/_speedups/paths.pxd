@@ -11,6 +11,10 @@ cdef class Cell:
     cdef void let_go(self) noexcept
 
 
+cdef int check_log(tuple terms, int bits) except -1
+cdef object term_at(log, int64_t position, int64_t *begin)
+
+
 cdef class WakeFlag:
     cdef public bint is_set
     cdef public object callback

@@ -86,6 +86,7 @@ cdef inline int64_t calls_of(int64_t count, int64_t length) noexcept:
 
 
 DEF PARTITION_COUNT = 3
+DEF TERM_LENGTH_MAX = 1 << 30
 DEF BATCH_MESSAGES = 1_024
 DEF BATCH_LENGTH = 262_144
 """Most messages and bytes that are read at once; see `client.subscription`, `client.image`."""
@@ -108,9 +109,9 @@ cdef class Cell:
         if self.place is not NULL:
             raise ValueError("a cell has its word already")
         PyObject_GetBuffer(words, &self.view, PyBUF_SIMPLE | PyBUF_WRITABLE)
-        if not 0 <= index < self.view.len // 8:
+        if not 0 <= index < self.view.len // 8 or <size_t>self.view.buf & 7:
             PyBuffer_Release(&self.view)
-            raise ValueError("a cell is one word of 64 bits")
+            raise ValueError("a cell is one word of 64 bits, at a multiple of 8")
         self.place = <int64_t *>self.view.buf + index
 
     def __dealloc__(self):
@@ -150,6 +151,7 @@ os.register_at_fork(after_in_child=note_fork)
 
 
 @cython.final
+@cython.auto_pickle(False)
 cdef class HomeLoop:
     """The event loop that an object belongs to; checked for every message."""
 
@@ -181,6 +183,7 @@ cdef class HomeLoop:
         return self.is_running_here()
 
 
+@cython.auto_pickle(False)
 cdef class WakeFlag:
     """Wakes an agent once when there is something to do, until the agent has cleared the flag."""
 
@@ -479,6 +482,7 @@ cdef inline bint is_held(Step spare) noexcept:
     return Py_REFCNT(spare) > 1
 
 
+@cython.auto_pickle(False)
 cdef class Offering:
     """The compiled part of a publication; twin of `client.publication.Offering`."""
 
@@ -529,7 +533,7 @@ cdef class Offering:
         if position < 0:
             return -1
         self._calls_until_check -= 1
-        self._wake_flag.set()
+        self.wake()
         return position
 
     def _offer_fast(self, data, reserved_value):
@@ -539,8 +543,15 @@ cdef class Offering:
             return -1
         position = self.append(data, reserved_value)
         if position >= 0:
-            self._wake_flag.set()
+            self.wake()
         return position
+
+    @cython.final
+    cdef inline int wake(self) except -1:
+        # Getting the buffer of what was appended may have run Python code.
+        if self._wake_flag is not None:
+            self._wake_flag.set()
+        return 0
 
     @cython.final
     cdef inline int64_t append(self, object data, object reserved_value) except? -1:
@@ -607,6 +618,23 @@ cdef class Offering:
         return count, position
 
 
+cdef int check_log(tuple terms, int bits) except -1:
+    """Raise an error for terms among which no position has a place."""
+    if terms is None or len(terms) != PARTITION_COUNT or not 5 <= bits <= 30:
+        raise ValueError(f"no log: {terms if terms is None else len(terms)} terms, of {bits} bits")
+    return 0
+
+
+cdef object term_at(log, int64_t position, int64_t *begin):
+    """Return the term of a position, which is not negative, and the position where it begins."""
+    cdef int bits = log.position_bits
+    cdef tuple terms = log.terms
+    check_log(terms, bits)
+    begin[0] = position >> bits << bits
+    return terms[(position >> bits) % PARTITION_COUNT]
+
+
+@cython.auto_pickle(False)
 cdef class Taking:
     """The compiled part of an image; twin of `client.image.Taking`."""
 
@@ -625,16 +653,18 @@ cdef class Taking:
 
     cpdef _take(self, int64_t position):
         """Move the position: the application has taken everything before it."""
+        cdef WakeFlag wake_flag
         if position <= self._position or self._is_closed:
             return
         self._position = position
         self._cell[0] = position
-        if position > self._trigger and not self._wake_flag.is_set:
-            self._wake_flag.set()
-            if not self._wake_flag.is_set:
-                # The driver has answered at once, and has moved its trigger.
-                self._move_trigger()
-
+        if position > self._trigger:
+            wake_flag = self._wake_flag
+            if wake_flag is not None and not wake_flag.is_set:
+                wake_flag.set()
+                if not wake_flag.is_set:
+                    # The driver has answered at once, and has moved its trigger.
+                    self._move_trigger()
 
     cpdef Batch _read_fast(self, int64_t limit, int64_t max_bytes):
         """Return the next messages of one frame each; None where `_read` must do more than that.
@@ -642,22 +672,22 @@ cdef class Taking:
         The batch is empty if nothing can be read.
         """
         cdef int64_t position = self._position
-        cdef int64_t begin, end, trigger
+        cdef int64_t begin, end, readable, trigger
         cdef Batch batch
         port, reader = self._port, self._reader
         trigger = port.consumption_trigger
-        if self._is_closed or trigger < position or <int64_t>reader._position != position:
+        if (self._is_closed or position < 0 or trigger < position
+                or <int64_t>reader._position != position):
             return None
-        end = min(<int64_t>port.readable_position(position), position + max_bytes)
+        readable = port.readable_position(position)
         if self._is_closed:
             return None
-        if end <= position:
+        if readable <= position or max_bytes <= 0:
             self._trigger = trigger
             return NO_BATCH
-        log = self._log
-        begin = position & -<int64_t>log.term_length
-        batch = lay_open((<tuple?>log.terms)[(position >> <int>log.position_bits) % PARTITION_COUNT],
-                         position - begin, min(end - begin, <int64_t>log.term_length), begin, limit, self)
+        term = term_at(self._log, position, &begin)
+        end = position - begin + min(readable - position, max_bytes, TERM_LENGTH_MAX)
+        batch = lay_open(term, position - begin, end, begin, limit, self)
         if batch.left == 0:
             return None
         self._trigger = trigger
@@ -669,6 +699,7 @@ cdef Batch NO_BATCH = Batch([], None)
 NOTHING = NO_BATCH
 
 
+@cython.auto_pickle(False)
 cdef class Reading:
     """The compiled part of a subscription; twin of `client.reading.Reading`."""
 
@@ -700,9 +731,11 @@ cdef class Reading:
         """Return the next message after a wait; None if `_anext_waiting` must look for it."""
         cdef Message message
         cdef Batch batch
+        cdef Taking source
         if self._is_closed or self._turn is None or len(self._turn) != 1:
             return None
-        batch = (<Taking?>self._turn[0])._read_fast(BATCH_MESSAGES, BATCH_LENGTH)
+        source = self._turn[0]
+        batch = None if source is None else source._read_fast(BATCH_MESSAGES, BATCH_LENGTH)
         if batch is None or batch.left == 0:
             return None
         self._batch = batch
@@ -755,6 +788,7 @@ cdef class Reading:
     def _read_list_fast(self, int64_t limit, int64_t max_bytes):
         """Return messages that have arrived, in the plain case; None leaves it to `_next_batch`."""
         cdef Batch batch
+        cdef Taking source
         if self._home is None or not self._home.is_this_thread() or self._is_closed:
             return None
         if self._calls_until_check <= 0 or self._taken is not None or self._turn is None:
@@ -764,8 +798,8 @@ cdef class Reading:
         if len(self._turn) > 1:
             # None of the images starves the others.
             self._turn.append(self._turn.pop(0))
-        for image in self._turn:
-            batch = (<Taking?>image)._read_fast(limit, max_bytes)
+        for source in list(self._turn):
+            batch = None if source is None else source._read_fast(limit, max_bytes)
             if batch is None or self._is_closed:
                 return None
             if batch.left > 0:
@@ -780,6 +814,7 @@ cdef class Reading:
         """Call a function with the messages of the only image; see the twin."""
         cdef Batch batch
         cdef Message message
+        cdef Taking source
         if self._check_served is not None:
             # A driver of another process is checked before each message.
             return ~left
@@ -790,7 +825,8 @@ cdef class Reading:
             if batch.left <= 0:
                 if self._turn is None or len(self._turn) != 1:
                     break
-                batch = (<Taking?>self._turn[0])._read_fast(left, BATCH_LENGTH)
+                source = self._turn[0]
+                batch = None if source is None else source._read_fast(left, BATCH_LENGTH)
                 if batch is None:
                     break
                 if batch.left == 0:
@@ -808,6 +844,8 @@ cdef class Reading:
 
 def inheriting(kind):
     """Return a subclass of `Reading`, whose `__anext__` is from now on called without its name."""
+    if not isinstance(kind, type) or not issubclass(kind, Reading):
+        raise TypeError(f"{kind!r} is no subclass of Reading")
     if kind.__anext__ is Reading.__anext__:
         inherit_next(<void *>Reading, kind)
     return kind

@@ -138,7 +138,7 @@ cdef class BatchReader:
         decode: Returns the host and port of an address in the system's format.
 
     Raises:
-        ValueError: `memory` or `segments` is too short.
+        ValueError: `memory` or `segments` is too short, or `segments` at no multiple of 4.
     """
 
     cdef readonly list groups
@@ -176,6 +176,8 @@ cdef class BatchReader:
         if self.memory.len < DATAGRAM_LENGTH_MAX or self.segments.len < 8 * BATCHES_MAX:
             raise ValueError(f"memory of {self.memory.len} bytes and segments of {self.segments.len} are "
                              f"too short: at least {DATAGRAM_LENGTH_MAX} and {8 * BATCHES_MAX}")
+        if <size_t>self.segments.buf & 3:
+            raise ValueError("segments at an address that is no multiple of 4")
         self.data_view = memory
         self.segments_view = segments
         self.decode = decode

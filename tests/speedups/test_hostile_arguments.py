@@ -108,6 +108,59 @@ def test_cuts_shorter_than_a_frame_are_none() -> None:
         )
 
 
+@needs_compiled
+@pytest.mark.parametrize("max_count", [2_049, 2**31, 2**61, 2**62, 2**63 - 1])
+def test_any_number_of_datagrams_may_be_wanted(max_count: int) -> None:
+    log = filled([0, 0, 0, 32, 32] * 290)
+    options = {"limit": TERM_LENGTH, "mtu_length": MTU_LENGTH, "max_count": max_count}
+    where = log.terms[0], log.term_words[0], 0
+    found = [scan_batch(each, *where, **options) for each in (pure_twins(), compiled_twins())]
+    assert found[0] == found[1]
+
+
+@needs_compiled
+@pytest.mark.parametrize("position", [2**63 - 100, 2**63 - 4_096, 2**63 - 1])
+def test_no_start_is_marked_where_a_position_may_overflow(position: int) -> None:
+    positions = array("q", [0] * 4)
+    segments = array("i", (64, 64, 90, 64))
+    call = compiled_twins().mark_starts
+    assert call(positions, position, position, segments, 90) == position
+    assert positions == array("q", [0] * 4)
+
+
+@needs_compiled
+def test_a_frame_of_a_chain_lies_in_its_term_however_short_that_is() -> None:
+    words = memoryview(bytearray(64)).cast("i")
+    words[0], words[1], words[2] = 64, 1 << 16, 65_504
+    for term_length in (0, -1, -(2**31), -(2**63)):
+        where = {"term_offset": 65_504, "term_id": 0, "stream_id": 0, "term_length": term_length}
+        assert compiled_twins().scan_chain(words, 64, **where) == (0, 0)
+
+
+@needs_compiled
+@pytest.mark.parametrize("position", [2**63 - TERM_LENGTH, 2**63 - 1])
+def test_nothing_is_read_where_a_position_may_overflow(position: int) -> None:
+    log = filled([100] * 5)
+    where = log.terms[0], None, None, 0, TERM_LENGTH
+    batch, end = compiled_twins().open_batch(*where, position, 5, Image())
+    assert (batch.left, end) == (0, 0)
+    out: list[Any] = []
+    assert compiled_twins().read_whole(*where, position, 5, out) == 0
+    assert out == []
+    assert compiled_twins().open_batch(*where, position - TERM_LENGTH, 5, Image())[0].left == 5
+
+
+@needs_compiled
+def test_only_what_has_the_same_positions_extends_a_batch() -> None:
+    log = filled([100] * 5)
+    opened = compiled_twins().open_batch
+    first, end = opened(log.terms[0], None, None, 0, TERM_LENGTH, 0, 2, Image())
+    other, _ = opened(log.terms[0], None, None, end, TERM_LENGTH, TERM_LENGTH, 2, Image())
+    assert not first.extend(other)
+    other, _ = opened(log.terms[0], None, None, end, TERM_LENGTH, 0, 2, Image())
+    assert first.extend(other)
+
+
 # Placing.
 
 
@@ -143,6 +196,20 @@ def test_nothing_is_done_in_a_term_at_an_odd_address() -> None:
         place_batch(twin, memoryview(data), 1_280, odd_view(bytes(9_999)), None, 0, limit=99_999)
         == 0
     )
+
+
+@needs_compiled
+def test_a_batch_may_lie_in_the_term_that_it_is_placed_in() -> None:
+    log = make_log(term_length=1 << 16)
+    term, words = log.terms[0], log.term_words[0]
+    # A frame that says it is the second one, and zeros where that one would be.
+    words[0:6] = memoryview(array("i", (96, 0x0001_C000, 32, 7, 8, 9)))
+    term[64:96] = bytes(range(32))
+    segments = array("i", (96, 96))
+    placed = compiled_twins().place_batches(term, segments, 0, 0, term, None, 32, limit=1_000)
+    assert placed == 96
+    assert words[8:14].tolist() == [96, 0x0001_C000, 32, 7, 8, 9]
+    assert term[96:128] == bytes(range(32))
 
 
 # Sending.
@@ -454,6 +521,27 @@ def test_fragments_of_an_odd_length_begin_where_frames_do() -> None:
 
 
 @needs_compiled
+def test_a_cell_at_an_odd_address_is_refused() -> None:
+    memory = bytearray(33)
+    with pytest.raises(ValueError, match="multiple of 8"):
+        compiled_twins().Cell(memoryview(memory)[4:20])
+    memory.append(0)
+
+
+@needs_compiled
+def test_times_that_are_none_are_refused() -> None:
+    times = SimpleNamespace(epoch_ms=int, epoch_ns=int, now_ns=lambda: 2**63 - 1)
+    with pytest.raises(ValueError, match="negative"):
+        compiled_twins().StallClock(times, threshold_ns=-1)
+    clock = compiled_twins().StallClock(times, threshold_ns=0)
+    agent = SimpleNamespace(role_name="agent")
+    clock.watch(agent)
+    clock.expect(agent, -(2**63))
+    with pytest.raises(OverflowError):
+        clock.now_ns()
+
+
+@needs_compiled
 @pytest.mark.parametrize(("code", "size"), [("i", 4), ("q", 8)])
 def test_a_word_at_an_odd_address_is_refused(code: Any, size: int) -> None:
     memory = bytearray(64)
@@ -467,6 +555,19 @@ def test_a_word_at_an_odd_address_is_refused(code: Any, size: int) -> None:
 
 
 # Messages.
+
+
+@needs_compiled
+def test_no_state_is_put_into_what_is_compiled() -> None:
+    kinds: list[Any] = [each for each in vars(compiled_twins()).values() if isinstance(each, type)]
+    assert len(kinds) > 10
+    for kind in kinds:
+        # What Cython makes for pickling would not look at the length of a state.
+        if hasattr(kind, "__setstate_cython__"):
+            with suppress(TypeError):
+                made = kind.__new__(kind)
+                with pytest.raises(TypeError, match=r"pickl|__reduce__"):
+                    made.__setstate_cython__(())
 
 
 def test_a_cycle_through_a_message_is_collected(twin: Any) -> None:

@@ -1,0 +1,165 @@
+"""The short ways look at what they are given before they use it as memory."""
+
+from __future__ import annotations
+
+from array import array
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.logbuffer.logs import TERM_LENGTH
+from tests.speedups.test_twins import filled
+from tests.twins import compiled_twins, needs_compiled
+
+pytestmark = needs_compiled
+
+
+class Image:
+    """A source of messages."""
+
+    session_id = 7
+    stream_id = 8
+
+
+def make_cell() -> Any:
+    return compiled_twins().Cell(memoryview(array("q", [0])))
+
+
+def make_source(**changes: Any) -> Any:
+    """Return an image whose log holds five messages of one frame."""
+
+    class Source(compiled_twins().Taking):  # type: ignore[misc] # chosen at run time
+        def __init__(self) -> None:
+            self._attach(make_cell(), compiled_twins().WakeFlag())
+            log = filled([100] * 5)
+            fields = {"terms": log.terms, "position_bits": 16, "term_length": TERM_LENGTH}
+            self._log = SimpleNamespace(**(fields | changes))
+            self._reader = self
+            self._port = SimpleNamespace(
+                consumption_trigger=1 << 40, readable_position=lambda _: 5 * 160
+            )
+
+    return Source()
+
+
+BAD_LOGS = [
+    {"terms": ()},
+    {"terms": (bytearray(TERM_LENGTH),) * 2},
+    {"terms": None},
+    {"position_bits": -1},
+    {"position_bits": 64},
+]
+
+
+@pytest.mark.parametrize("changes", BAD_LOGS)
+def test_a_log_that_is_none_is_not_read(changes: dict[str, Any]) -> None:
+    assert make_source()._read_fast(9, 9_999).left == 5
+    with pytest.raises(ValueError, match="no log"):
+        make_source(**changes)._read_fast(9, 9_999)
+
+
+def test_no_limit_is_too_high_and_no_position_too_low() -> None:
+    source = make_source()
+    assert source._read_fast(-1, 9_999) is None
+    assert source._read_fast(9, -(2**63)).left == 0
+    assert source._read_fast(2**63 - 1, 2**63 - 1).left == 5
+    source._position = -160
+    assert source._read_fast(9, 9_999) is None
+
+
+def test_a_source_without_a_flag_wakes_nobody() -> None:
+    source = make_source()
+    source._attach(make_cell(), None)
+    source._take(160)
+    assert source._position == 160
+
+
+def test_a_turn_of_nobody_gives_no_message() -> None:
+    class Subscription(compiled_twins().Reading):  # type: ignore[misc] # chosen at run time
+        _check_served = None
+
+    subscription = Subscription()
+    subscription._turn = [None]
+    assert subscription._hand_out_fast(print, 3) == ~3
+
+
+def test_only_subscriptions_inherit_what_gives_the_next_message() -> None:
+    reading, inheriting = compiled_twins().Reading, compiled_twins().inheriting
+
+    class Other:
+        __anext__ = reading.__anext__
+
+    for kind in (Other, object, SimpleNamespace(__anext__=reading.__anext__), reading(), None):
+        with pytest.raises(TypeError, match="no subclass of Reading"):
+            inheriting(kind)
+    assert inheriting(reading) is reading
+
+
+@pytest.mark.parametrize("changes", BAD_LOGS)
+def test_an_image_takes_no_log_that_is_none(changes: dict[str, Any]) -> None:
+    fields = {"terms": (bytearray(64),) * 3, "position_bits": 16, "initial_term_id": 0}
+    counters = SimpleNamespace(
+        receiver_hwm=SimpleNamespace(cell=None), receiver_position=SimpleNamespace(cell=None)
+    )
+    with pytest.raises(ValueError, match="no log"):
+        compiled_twins().Rebuilding()._attach(SimpleNamespace(**(fields | changes)), counters)
+
+
+def test_a_lane_counts_in_a_cell() -> None:
+    kind = compiled_twins().ReceiveLane
+    lane = kind.__new__(kind)
+    with pytest.raises(TypeError, match="no cell"):
+        lane.__init__(None, {}, None, None, SimpleNamespace(cell=None))
+    with pytest.raises(ValueError, match="without streams"):
+        lane.take(bytes(64), None)
+
+
+class Sender:
+    """Something that offers one frame through a lane, and how that ended."""
+
+    def __init__(self, log: Any, position: int = 0) -> None:
+        self.ends: list[Any] = []
+        stream = SimpleNamespace(position=position, limit=2**63 - 1)
+        stream._outbox = SimpleNamespace(send=lambda _: True)
+        publication = SimpleNamespace(
+            _sender=stream,
+            has_sent_burst=False,
+            polled_ns=0,
+            log=log,
+            _fast_until_ns=99,
+            _fast_position=2**63 - 1,
+            on_sent_alone=lambda length, _: self.ends.append(length),
+        )
+        agent = SimpleNamespace(
+            _is_polling=False,
+            may_act=bool,
+            on_offer=lambda _: self.ends.append("the long way"),
+            on_offer_failed=lambda _, error, __: self.ends.append(type(error)),
+            _clock=SimpleNamespace(now_ns=lambda: 1),
+        )
+        compiled_twins().SendLane(publication, agent, None, 0).on_offer()
+
+
+def make_log(term: Any, **changes: Any) -> Any:
+    fields = {"terms": (term,) * 3, "position_bits": 16, "mtu_length": 1_408}
+    return SimpleNamespace(**(fields | changes), term_length=TERM_LENGTH)
+
+
+def test_a_lone_frame_is_sent_if_the_word_behind_it_is_there() -> None:
+    term = filled([100]).terms[0]
+    assert Sender(make_log(term)).ends == [160]
+    for length in (160, 161, 163, 164, 191):
+        assert Sender(make_log(memoryview(bytearray(term[:length])))).ends == ["the long way"]
+    assert Sender(make_log(memoryview(bytearray(term[:192])))).ends == [160]
+
+
+@pytest.mark.parametrize("changes", BAD_LOGS)
+def test_nothing_is_sent_of_a_log_that_is_none(changes: dict[str, Any]) -> None:
+    term = filled([100]).terms[0]
+    assert Sender(make_log(term, **changes)).ends == [ValueError]
+
+
+@pytest.mark.parametrize("position", [-(2**63), -160, 2**63 - 1])
+def test_nothing_is_sent_from_a_position_that_is_none(position: int) -> None:
+    assert Sender(make_log(filled([100]).terms[0]), position).ends == ["the long way"]
