@@ -81,10 +81,15 @@ def pure_twins() -> Any:
     return SimpleNamespace(**found)
 
 
+def compiled(name: str) -> Any:
+    """Return a compiled module."""
+    return import_module(f"aeron_async._speedups.{name}")
+
+
 @cache
 def compiled_twins() -> Any:
     """Return all that is compiled, as one object."""
-    modules = [import_module(f"aeron_async._speedups.{name}") for name in COMPILED]
+    modules = [compiled(name) for name in COMPILED]
     return SimpleNamespace(**{k: v for module in modules for k, v in vars(module).items()})
 
 

@@ -14,6 +14,7 @@ Nothing here touches the memory in a child process that is forked: it is the par
 """
 
 import os
+from operator import index as as_number
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -66,6 +67,7 @@ cdef inline bint ring_resting(uint32_t *asleep) noexcept nogil:
 # The garbage collector must not clear `refresh` while `set` may be called.
 @cython.no_gc_clear
 @cython.final
+@cython.auto_pickle(False)
 cdef class BellFlag(WakeFlag):
     """Wakes the processes that wait for what was stored, each by its bell if it is asleep.
 
@@ -111,11 +113,16 @@ cdef class BellFlag(WakeFlag):
         except BaseException:
             free(view)
             raise
+        try:
+            self.mode = word_of(view, mode_at)
+        except BaseException:
+            PyBuffer_Release(view)
+            free(view)
+            raise
         self.view = view
         self.forks = forks
         self.refresh = refresh
         self.call_soon = call_soon
-        self.mode = word_of(view, mode_at)
         # No count of the driver's: its lowest bit is that of polling.
         self.seen = POLLING
 
@@ -172,8 +179,13 @@ cdef class BellFlag(WakeFlag):
     cdef int look(self, uint32_t mode) except -1:
         """Find out whose bells there are."""
         cdef uint32_t **bells
-        places = self.refresh()
-        if places is None or self.view is NULL:
+        cdef Py_ssize_t place
+        found = self.refresh()
+        if found is None:
+            return 0
+        # Getting a number may run Python code, too, which may close this.
+        cdef list places = [as_number(each) for each in found]
+        if self.view is NULL:
             return 0
         self.bell_count = 0
         bells = <uint32_t **>realloc(self.bells, max(1, len(places)) * sizeof(uint32_t *))

@@ -3,7 +3,7 @@
 """A look at words of shared memory for a moment, before a reader sleeps; see `watcher.Spinner`."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t
 
 cdef extern from *:
     """
@@ -33,7 +33,8 @@ DEF TURNS_FOR_CLOCK = 16
 
 
 cdef bint look(int32_t **places, int32_t *expected, int count, int64_t ns) noexcept nogil:
-    cdef int64_t end_ns = clock_ns() + ns
+    cdef int64_t now_ns = clock_ns()
+    cdef int64_t end_ns = now_ns + min(ns, INT64_MAX - now_ns)
     cdef int turn, index
     while True:
         for turn in range(TURNS_FOR_CLOCK):
@@ -68,7 +69,8 @@ def spin(list words not None, int64_t ns):
     if len(words) > WORDS_MAX:
         raise ValueError(f"{len(words)} words, and at most {WORDS_MAX} are looked at")
     try:
-        for memory, at, value in words:
+        # A copy, as getting a number may run Python code, which may make the list longer.
+        for memory, at, value in tuple(words):
             # Held, as another thread may want to unmap it.
             PyObject_GetBuffer(memory, &views[count], PyBUF_SIMPLE)
             count += 1

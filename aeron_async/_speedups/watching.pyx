@@ -37,7 +37,7 @@ import os
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_SetFromErrno
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
@@ -776,7 +776,9 @@ cdef class WatchThread:
 
     def keep_bell(self, int64_t ns):
         """Sleep so only for as long as this: afterwards the word may belong to something else."""
-        note(&self.state.bell_until_ns, <uint64_t>(monotonic_ns() + ns))
+        cdef int64_t now_ns = monotonic_ns()
+        ns = max(-now_ns, min(ns, INT64_MAX - now_ns))
+        note(&self.state.bell_until_ns, <uint64_t>(now_ns + ns))
 
     cdef void drop_bell(self) noexcept:
         """Let go of the memory; the thread has ended, or has never had it."""
@@ -825,13 +827,16 @@ cdef class WatchThread:
         In a child process that is forked, only the child's copy of the descriptor is closed.
         """
         cdef uint32_t index = 0
+        cdef WatchedWord word
         self.end()
         self.drop_bell()
         while index < self.capacity:
             slot = slot_at(self.state, index)
             index += 1
             if slot.word is not NULL:
-                (<WatchedWord>slot.word).release()
+                # Held, as what it lets go of may have been all that held it.
+                word = <WatchedWord>slot.word
+                word.release()
 
     cdef bint has_thread(self) noexcept:
         return self.is_open and self.forks == forks

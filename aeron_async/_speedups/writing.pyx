@@ -18,7 +18,7 @@ written last. The twin `archive.disk.recording_writer` does the same.
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.errno cimport EINTR, EIO, errno
-from libc.stdint cimport int64_t
+from libc.stdint cimport INT64_MAX, int64_t
 from libc.string cimport memset
 
 from os import strerror
@@ -324,17 +324,20 @@ cdef class BlockWriter:
 
         Raises:
             ValueError: 16 blocks are in flight; the block is shorter than a length, or the offset
-                is negative; the thread has ended, or belongs to another process.
+                is negative, or no file is that long; the thread has ended, or belongs to another
+                process.
         """
         cdef Order *order
-        cdef Py_buffer *view
+        cdef Py_buffer view
+        PyObject_GetBuffer(block, &view, PyBUF_SIMPLE)
+        # Afterwards, as getting the buffer may run Python code.
         if not self.has_thread() or self.ring.begun - self.collected >= SLOTS:
+            PyBuffer_Release(&view)
             raise ValueError(f"at most {SLOTS} blocks are written at once, and none when closed")
-        view = &self.views[self.ring.begun % SLOTS]
-        PyObject_GetBuffer(block, view, PyBUF_SIMPLE)
-        if view.len < LENGTH_SIZE or offset < 0:
-            PyBuffer_Release(view)
+        if view.len < LENGTH_SIZE or not 0 <= offset <= INT64_MAX - view.len:
+            PyBuffer_Release(&view)
             raise ValueError("a block has a length at least, and lies in its file")
+        self.views[self.ring.begun % SLOTS] = view
         order = &self.ring.orders[self.ring.begun % SLOTS]
         order.file = file
         order.sync_level = sync_level
@@ -354,6 +357,7 @@ cdef class BlockWriter:
         forked process both results are 0.
         """
         cdef int64_t done
+        cdef int64_t count = 0
         cdef int failure
         if self.process != getpid():
             return 0, 0
@@ -362,11 +366,17 @@ cdef class BlockWriter:
         done = self.ring.done
         failure = self.ring.failure
         pthread_mutex_unlock(&self.ring.mutex)
-        count = done - self.collected
+        # One by one, as letting go of one may run Python code, which may collect the others.
         while self.collected < done:
-            PyBuffer_Release(&self.views[self.collected % SLOTS])
-            self.collected += 1
+            count += 1
+            self.let_go()
         return count, failure
+
+    cdef void let_go(self) noexcept:
+        """Release the memory of the next block."""
+        cdef Py_buffer view = self.views[self.collected % SLOTS]
+        self.collected += 1
+        PyBuffer_Release(&view)
 
     def close(self):
         """Wait until all blocks are written or one has failed. When closed, do nothing.
@@ -398,5 +408,4 @@ cdef class BlockWriter:
         """Stop the thread, and release the memory of all blocks."""
         self.stop()
         while self.collected < self.held:
-            PyBuffer_Release(&self.views[self.collected % SLOTS])
-            self.collected += 1
+            self.let_go()
