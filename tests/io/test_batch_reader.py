@@ -248,6 +248,14 @@ def test_memory_that_is_too_short_is_refused(memory: int, segments: int) -> None
         reader.read(sock, 1)
 
 
+@needs_compiled
+def test_segments_at_an_odd_address_are_refused() -> None:
+    assert CompiledBatchReader is not None
+    segments = memoryview(bytearray(514))[2:].cast("i")
+    with pytest.raises(ValueError, match="multiple of 4"):
+        CompiledBatchReader(memoryview(bytearray(65_536)), segments, decode_address)
+
+
 def test_a_link_is_part_of_an_address_that_many_links_have() -> None:
     port = socket.htons(9).to_bytes(2, sys.byteorder)
     host = socket.inet_pton(socket.AF_INET6, "fe80::1")

@@ -125,7 +125,7 @@ def test_a_block_of_a_length_alone_is_written(lane: Lane, tmp_path: Path) -> Non
     assert (tmp_path / "file").read_bytes() == bytes(4) + b"1234"
 
 
-@pytest.mark.parametrize("arguments", [(b"abc", 0), (b"abcd", -1)])
+@pytest.mark.parametrize("arguments", [(b"abc", 0), (b"abcd", -1), (b"abcd", 2**63 - 4)])
 def test_what_is_no_block_is_refused(lane: Lane, arguments: tuple[bytes, int]) -> None:
     with pytest.raises(ValueError, match="lies in its file"):
         lane.blocks.begin(0, *arguments, 0)
