@@ -210,7 +210,8 @@ cdef bint is_seconds(object timeout) except -1:
 
 
 # A step cannot end its wait by itself when it is freed: Python finalizes an object once, and the free
-# list gives out the same ones again. The collector does not clear this, so that it can still call its owner.
+# list gives out the same ones again. The collector finalizes this before it clears anything, so that its owner
+# is whole when it is called.
 @cython.final
 @cython.no_gc_clear
 @cython.auto_pickle(False)
@@ -220,7 +221,7 @@ cdef class Waiting:
     cdef object owner
     cdef object waiter
 
-    def __dealloc__(self):
+    def __del__(self):
         if self.waiter is not None:
             # Nothing can be raised here, and `_end_wait` raises nothing.
             self.end()

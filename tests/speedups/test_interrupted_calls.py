@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from array import array
 from threading import Timer
@@ -13,7 +14,7 @@ from tests.speedups.watched import needs_watcher
 from tests.twins import compiled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 pytestmark = needs_watcher
 
@@ -121,6 +122,33 @@ def test_a_word_may_be_dropped_by_the_memory_that_it_held() -> None:
     thread.close()
     assert not words
     assert thread.word_count == 0
+
+
+# Waits.
+
+
+def test_who_is_told_of_the_end_of_a_wait_is_whole_then() -> None:
+    told = []
+
+    class Subscription(compiled("paths").Reading):  # type: ignore[misc] # chosen at run time
+        def __init__(self) -> None:
+            self.name = "whole"
+
+        def _begin_wait(self) -> Any:
+            return self
+
+        def __await__(self) -> Iterator[str]:
+            yield "waits"
+
+        def _end_wait(self, _: object) -> None:
+            told.append(self.name)
+
+    subscription: Any = Subscription()
+    subscription.itself = subscription.__anext__()
+    assert subscription.itself.send(None) == "waits"
+    del subscription
+    gc.collect()
+    assert told == ["whole"]
 
 
 # Blocks.
