@@ -59,7 +59,7 @@ LONG := \
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo pipeline test covered pure long quick check lint bytecode format docs settings fuzz \
-	bench matrix clean help
+	sanitize bench matrix clean help
 
 help:
 	@echo "make demo    two processes exchange messages over loopback, for about ten seconds"
@@ -71,6 +71,7 @@ help:
 	@echo "make docs    the documentation as a site in site/, with the API from the docstrings"
 	@echo "make settings  the tables of settings and line numbers on the pages, from the code"
 	@echo "make fuzz    hostile bytes for every parser and both endpoints; RUNS=$(RUNS) for each"
+	@echo "make sanitize  hostile calls of compiled code under ASan and UBSan; RUNS=$(RUNS) a module"
 	@echo "make matrix  every test once more with other Pythons; PYTHONS='$(PYTHONS)'"
 	@echo "make bench   how fast we are, beside others; BENCH='--only round-trip' for a part of it"
 	@echo "make format  apply formatting and safe lint fixes"
@@ -165,6 +166,9 @@ settings: $(CLI_STAMP)
 
 fuzz: $(FUZZ_STAMP)
 	$(BIN)/python -m tests.fuzz.run --all --runs $(RUNS)
+
+sanitize: $(STAMP)
+	$(BIN)/python -m tests.fuzz.sanitize --runs $(RUNS)
 
 bench: $(BENCH_STAMP)
 	$(BIN)/python -m benchmarks $(BENCH)

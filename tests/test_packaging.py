@@ -209,6 +209,7 @@ def test_a_stream_takes_nothing_of_the_command_line(unused_udp_port: int) -> Non
         ("test", ["'.[cli]'", SPARK, "'aeron-async[dev]'"]),
         ("bench", ["'.[cli]'", SPARK, "'aeron-async[dev]'", "'aeron-async[bench]'"]),
         ("fuzz", ["'.[cli]'", SPARK, "'aeron-async[dev]'", "'aeron-async[fuzz]'"]),
+        ("sanitize", ["'.[cli]'", SPARK, "'aeron-async[dev]'"]),
     ],
 )
 def test_a_target_installs_what_it_needs(target: str, installed_in_order: list[str]) -> None:
