@@ -29,7 +29,7 @@ def unmade(module: ModuleType, values: Values) -> dict[str, Callable[[], object]
             make(kind)
         except TypeError:
             continue
-        for name in {*dir(kind)} - LEFT_OUT:
+        for name in sorted({*dir(kind)} - LEFT_OUT):
             call = partial(call_unmade, values, kind, name)
             found[f"{kind.__name__}.{name}"] = call
     return found
