@@ -799,7 +799,7 @@ cdef class Reading:
         if len(self._turn) > 1:
             # None of the images starves the others.
             self._turn.append(self._turn.pop(0))
-        for source in list(self._turn):
+        for source in self._turn:
             batch = None if source is None else source._read_fast(limit, max_bytes)
             if batch is None or self._is_closed:
                 return None
