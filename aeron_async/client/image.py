@@ -222,6 +222,8 @@ class Image(Taking):
         self._hold, self._left_count = ready.hold, ready.hold.left_count
         self._log = ready.log
         self._reader = TermReader(ready.log, ready.join_position)
+        # The last message that was put together. Its beginning may be taken before its end comes.
+        self._begun: Message | None = None
         self._discarded_before = 0
         self._header = FragmentHeader(self)
         self._position = ready.join_position
@@ -323,6 +325,7 @@ class Image(Taking):
         self._look_up_trigger()
         if self.is_closed:
             return 0
+        self._forget_begun()
         header = self._header
         count = 0
 
@@ -388,6 +391,10 @@ class Image(Taking):
             or (limit_position := port.readable_position(position)) <= position == self._position
         ):
             return None
+        begun = self._begun
+        if begun is not None and self._position < begun.position == position:
+            return Batch([begun], self)
+        self._begun = None
         end_position = min(limit_position, position + max_bytes)
         batch = reader.open_batch(limit=limit, limit_position=end_position, image=self)
         if batch.left:
@@ -414,6 +421,7 @@ class Image(Taking):
             if not has_moved or limit_position <= position:
                 return None
             end_position = min(limit_position, position + READ_AHEAD_LENGTH)
+        self._begun = found[0]
         return Batch(found, self)
 
     def _peek_block(self, position: int, limit: int) -> tuple[memoryview, int]:
@@ -489,7 +497,14 @@ class Image(Taking):
 
     def _rewind(self) -> None:
         """Move the reader back to the position, so that what lies beyond it is read again."""
-        self._read_again(self._position)
+        begun = self._begun
+        is_left = begun is not None and begun.position > self._position
+        self._read_again(begun.position if begun is not None and is_left else self._position)
+
+    def _forget_begun(self) -> None:
+        if self._begun is not None:
+            self._begun = None
+            self._rewind()
 
     def _read_again(self, position: int) -> None:
         """Move the reader back to a position: the start of a message that was read."""
@@ -513,6 +528,7 @@ class Image(Taking):
             self._end_of_stream_position = self._metadata.end_of_stream_position
             self._is_revoked = self._metadata.is_publication_revoked
             self._is_closed = True
+            self._begun = None
             self._end = ImageEnd.at(self._end_reason(), self._position) if end is None else end
 
     def _on_forked(self) -> None:
