@@ -11,7 +11,7 @@ import pytest
 from aeron_async.errors import ClosedError
 from aeron_async.protocol.header import FrameType
 from aeron_async.testing.trace import Trace, Verdict
-from tests.support.run import Auditor, data_frames
+from tests.support.auditor import Auditor, data_frames
 
 TERM_LENGTH = 64 * 1024
 HEADER = Struct("<iBBHiiiiq")

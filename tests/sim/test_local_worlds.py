@@ -16,7 +16,8 @@ from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.testing import VirtualLoop
 from aeron_async.testing.world import simulate
 from tests.drivers import embedded
-from tests.support.run import Auditor, counters_in_use
+from tests.support.auditor import Auditor
+from tests.support.run import counters_in_use
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

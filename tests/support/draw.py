@@ -57,6 +57,7 @@ def draw_scenario(
         for place in sorted({(each.endpoint_host, each.stream_id) for each in streams})
         for reader in draw_readers(dice, place, host_count, duration_ns)
     )
+    streams = tuple(spread(each, readers) for each in streams)
     return Scenario(
         seed=seed,
         features=frozenset(name for name in FEATURES if dice.has(name)),
@@ -167,6 +168,27 @@ def draw_stream(dice: Dice, index: int, host_count: int, duration_ns: int) -> St
     while count < len(lengths) and total < BYTES_MAX:
         total += lengths[count] + 32
         count += 1
+    parameters = draw_parameters(dice, index, term_length, mtu_length)
+    return Stream(
+        host=host,
+        endpoint_host=endpoint_host,
+        stream_id=stream_id,
+        parameters="|".join(parameters),
+        is_multicast=dice.has("multicast"),
+        is_exclusive=dice.has("exclusive")
+        or "init-term-id" in " ".join(parameters)
+        or "control-mode=manual" in parameters,
+        has_claims=dice.has("claims"),
+        has_lists=dice.has("lists"),
+        has_columns=dice.has("columns"),
+        lengths=tuple(lengths[:count]),
+        gap_ns=max(1, duration_ns // max(1, count)),
+        cancel_chance=0.2 if dice.has("cancellation") else 0.0,
+    )
+
+
+def draw_parameters(dice: Dice, index: int, term_length: int, mtu_length: int) -> list[str]:
+    """Return what the channel of a publication says besides its endpoint."""
     parameters = [f"term-length={term_length}", f"mtu={mtu_length}"]
     if dice.has("windows"):
         windows = dice.of("windows", index)
@@ -178,19 +200,9 @@ def draw_stream(dice: Dice, index: int, host_count: int, duration_ns: int) -> St
     if dice.has("multicast"):
         # All that share a publication must agree about it, so nothing here is drawn.
         parameters.append("fc=min" if dice.has("min_flow_control") else "fc=max")
-    return Stream(
-        host=host,
-        endpoint_host=endpoint_host,
-        stream_id=stream_id,
-        parameters="|".join(parameters),
-        is_multicast=dice.has("multicast"),
-        is_exclusive=dice.has("exclusive") or "init-term-id" in " ".join(parameters),
-        has_claims=dice.has("claims"),
-        has_lists=dice.has("lists"),
-        lengths=tuple(lengths[:count]),
-        gap_ns=max(1, duration_ns // max(1, count)),
-        cancel_chance=0.2 if dice.has("cancellation") else 0.0,
-    )
+    elif dice.has("destinations"):
+        parameters += ["control-mode=manual", "fc=min"]
+    return parameters
 
 
 def share_parameters(streams: list[Stream]) -> tuple[Stream, ...]:
@@ -246,7 +258,24 @@ def draw_readers(
             attrs.evolve(each, host=random.randrange(host_count), is_multicast=True)
             for each in readers
         ]
+    elif dice.has("destinations"):
+        random = dice.of("destinations", *place)
+        readers = [
+            attrs.evolve(each, host=random.randrange(host_count), is_spread=True)
+            for each in readers
+        ]
     return readers
+
+
+def spread(stream: Stream, readers: tuple[Reader, ...]) -> Stream:
+    """Let a stream be sent to each host that has a reader of it, if they are at several."""
+    place = stream.endpoint_host, stream.stream_id
+    hosts = {
+        each.host
+        for each in readers
+        if each.is_spread and (each.endpoint_host, each.stream_id) == place
+    }
+    return attrs.evolve(stream, destinations=tuple(sorted(hosts)))
 
 
 def draw_reader(dice: Dice, place: tuple[int, int], number: int, duration_ns: int) -> Reader:
@@ -255,6 +284,7 @@ def draw_reader(dice: Dice, place: tuple[int, int], number: int, duration_ns: in
     parameters = []
     stalls: tuple[tuple[int, int], ...] = ()
     kind, starts_at_ns, lives_ns = "iterate", 0, 0
+    linger_ns, leave_chance = 0, 0.0
     if dice.has("slow_reader"):
         slow = dice.of("slow_reader", *place, number)
         stalls = tuple(
@@ -265,6 +295,10 @@ def draw_reader(dice: Dice, place: tuple[int, int], number: int, duration_ns: in
         kind = dice.of("polling", *place, number).choice(("poll", "batches"))
     if dice.has("handlers") and dice.of("handlers", *place, number).random() < 0.5:
         kind = "handler"
+    if dice.has("turns"):
+        turns = dice.of("turns", *place, number)
+        kind, leave_chance = "batches", turns.uniform(0.0, 0.5)
+        linger_ns = turns.choice((0, round(10 ** turns.uniform(5, 8))))
     if dice.has("late_join"):
         starts_at_ns = dice.of("late_join", *place, number).randint(0, duration_ns)
     if dice.has("churn"):
@@ -286,6 +320,8 @@ def draw_reader(dice: Dice, place: tuple[int, int], number: int, duration_ns: in
         lives_ns=lives_ns,
         stalls=stalls,
         is_reliable=not unreliable,
+        linger_ns=linger_ns,
+        leave_chance=leave_chance,
     )
 
 

@@ -62,6 +62,10 @@ FEATURES: Final = (
     "lists",
     "handlers",
     "window_auto",
+    "columns",
+    "turns",
+    "destinations",
+    "silence",
 )
 
 
@@ -120,6 +124,9 @@ class Stream:
         has_lists: Whether some messages are offered as lists; only where it is exclusive.
         is_contested: Whether another host publishes under the same session.
         is_multicast: Whether it goes to a group, and to readers on any host.
+        has_columns: Whether its lists are columns, as pyarrow has them.
+        destinations: Indices of the hosts it is sent to one by one; none of a stream that has one
+            receiver, or a group.
     """
 
     host: int
@@ -134,6 +141,8 @@ class Stream:
     is_contested: bool = False
     is_multicast: bool = False
     has_lists: bool = False
+    has_columns: bool = False
+    destinations: tuple[int, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -151,6 +160,9 @@ class Reader:
         stalls: Times and durations, in nanoseconds, at which it does not read.
         is_reliable: Whether gaps are repaired.
         is_multicast: Whether it is a member of a group.
+        is_spread: Whether it is one of several that a stream is sent to, each at its own host.
+        linger_ns: How long a batch waits for more messages.
+        leave_chance: For each batch, that it is left to the next reader, who is the same.
     """
 
     host: int
@@ -163,6 +175,9 @@ class Reader:
     stalls: tuple[tuple[int, int], ...]
     is_reliable: bool
     is_multicast: bool = False
+    is_spread: bool = False
+    linger_ns: int = 0
+    leave_chance: float = 0.0
 
 
 @attrs.frozen(kw_only=True)

@@ -7,7 +7,9 @@ its publications and subscriptions again, and the recorder sees new publications
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections import deque
+from itertools import accumulate
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -17,15 +19,18 @@ from aeron_async.errors import MaxPositionExceededError
 from aeron_async.logbuffer.position import framed_length
 from aeron_async.protocol.header import DATA_HEADER_LENGTH
 from aeron_async.testing.recorder import ViolationError
+from tests.support.scenario import Reader, Stream
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+    from typing import Any
+
     from aeron_async.client.aeron import Aeron
-    from aeron_async.client.image import FragmentHeader, Image, Message
+    from aeron_async.client.image import FragmentHeader, Image, Message, MessageBatch
     from aeron_async.client.publication import Publication
     from aeron_async.client.subscription import Subscription
     from aeron_async.testing.recorder import Offered, Received, Recorder
     from aeron_async.testing.world import World
-    from tests.support.scenario import Reader, Stream
 
 __all__ = ["PORT", "Publisher", "Subscriber"]
 
@@ -39,8 +44,11 @@ def channel_of(world: World, side: Stream | Reader, parameters: str) -> str:
     """Return the channel of one end of a stream."""
     if side.is_multicast:
         endpoint = f"224.20.30.{2 * side.endpoint_host + 1}:{PORT}|interface=10.0.0.0/8"
+    elif isinstance(side, Stream) and side.destinations:
+        return f"aeron:udp?{parameters}"
     else:
-        endpoint = f"{world.hosts[side.endpoint_host].name}:{PORT}"
+        host = side.host if isinstance(side, Reader) and side.is_spread else side.endpoint_host
+        endpoint = f"{world.hosts[host].name}:{PORT}"
     return f"aeron:udp?endpoint={endpoint}" + (f"|{parameters}" if parameters else "")
 
 
@@ -51,17 +59,52 @@ def end_of_next(offered: Offered, length: int) -> int:
     return offered.position + framed + (left if framed > left else 0)
 
 
+class Column:
+    """Messages as an array of pyarrow holds them; importing that takes longer than many a world.
+
+    Args:
+        messages: Them.
+        offset: How many others lie before them in the same buffers.
+    """
+
+    __module__ = "pyarrow.stand_in"
+    type = "binary"
+    null_count = 0
+
+    def __init__(self, messages: list[bytes], offset: int) -> None:
+        self.offset = offset
+        self._messages = messages
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._messages)
+
+    def buffers(self) -> tuple[None, array[int], bytes]:
+        """Return no mask, then where each message begins and ends, then what they are."""
+        laid = [b"?"] * self.offset + self._messages
+        return None, array("i", accumulate(map(len, laid), initial=0)), b"".join(laid)
+
+
 class NotedBatch(BatchOffer):  # type: ignore[misc]  # It is final for users.
     """A list of messages whose appending is noted piece by piece: a piece may be read at once."""
 
     __slots__ = ("_noted", "_noted_count", "_offered")
 
-    def __init__(self, publication: Publication, offered: Offered, lengths: list[int]) -> None:
-        made = [(*offered.next_message(length), length) for length in lengths]
-        self._noted = [(number, length) for number, _, length in made]
+    def __init__(
+        self,
+        publication: Publication,
+        offered: Offered,
+        messages: list[tuple[int, bytes]],
+        column_offset: int,
+    ) -> None:
+        self._noted = [(number, len(payload)) for number, payload in messages]
         self._noted_count = 0
         self._offered = offered
-        super().__init__(publication, [payload for _, payload, _ in made])
+        payloads = [payload for _, payload in messages]
+        is_column = column_offset >= 0
+        super().__init__(publication, Column(payloads, column_offset) if is_column else payloads)
 
     @property
     def accepted(self) -> int:
@@ -109,6 +152,9 @@ class Publisher:
         channel = channel_of(self._world, stream, stream.parameters)
         add = aeron.add_exclusive_publication if stream.is_exclusive else aeron.add_publication
         self.publication = publication = await add(channel, stream.stream_id)
+        for host in stream.destinations:
+            name = self._world.hosts[host].name
+            await publication.add_destination(f"aeron:udp?endpoint={name}:{PORT}")
         self.offered = offered = self._recorder.publishing(publication, aeron)
         try:
             lengths = deque(stream.lengths)
@@ -117,7 +163,7 @@ class Publisher:
                 if stream.has_lists and stream.is_exclusive and self._random.random() < 0.5:
                     count = min(len(lengths), self._random.randint(1, LIST_LENGTH_MAX))
                     listed = [lengths.popleft() for _ in range(count)]
-                    await NotedBatch(publication, offered, listed)
+                    await self._send_list(publication, offered, listed)
                 else:
                     await self._send(publication, offered, lengths.popleft())
             await self._finishing.wait()
@@ -156,6 +202,20 @@ class Publisher:
             claim.abort()
             offered.skip_to(claim.position)
 
+    async def _send_list(
+        self, publication: Publication, offered: Offered, lengths: list[int]
+    ) -> None:
+        """Offer a list, or a column; where that was cancelled, what is left of it once more."""
+        left = [offered.next_message(length) for length in lengths]
+        while left:
+            offset = self._random.randrange(3) if self.stream.has_columns else -1
+            batch = NotedBatch(publication, offered, left, offset)
+            if self._random.random() < self.stream.cancel_chance:
+                await self._in_a_hurry(_awaited(batch))
+            else:
+                await batch
+            left = left[batch.accepted :]
+
     async def _offer_in_a_hurry(
         self, publication: Publication, offered: Offered, number: int, payload: bytes
     ) -> None:
@@ -165,7 +225,11 @@ class Publisher:
             # Noted in the task that offers: another that shares the stream may be next.
             offered.on_offered(await publication.offer(payload), number, len(payload))
 
-        offering = asyncio.ensure_future(offer())
+        await self._in_a_hurry(offer())
+
+    async def _in_a_hurry(self, deed: Coroutine[Any, Any, None]) -> None:
+        """Let something begin, and be cancelled soon."""
+        offering = asyncio.ensure_future(deed)
         # Cancelled here, nobody is left to ask what became of it.
         offering.add_done_callback(lambda task: task.cancelled() or task.exception())
         # A turn or a few: some offers are done by then, others have not begun.
@@ -175,6 +239,10 @@ class Publisher:
         await asyncio.wait([offering])
         if not offering.cancelled():
             offering.result()
+
+
+async def _awaited(batch: BatchOffer) -> None:
+    await batch
 
 
 class Subscriber:
@@ -212,6 +280,7 @@ class Subscriber:
         self._recorder = recorder
         self._finishing = finishing
         self._partial: dict[int, tuple[bytes, int]] = {}
+        self._random = Random(f"{world.seed}/{name}")
 
     async def run(self, aeron: Aeron) -> None:
         """Subscribe and read, until cancelled."""
@@ -255,14 +324,32 @@ class Subscriber:
         elif self.reader.kind == "handler":
             await self._handle(subscription)
         elif self.reader.kind == "batches":
-            async for batch in subscription.batches():
-                for message in batch:
-                    self.received[message.image.image_id].on_message(message.position, message.data)
-                await self._stall()
+            while not subscription.is_closed:
+                await self._read_batches(subscription)
         else:
             async for message in subscription:
                 self.received[message.image.image_id].on_message(message.position, message.data)
                 await self._stall()
+
+    async def _read_batches(self, subscription: Subscription) -> None:
+        """Read batches until one is left to the next reader, or the subscription closes."""
+        reader = self.reader
+        async for batch in subscription.batches(linger_ns=reader.linger_ns):
+            if reader.leave_chance and self._random.random() < reader.leave_chance:
+                return
+            self._take_batch(batch)
+            await self._stall()
+
+    def _take_batch(self, batch: MessageBatch) -> None:
+        """Note what is in a batch, in one of the ways in which that can be read."""
+        received = self.received[batch.image.image_id]
+        if not self.reader.leave_chance or self._random.random() < 0.5:
+            for message in batch:
+                received.on_message(message.position, message.data)
+            return
+        payloads = [bytes(view) for view in batch.views()]
+        for position, payload in zip(batch.positions(), payloads, strict=True):
+            received.on_message(position, payload)
 
     async def _handle(self, subscription: Subscription) -> None:
         """Let a function take the messages, but while reading stalls."""
