@@ -61,6 +61,22 @@ def test_a_receiver_that_falls_silent_is_let_go_in_the_first_cycle_after_its_tim
     assert receivers(rig) == 1
 
 
+def test_room_that_was_too_short_for_a_frame_is_no_room() -> None:
+    rig = rig_with(MinMulticastFlowControl())
+    rig.hear(0, 0, receiver_id=SLOW, receiver_window=1_024 + 160)
+    rig.hear(0, 0, receiver_id=FAST)
+    rig.poll(0)
+    for _ in range(2):
+        rig.offer(bytes(992))
+    rig.poll(0)
+    assert rig.publication.sender_position == rig.publication.sender_limit - 160 == 1_024
+    flags = StatusMessageFlags.END_OF_STREAM
+    rig.hear(0, 1, receiver_id=SLOW, receiver_window=1_024 + 160, flags=flags)
+    assert rig.publication.poll(1) == 1, "there is room now, and something to send"
+    assert rig.publication.poll(1) > 1
+    assert rig.publication.sender_position == rig.publication.producer_position
+
+
 def test_a_receiver_that_falls_silent_is_let_go_while_data_leaves_in_every_cycle() -> None:
     rig = rig_with(MinMulticastFlowControl())
     for now_ns in range(0, 5 * SECOND + 1, 50 * MS):

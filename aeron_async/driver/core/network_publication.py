@@ -555,12 +555,13 @@ class NetworkPublication(SubscribablePublication):
             if now_ns < deadline_ns:
                 return deadline_ns
         sender = self._sender
-        was_blocked = sender.limit <= sender.position
+        before = sender.limit
         limit = self.flow_control.on_idle(
             sender_limit=sender.limit, sender_position=sender.position, now_ns=now_ns
         )
         self._set_sender_limit(limit)
-        if was_blocked and limit > sender.position:
+        # Before, there may have been room, but not enough for the next frame.
+        if before < limit > sender.position < self.producer_position:
             return now_ns
         return self.flow_control.deadline_ns()
 
