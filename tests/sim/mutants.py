@@ -21,6 +21,7 @@ from aeron_async.driver.core.network_publication import NetworkPublication
 from aeron_async.driver.core.publication_image import PublicationImage
 from aeron_async.driver.core.retransmit_handler import RetransmitHandler
 from aeron_async.driver.images import Images
+from tests.support.swarm import run_seed
 from tests.twins import pure
 
 placing = pure("logbuffer.placing")
@@ -32,7 +33,15 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from tests.support.run import Outcome
+
 __all__ = ["MUTANTS", "Mutant"]
+
+TROUBLES = frozenset(
+    {"partition", "one_way", "flapping", "pause", "crash", "restart", "jump", "drift"}
+    | {"send_errors", "bursts", "corruption", "collision", "churn", "hostile", "forger"}
+)
+"""Features without which all may be expected to come on time."""
 
 
 class Mutant(NamedTuple):
@@ -41,6 +50,7 @@ class Mutant(NamedTuple):
     `changes` are pairs of what is right and what takes its place; `owner` is the class or module
     that holds the function, `others` are modules that have imported it by name, and `plain` says
     what is called in the place of what would not call it.
+    Worlds that are to find it have `features`, and none of `TROUBLES` if it `is_calm`.
     """
 
     name: str
@@ -48,7 +58,13 @@ class Mutant(NamedTuple):
     function: str
     changes: tuple[tuple[str, str], ...]
     others: tuple[Any, ...] = ()
+    features: frozenset[str] = frozenset()
+    is_calm: bool = False
     plain: tuple[tuple[Any, str, Any], ...] = ()
+
+    def run(self, seed: int) -> Outcome:
+        """Run a world with all that it takes to find the bug, and with no trouble if it is calm."""
+        return run_seed(seed, TROUBLES if self.is_calm else frozenset(), self.features)
 
     def plant(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Put the wrong version in the place of the right one."""
@@ -84,6 +100,7 @@ MUTANTS = (
             ("position < feedback.last_sm_position", "position < 0"),
             ("position >= self.hwm_position", "position >= 0"),
         ),
+        features=frozenset({"duplication"}),
     ),
     Mutant(
         "a gap that reaches the end of its term is taken for its end",

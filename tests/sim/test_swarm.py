@@ -215,7 +215,7 @@ def test_a_broken_promise_is_the_failure_of_a_run(monkeypatch: pytest.MonkeyPatc
         several, message = "several", "N9: broken\non purpose"
         raise ExceptionGroup(several, [ViolationError(message)])
 
-    monkeypatch.setattr("tests.support.run.Auditor.audit", violate)
+    monkeypatch.setattr("tests.support.run.WireAuditor.audit", violate)
     assert run_seed(1).failure == "ViolationError: N9: broken"
 
 
@@ -240,9 +240,9 @@ def test_the_failure_of_a_run_is_its_own_whatever_its_end_brings(
         raise LookupError(message)
 
     monkeypatch.setattr("aeron_async.testing.host.Host._stop", fail)
-    monkeypatch.setattr("tests.support.run.Auditor.audit", violate)
+    monkeypatch.setattr("tests.support.run.WireAuditor.audit", violate)
     assert run_seed(1).failure == "ViolationError: N9: broken"
-    monkeypatch.setattr("tests.support.run.Auditor.audit", lambda _: None)
+    monkeypatch.setattr("tests.support.run.WireAuditor.audit", lambda _: None)
     assert run_seed(1, frozenset(FEATURES)).failure == "LookupError: at the end"
 
 

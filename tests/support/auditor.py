@@ -102,6 +102,7 @@ class Auditor:
                 position = compute_position(
                     term_id, start, initial_term_id=log.initial_term_id, bits=log.position_bits
                 )
+                self._audit_frame(publication, position)
                 # Padding may pass the limit: only its header travels. A group that shrinks may take
                 # the limit back, and what was sent before is still sent again.
                 limit = max(publication.sender_limit, publication.sender_position)
@@ -110,6 +111,9 @@ class Auditor:
                         f"publication {session_id} sent up to {position + end - start}, "
                         f"and its limit is {limit}"
                     )
+
+    def _audit_frame(self, publication: NetworkPublication, position: int) -> None:
+        """Take note of a frame that is sent, or sent again."""
 
     def _publications_at(self, address: str) -> Iterator[NetworkPublication]:
         for host in self._world.hosts:
@@ -171,9 +175,9 @@ class Auditor:
         if any(new < old for new, old in zip(positions, before, strict=True)):
             self._violated(f"{name}: positions went back from {before} to {positions}")
 
-    def _violated(self, what: str) -> None:
+    def _violated(self, what: str, name: str = "N7") -> None:
         if len(self.violations) < 4:
-            self.violations.append(ViolationError(f"N7: {what}, at {self._world.now_ns} ns"))
+            self.violations.append(ViolationError(f"{name}: {what}, at {self._world.now_ns} ns"))
 
 
 def longest_message(log: LogBuffers) -> int:

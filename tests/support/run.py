@@ -18,8 +18,8 @@ from aeron_async.testing.recorder import Recorder, ViolationError
 from aeron_async.testing.virtual_clock import VirtualLoop
 from aeron_async.testing.world import simulate
 from tests.drivers import embedded
-from tests.support.auditor import Auditor
 from tests.support.nemesis import Nemesis
+from tests.support.wire_auditor import WireAuditor
 from tests.support.workload import Publisher, Subscriber
 
 if TYPE_CHECKING:
@@ -49,6 +49,10 @@ FORGED_LIMIT_NS: Final = 6 * NS_PER_SECOND
 """From what was forged being read until its image ends, where its publisher is heard."""
 SILENT_LIMIT_NS: Final = 12 * NS_PER_SECOND
 """Where it may be gone: until the image liveness timeout ends the image."""
+SILENCE_S: Final = 0.45
+"""Two status messages of each image."""
+LONG_SILENCE_S: Final = 11.0
+"""Longer than an image lives without a sign of life of its publisher."""
 RUN_LIMIT_S: Final = 600.0
 
 
@@ -123,7 +127,7 @@ class Run:
         self.scenario = scenario
         self.recorder = Recorder(is_exact=scenario.is_exact, has_forger=scenario.has_forger)
         self._noticed: dict[Received, int] = {}
-        self._auditor = Auditor(world)
+        self._auditor = WireAuditor(world, scenario)
         self._finishing = asyncio.Event()
         self._closing = asyncio.Event()
         self._leaving = asyncio.Event()
@@ -150,6 +154,7 @@ class Run:
         self._finishing.set()
         if self.scenario.is_exact:
             await self._until(self._unfinished, RECOVERY_S, "N6")
+            await self._be_silent()
         self._closing.set()
         if self.scenario.is_exact:
             await self._until(self._unended, CLOSING_S, "N4")
@@ -158,6 +163,18 @@ class Run:
         for host in hosts:
             await self._close(host)
         self._check()
+
+    async def _be_silent(self) -> None:
+        """Let nothing happen for a while, and see that all streams live on."""
+        self._auditor.begin_silence()
+        is_long = "silence" in self.scenario.features
+        await self.world.sleep(LONG_SILENCE_S if is_long else SILENCE_S)
+        self._auditor.end_silence()
+        self._check()
+        unfinished = self._unfinished()
+        if unfinished:
+            message = f"N10: after a silence {unfinished}"
+            raise ViolationError(message)
 
     async def _live(self, host: Host) -> None:
         """Do all that one host does, until it stops or crashes."""
@@ -184,7 +201,11 @@ class Run:
         ]
         self._publishers[host], self._subscribers[host] = publishers, subscribers
         try:
-            context = DriverContext(socket_batching="runs" in scenario.features)
+            context = DriverContext(
+                socket_batching="runs" in scenario.features,
+                # So short that it can grow.
+                initial_window_length=(16 if "window_auto" in scenario.features else 128) * 1024,
+            )
             async with host.aeron(context) as aeron:
                 self._baselines[embedded(aeron)] = counters_in_use(embedded(aeron))
                 async with asyncio.TaskGroup() as group:

@@ -247,6 +247,13 @@ class Scenario:
         )
         # The fastest sets the pace of a group unless it is told otherwise; others may be lapped.
         is_lapped = "multicast" in self.features and "min_flow_control" not in self.features
+        # One that gets its SETUP late joins far behind, if the others were faster.
+        is_lapped = is_lapped or "destinations" in self.features
+        # At its last position a stream can say no more where it is.
+        is_lapped = is_lapped or (
+            "end_of_positions" in self.features
+            and not self.features.isdisjoint({"silence", "slow_reader"})
+        )
         return (
             is_stale
             or is_lapped
