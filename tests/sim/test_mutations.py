@@ -17,6 +17,11 @@ COMPILED = {"a reader waits without a look at what is there"}
 # Those that none of the first few seeds catches, with the one that does. It is tried first; where
 # worlds have changed, the others follow.
 LATE = {
+    "a batch that has grown is taken as far as it was before": 3,
+    "views lie in the term behind the batch": 3,
+    "a heartbeat that says nothing new is no sign of life": 3,
+    "a sender answers again what it has just answered": 4,
+    "a lane drops what it cannot take": 3,
     "a gap that reaches the end of its term is taken for its end": 13,
     "a lane takes what comes from anywhere": 18,
     "an offer that is sent at once leaves behind what follows it": 29,
