@@ -54,9 +54,8 @@ IN_PYTHON: Final = {
     "logbuffer.wake_flag": ("WakeFlag",),
     "counters": ("Cell",),
     "client.home_loop": ("HomeLoop",),
-    "client.image": ("Taking",),
     "client.publication": ("Offering",),
-    "client.reading": ("NOTHING", "Reading", "inheriting"),
+    "client.reading": ("NOTHING", "Reading", "Taking", "inheriting"),
 }
 
 

@@ -637,7 +637,7 @@ cdef object term_at(log, int64_t position, int64_t *begin):
 
 @cython.auto_pickle(False)
 cdef class Taking:
-    """The compiled part of an image; twin of `client.image.Taking`."""
+    """The compiled part of an image; twin of `client.reading.Taking`."""
 
     cdef public int64_t _position
     cdef public int64_t _trigger

@@ -46,6 +46,7 @@ cdef inline bint is_of(object instance, object kind) noexcept:
     return Py_TYPE(instance) is <PyObject *>kind
 
 
+@cython.auto_pickle(False)
 cdef class Schedule:
     """What an agent has to do, and when; twin of `driver.schedule.Schedule`."""
 

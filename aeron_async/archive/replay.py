@@ -20,8 +20,7 @@ from aeron_async.archive.disk.recording_reader import RecordingReader, check_pos
 from aeron_async.archive.disk.segment_scan import ScanBuffer
 from aeron_async.archive.disk_access import finished
 from aeron_async.client.home_loop import HomeLoop, YieldBudget
-from aeron_async.client.image import Taking
-from aeron_async.client.reading import NOTHING, Reading, inheriting
+from aeron_async.client.reading import NOTHING, Reading, Taking, inheriting
 from aeron_async.counters import Cell
 from aeron_async.errors import ArchiveError, BusyError, InvalidPositionError
 from aeron_async.logbuffer.frame import FLAGS_SHIFT, HEADER, TYPE_SHIFT

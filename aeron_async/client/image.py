@@ -32,9 +32,9 @@ from typing import (
     overload,
 )
 
-from aeron_async._speedups import WHY_PURE
 from aeron_async.client.arguments import check_limit
 from aeron_async.client.client_conductor import check_process
+from aeron_async.client.reading import Taking
 from aeron_async.client.waiters import Notify, Wait
 from aeron_async.driver.commands import ImageEnd, ImageEndReason
 from aeron_async.errors import ClosedError, ConfigurationError
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from aeron_async.client.arrow import Columns, RecordBatch
     from aeron_async.client.subscription import Subscription, SubscriptionBase
     from aeron_async.driver.commands import ImageReady
-    from aeron_async.logbuffer.wake_flag import WakeFlag
 
 __all__ = [
     "FragmentHeader",
@@ -65,54 +64,7 @@ __all__ = [
     "ImageEvents",
     "Message",
     "MessageBatch",
-    "Taking",
 ]
-
-
-class Taking:
-    """The part of an image that is compiled: the position up to which the application has taken.
-
-    Attributes:
-        _position: The position, in bytes.
-        _trigger: Position beyond which the driver must be notified at once, in bytes.
-        _is_closed: Whether the image is closed; its position counter must not be written then.
-    """
-
-    _position: int
-    _trigger: int
-    _is_closed: bool
-
-    def _attach(self, cell: Any, wake_flag: WakeFlag) -> None:
-        """Set the word of the position counter, and the flag that wakes the driver."""
-        self._cell = cell
-        self._wake_flag = wake_flag
-
-    def _take(self, position: int) -> None:
-        """Move the position: the application has taken everything before it."""
-        if position <= self._position or self._is_closed:
-            return
-        self._position = position
-        self._cell[0] = position
-        if position > self._trigger:
-            self._wake_flag.set()
-            if not self._wake_flag.is_set:
-                # The driver has answered at once, and has moved its trigger.
-                self._move_trigger()
-
-    def _move_trigger(self) -> None:
-        """Read from the driver the position beyond which to notify it next."""
-        raise NotImplementedError
-
-    def _read_fast(self, _limit: int, _max_bytes: int) -> Batch[Message] | None:
-        """Return what `_read` does in the plain case; None leaves it to that, here always.
-
-        The batch is empty if nothing can be read.
-        """
-        return None
-
-
-if not TYPE_CHECKING and WHY_PURE is None:
-    from aeron_async._speedups.paths import Taking
 
 
 @final

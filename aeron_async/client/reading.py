@@ -1,4 +1,4 @@
-"""What is called for each message of a subscription: its compiled part, and its listener."""
+"""What is called for each message: the compiled parts of a subscription and of an image."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from aeron_async.driver.commands import ImageReady
+    from aeron_async.logbuffer.wake_flag import WakeFlag
 
-__all__ = ["NOTHING", "Reading", "SubscriptionEvents", "inheriting"]
+__all__ = ["NOTHING", "Reading", "SubscriptionEvents", "Taking", "inheriting"]
 
 Kind = TypeVar("Kind")
 
@@ -127,10 +128,52 @@ class Reading:
         return message
 
 
+class Taking:
+    """The part of an image that is compiled: the position up to which the application has taken.
+
+    Attributes:
+        _position: The position, in bytes.
+        _trigger: Position beyond which the driver must be notified at once, in bytes.
+        _is_closed: Whether the image is closed; its position counter must not be written then.
+    """
+
+    _position: int
+    _trigger: int
+    _is_closed: bool
+
+    def _attach(self, cell: Any, wake_flag: WakeFlag) -> None:
+        """Set the word of the position counter, and the flag that wakes the driver."""
+        self._cell = cell
+        self._wake_flag = wake_flag
+
+    def _take(self, position: int) -> None:
+        """Move the position: the application has taken everything before it."""
+        if position <= self._position or self._is_closed:
+            return
+        self._position = position
+        self._cell[0] = position
+        if position > self._trigger:
+            self._wake_flag.set()
+            if not self._wake_flag.is_set:
+                # The driver has answered at once, and has moved its trigger.
+                self._move_trigger()
+
+    def _move_trigger(self) -> None:
+        """Read from the driver the position beyond which to notify it next."""
+        raise NotImplementedError
+
+    def _read_fast(self, _limit: int, _max_bytes: int) -> Batch[Any] | None:
+        """Return what `Image._read` does in the plain case; None leaves it to that, here always.
+
+        The batch is empty if nothing can be read.
+        """
+        return None
+
+
 def inheriting(kind: type[Kind]) -> type[Kind]:
     """Return a subclass of `Reading` unchanged; the compiled twin saves it a call by name."""
     return kind
 
 
 if not TYPE_CHECKING and WHY_PURE is None:
-    from aeron_async._speedups.paths import NOTHING, Reading, inheriting
+    from aeron_async._speedups.paths import NOTHING, Reading, Taking, inheriting

@@ -6,6 +6,7 @@ from typing import Final
 
 from aeron_async.client import arrow, batch_offer
 from aeron_async.client.batch_offer import BatchOffer
+from aeron_async.client.batches import Batches
 from aeron_async.client.image import Image, MessageBatch
 from aeron_async.client.subscription import Subscription
 from aeron_async.driver import sender
@@ -55,12 +56,12 @@ BATCHES: Final = (
     ),
     Mutant(
         "a batch is taken when it is handed out",
-        Subscription,
-        "_batches",
+        Batches,
+        "__anext__",
         (
             (
-                "        yield lent\n",
-                "        lent.image._take(lent._end_position)\n        yield lent\n",
+                "    return lent\n",
+                "    lent.image._take(lent._end_position)\n    return lent\n",
             ),
         ),
         features=frozenset({"turns"}),
@@ -88,9 +89,9 @@ BATCHES: Final = (
     ),
     Mutant(
         "a batch waits for more until it is full",
-        Subscription,
+        Batches,
         "_linger",
-        (("asyncio.timeout(linger_ns / NS_PER_SECOND)", "asyncio.timeout(None)"),),
+        (("asyncio.timeout(self._linger_ns / NS_PER_SECOND)", "asyncio.timeout(None)"),),
         features=frozenset({"turns"}),
     ),
     Mutant(
@@ -261,7 +262,7 @@ REPAIR: Final = (
         "a sender answers again what it has just answered",
         RetransmitHandler,
         "_is_being_answered",
-        (("(action.is_delayed or now_ns < action.expiry_ns)", "action.is_delayed"),),
+        (("action.is_delayed or now_ns < action.expiry_ns", "action.is_delayed"),),
         features=frozenset({"loss"}),
     ),
     Mutant(
