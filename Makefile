@@ -59,7 +59,7 @@ LONG := \
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo pipeline test covered pure long quick check lint bytecode format docs settings fuzz \
-	sanitize bench matrix clean help
+	sanitize bench compare matrix clean help
 
 help:
 	@echo "make demo    two processes exchange messages over loopback, for about ten seconds"
@@ -74,6 +74,7 @@ help:
 	@echo "make sanitize  hostile calls of compiled code under ASan and UBSan; RUNS=$(RUNS) a module"
 	@echo "make matrix  every test once more with other Pythons; PYTHONS='$(PYTHONS)'"
 	@echo "make bench   how fast we are, beside others; BENCH='--only round-trip' for a part of it"
+	@echo "make compare  whether that has become several times slower than in the last release"
 	@echo "make format  apply formatting and safe lint fixes"
 
 $(MADE):
@@ -172,6 +173,11 @@ sanitize: $(STAMP)
 
 bench: $(BENCH_STAMP)
 	$(BIN)/python -m benchmarks $(BENCH)
+
+# Only ratios to bare datagrams, for they mean the same on every machine; a busy one may halve them.
+compare: $(STAMP)
+	$(BIN)/python -m benchmarks --only throughput-100-mtu1408 --contenders floor --runs 3 --seconds 0.5 \
+		--compare benchmarks/last_release.json --ratios --tolerance 0.7
 
 # One environment for each Python; the compiled parts of all lie side by side in the tree.
 matrix: $(PYTHONS:%=matrix-%)

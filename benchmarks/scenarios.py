@@ -232,7 +232,7 @@ async def stream_of_batches(
 ) -> dict[str, float]:
     """Run one stream of ours in lists or arrays."""
     channel = f"aeron:udp?endpoint=127.0.0.1:{free_port()}"
-    # A list is no longer than a quarter of a window, whatever its messages are.
+    # A list has as many bytes, whatever its messages are.
     shape = {
         "length": length,
         "seconds": settings.seconds,

@@ -33,8 +33,8 @@ __all__ = ["ARROW_LENGTH", "LENGTH", "LIST_LENGTH", "shared"]
 
 LENGTH: Final = 100
 MTU: Final = 1_408
-LIST_LENGTH: Final = 256
-ARROW_LENGTH: Final = 4_096
+LIST_LENGTH: Final = 1_024
+ARROW_LENGTH: Final = 8_192
 THROUGHPUT: Final = (
     Metric("messages_per_s", "messages/s"),
     Metric("publisher_ns", "ns of CPU a message, publisher", is_more_better=False),
@@ -145,7 +145,7 @@ def in_lists(settings: Settings) -> Scenario:
     return Scenario(
         name="ipc-lists",
         question=(
-            f"The same by `offer_many` and `batches`, in lists of {LIST_LENGTH}, "
+            f"The same by `offer_many` and `batches`, in lists of {LIST_LENGTH:,}, "
             f"terms of {settings.term_length}."
         ),
         metrics=THROUGHPUT,
@@ -165,7 +165,7 @@ def in_arrays(settings: Settings) -> Scenario:
     return Scenario(
         name="ipc-arrow",
         question=(
-            f"The same by `offer_arrow` and `to_arrow`, in arrays of {ARROW_LENGTH}, "
+            f"The same by `offer_arrow` and `to_arrow`, in arrays of {ARROW_LENGTH:,}, "
             f"terms of {settings.term_length}."
         ),
         metrics=THROUGHPUT,

@@ -250,7 +250,7 @@ class Timed(RunRecorder):
 
 @pytest.mark.parametrize(
     ("segment_length", "batch_count", "most_batches"),
-    [(32, 40, 4), (1_024, 4, 8), (8_192, 8, 8)],
+    [(32, 40, 8), (1_024, 4, 8), (8_192, 8, 8)],
     ids=["short", "usual", "long"],
 )
 async def test_batches_end_a_burst_before_they_starve_anybody_and_not_at_once(
