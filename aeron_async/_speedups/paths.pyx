@@ -79,7 +79,6 @@ DEF BYTES_PER_CALL = 2_048
 """Bytes of a list that take about as long to copy as that."""
 
 
-
 cdef inline int64_t calls_of(int64_t count, int64_t length) noexcept:
     """Return how many messages alone would take about as long as a list does."""
     return max(1, max(count // LISTED_PER_CALL, length // BYTES_PER_CALL))
@@ -790,20 +789,26 @@ cdef class Reading:
         """Return messages that have arrived, in the plain case; None leaves it to `_next_batch`."""
         cdef Batch batch
         cdef Taking source
+        cdef list turn
+        cdef Py_ssize_t index, count
         if self._home is None or not self._home.is_this_thread() or self._is_closed:
             return None
         if self._calls_until_check <= 0 or self._taken is not None or self._turn is None:
             return None
         if self._batch is None or self._batch.left > 0:
             return None
-        if len(self._turn) > 1:
-            # None of the images starves the others.
-            self._turn.append(self._turn.pop(0))
-        for source in self._turn:
+        turn = self._turn
+        count = len(turn)
+        for index in range(1, count + 1):
+            # As after `_rotate`, which the long way calls itself: if both did, one image would
+            # always be passed over.
+            source = turn[index % count]
             batch = None if source is None else source._read_fast(limit, max_bytes)
-            if batch is None or self._is_closed:
+            if batch is None or self._is_closed or len(turn) != count:
                 return None
             if batch.left > 0:
+                if count > 1:
+                    turn.append(turn.pop(0))
                 return batch
         return None
 

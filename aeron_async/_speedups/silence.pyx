@@ -463,9 +463,13 @@ cdef class HeartbeatsIn:
             if not 0 <= start <= end <= view.len:
                 raise IndexError((start, end))
             taken = start
-            while end - taken >= HEADER and self.take_one(
-                    <const char *>view.buf + taken, source, destination, now_ns):
-                taken += HEADER
+            try:
+                while end - taken >= HEADER and self.take_one(
+                        <const char *>view.buf + taken, source, destination, now_ns):
+                    taken += HEADER
+            except Exception:
+                # The usual way raises it once more.
+                pass
         finally:
             PyBuffer_Release(&view)
         if taken > start:
@@ -532,9 +536,13 @@ cdef class ReportsIn:
             if not 0 <= start <= view.len:
                 raise IndexError(start)
             taken = start
-            while view.len - taken >= REPORT_LENGTH and self.take_one(
-                    <const char *>view.buf + taken, now_ns):
-                taken += REPORT_LENGTH
+            try:
+                while view.len - taken >= REPORT_LENGTH and self.take_one(
+                        <const char *>view.buf + taken, now_ns):
+                    taken += REPORT_LENGTH
+            except Exception:
+                # The usual way raises it once more.
+                pass
         finally:
             PyBuffer_Release(&view)
         if taken > start:

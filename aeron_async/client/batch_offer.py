@@ -1,8 +1,9 @@
 """Offers of many messages in one step.
 
-Differs: Aeron claims room for each message alone. Messages of a list are claimed together: of a log
-that processes share, up to 64 KiB or an eighth of a term, and a publisher may pass its limit by
-that much; of any other, up to 256 KiB or a quarter of a term, and none begins beyond the limit.
+Differs: Aeron claims room for each message alone. Messages of a list are claimed together: in a log
+to which other processes append, up to 64 KiB or an eighth of a term, and a publisher may pass its
+limit by that much; in any other, up to 256 KiB or a quarter of a term, and no message begins beyond
+the limit. A process that dies in the middle of a claim leaves the rest of it empty.
 
 Invariant: the messages before `accepted` were appended, in order, and none after them; however the
 offer ends.

@@ -1,6 +1,6 @@
 """The iterator over batches of messages that `Subscription.batches` returns.
 
-It knows neither subscriptions nor images: both use it.
+It names neither subscriptions nor images: no three modules are to need each other.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ class Lending(Protocol[LentT]):
     _is_waiting: bool
     _lent: LentT | None
 
+    def _check_loop(self) -> None: ...
+
     def _count_list(self, count: int, length: int, /) -> None: ...
 
     def _read_list_fast(self, limit: int, max_bytes: int, /) -> Batch[Any] | None: ...
@@ -102,7 +104,10 @@ class Batches(AsyncIterator[LentT], Generic[LentT]):
             ClosedError: The driver failed.
             WrongLoopError: The subscription belongs to another event loop.
         """
-        subscription, lent, self._lent = self._subscription, self._lent, None
+        subscription = self._subscription
+        if not subscription._home.is_here():
+            subscription._check_loop()
+        lent, self._lent = self._lent, None
         # Another task may have read since, and has then put the batch back.
         if lent is not None and subscription._lent is lent:
             if subscription._check_served is not None:
@@ -114,7 +119,7 @@ class Batches(AsyncIterator[LentT], Generic[LentT]):
         task, consumer, batch = None, subscription._consumer, None
         if consumer is not None:
             task = current_task(subscription._home.loop)
-            if consumer() is task and subscription._lent is None:
+            if task is not None and consumer() is task and subscription._lent is None:
                 batch = subscription._read_list_fast(self._max_messages, self._max_bytes)
         if batch is None:
             await subscription._next_batch(self._max_messages, max_bytes=self._max_bytes)

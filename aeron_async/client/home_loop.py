@@ -87,6 +87,8 @@ MOST_MESSAGES: Final = 1_024
 class YieldBudget:
     """Work of one task without yielding to the loop; over after 500 microseconds or 1024 messages.
 
+    In compiled code a message of a list counts less than one alone: see `calls_of`.
+
     A turn schedules a callback in the loop when it begins. Once the callback has run, the loop has
     also run other tasks, so the next message begins a new turn.
 

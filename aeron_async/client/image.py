@@ -174,7 +174,8 @@ class Image(Taking):
         self._hold, self._left_count = ready.hold, ready.hold.left_count
         self._log = ready.log
         self._reader = TermReader(ready.log, ready.join_position)
-        # The last message that was put together. Its beginning may be taken before its end comes.
+        # The message that was read last the long way, until it is taken. Its beginning may be
+        # taken before its end comes.
         self._begun: Message | None = None
         self._discarded_before = 0
         self._header = FragmentHeader(self)
@@ -418,6 +419,8 @@ class Image(Taking):
     def _move_trigger(self) -> None:
         """Read the driver's next trigger, after the driver was notified."""
         self._trigger = self._port.consumption_trigger
+        if self._begun is not None and self._begun.position <= self._position:
+            self._begun = None
         if self._position > self._trigger:
             # The trigger may be passed at any position: do not notify the driver of every message.
             self._trigger = self._position + (self.term_length >> TELLING_SHIFT)
@@ -737,7 +740,7 @@ class MessageBatch(Sequence["Message"]):
         self._batch = None
         image = self.image
         image._take(self._end_position)
-        return image.position > image._trigger  # noqa: SLF001 - twins of one module
+        return image.position > image._trigger  # noqa: SLF001 - a batch is a part of its image
 
     def _put_back(self) -> None:
         """Let go of the log, and leave the messages to the next reader."""

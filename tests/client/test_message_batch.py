@@ -18,7 +18,7 @@ from tests.client.local import IPC, STREAM_ID, until
 from tests.drivers import both_drivers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from aeron_async.testing.world import World
 
@@ -280,6 +280,70 @@ async def test_an_iterator_goes_on_after_another_task_has_read(aeron: aa.Aeron) 
     # Each task ends with its batch, so that the next one may go on where it has left off.
     found = [each for _ in range(4) for each in await asyncio.create_task(step())]
     assert found == MESSAGES[:8]
+
+
+@both_drivers
+async def test_an_image_of_fragments_gets_as_many_turns_as_others(aeron: aa.Aeron) -> None:
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    slow, fast = [await aeron.add_exclusive_publication(IPC, STREAM_ID) for _ in range(2)]
+    for _ in range(6):
+        await slow.offer(LONG, timeout=5)
+        await fast.offer_many([b"x"] * 20, timeout=5)
+    await until(lambda: len(subscription.images) == 2)
+    order = []
+    async for batch in subscription.batches(1):
+        order.append(batch.session_id)
+        if len(order) == 10:
+            break
+    # The driver that another process would be may show one before the other.
+    assert [order.count(each.session_id) for each in (slow, fast)] == [5, 5]
+    assert order[2:6] == order[4:8]
+
+
+def test_a_list_is_not_read_in_another_loop_after_its_task_has_ended(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    held: list[Any] = []
+
+    async def begin() -> None:
+        driver = await aa.MediaDriver.launch().__aenter__()
+        client = await aa.Aeron.connect(driver).__aenter__()
+        subscription, publication = await stream(client)
+        await publication.offer_many(MESSAGES[:6], timeout=5)
+        batches = subscription.batches(2)
+        for _ in range(2):
+            await anext(batches)
+        held.extend((driver, client, subscription, batches))
+
+    async def go_on() -> None:
+        with pytest.raises(aa.WrongLoopError):
+            await anext(held[3])
+
+    async def end() -> None:
+        driver, client, subscription, batches = held
+        assert subscription.images[0].position == first_end(MESSAGES[:2])
+        assert (await anext(batches)).payloads() == MESSAGES[4:6]
+        await client.aclose()
+        await driver.aclose()
+
+    first, second = new_loop(), new_loop()
+    first.run_until_complete(begin())
+    gc.collect()
+    second.run_until_complete(go_on())
+    first.run_until_complete(end())
+
+
+@pytest.fixture
+def new_loop() -> Iterator[Callable[[], asyncio.AbstractEventLoop]]:
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    def make() -> asyncio.AbstractEventLoop:
+        loops.append(asyncio.new_event_loop())
+        return loops[-1]
+
+    yield make
+    for loop in loops:
+        loop.close()
 
 
 async def test_reading_lists_leaves_the_loop_to_others(aeron: aa.Aeron) -> None:

@@ -53,7 +53,7 @@ class Calls:
         added = [bytes([index]) * length for index, length in enumerate(lengths)]
         for datagram in added:
             assert self.batch.add(memoryview(datagram))
-        self.batch.send()
+        assert self.batch.send() == 0
         assert self.sent == added
         calls, self.calls, self.sent = self.calls, [], []
         return calls
@@ -74,6 +74,27 @@ def test_a_batch_is_bounded_by_count_and_by_length() -> None:
     assert calls.add(*[32] * 200) == [[32] * RESENT_COUNT_MAX] * whole + [[32] * rest]
     most = RESENT_LENGTH_MAX // 8_192
     assert calls.add(*[8_192] * (most + 1)) == [[8_192] * most, [8_192]]
+
+
+def test_what_is_behind_a_datagram_that_did_not_leave_stays_too() -> None:
+    calls = Calls()
+    left = [2]
+
+    def send(datagram: Buffer) -> bool:
+        left[0] -= 1
+        return left[0] >= 0
+
+    batch = ResendBatch(send, lambda data, segments: send_each(send, data, segments))
+    frame = memoryview(bytes(96))
+    # The third of these does not leave, and ends a batch.
+    assert [batch.add(each) for each in (frame, frame, frame, frame[:32], frame)] == [True] * 4 + [
+        False
+    ]
+    assert batch.send() == 96 + 32
+    left[0] = 9
+    assert batch.add(frame)
+    assert batch.send() == 0
+    assert calls.batch.send() == 0
 
 
 class Rig:
@@ -170,3 +191,32 @@ def test_an_answer_that_fails_costs_no_other_publication_its_own(
     with pytest.raises(ExceptionGroup) as caught:
         rig.feed(at(1), attrs.evolve(at(1), stream_id=STREAM_ID + 1))
     assert caught.value.exceptions == (failing, failing)
+
+
+def test_what_could_not_be_sent_is_answered_when_it_is_asked_for_again(rig: Rig) -> None:
+    rig.outbox.is_full = True
+    assert rig.feed(at(1)) == rig.feed(at(2), at(3)) == []
+    assert rig.counts[RETRANSMITS] == rig.counts[SystemCounterId.RETRANSMITTED_BYTES] == 0
+    # Nor has it been measured how long that takes.
+    assert rig.publication._sender.round_trip._count == 0
+    rig.outbox.is_full = False
+    assert rig.feed(at(1), at(2), at(3)) == [MTU_LENGTH, 2 * MTU_LENGTH, 3 * MTU_LENGTH]
+    assert rig.counts[RETRANSMITS] == 3
+    assert rig.counts[SystemCounterId.RETRANSMITTED_BYTES] == 3 * MTU_LENGTH
+    assert rig.feed(at(2)) == []
+
+
+def test_of_a_batch_that_left_in_part_only_the_rest_is_answered_again(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = [2]
+
+    def send(datagram: memoryview) -> bool:
+        left[0] -= 1
+        return left[0] >= 0 and rig.outbox.send(datagram)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.outbox, "send_batches", lambda *batches: send_each(send, *batches))
+        assert rig.feed(at(1), at(3), at(5)) == [MTU_LENGTH, 3 * MTU_LENGTH]
+    assert rig.counts[RETRANSMITS] == 2
+    assert rig.feed(at(1), at(3), at(5)) == [5 * MTU_LENGTH]

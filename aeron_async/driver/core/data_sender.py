@@ -314,6 +314,8 @@ class StreamSender:
         "_params",
         "_rejected_naks",
         "_resends",
+        "_resent_count",
+        "_resent_length",
         "_retransmits_sent",
         "_retransmitted_bytes",
         "_said",
@@ -357,6 +359,7 @@ class StreamSender:
         self._retransmitted_bytes = system_counters[SystemCounterId.RETRANSMITTED_BYTES]
         # Made for the first NAK.
         self._resends: ResendBatch | None = None
+        self._resent_count = self._resent_length = 0
         self._rejected_naks = system_counters[DriverCounterId.NAKS_REJECTED]
         self.refused_naks: RefusedNaks = RefusedNaks(log, system_counters.log_budget)
         self.round_trip: RoundTrip = RoundTrip()
@@ -604,14 +607,28 @@ class StreamSender:
             length=length,
         )
         if resent_length > 0:
-            self._retransmits_sent.increment()
-            self._retransmitted_bytes.increment(resent_length)
+            self._resent_count += 1
+            self._resent_length += resent_length
         return resent_length
 
-    def send_resends(self) -> None:
-        """Send what `resend` has gathered."""
-        if self._resends is not None:
-            self._resends.send()
+    def send_resends(self, take_back: Callable[[int], int]) -> bool:
+        """Send what `resend` has gathered; return whether all of it left.
+
+        Args:
+            take_back: Called with the bytes that did not leave, the last ones; returns how many
+                ranges that takes back.
+        """
+        if self._resends is None or not self._resent_count:
+            return True
+        count, self._resent_count = self._resent_count, 0
+        length, self._resent_length = self._resent_length, 0
+        short_length = self._resends.send()
+        if short_length:
+            count -= take_back(short_length)
+        if count > 0:
+            self._retransmits_sent.increment(count)
+            self._retransmitted_bytes.increment(max(0, length - short_length))
+        return not short_length
 
     def send(self, datagram: Buffer) -> bool:
         """Send one datagram; if that fails, count it and return False."""

@@ -385,6 +385,7 @@ class NetworkPublication(SubscribablePublication):
         log, sender = self.log, self._sender
         bound, answer = self.flow_control.max_retransmission_length, self._retransmit_handler.on_nak
         self.counters.naks_received.increment(len(asked))
+        answered_ends: list[int] = []
         for term_id, term_offset, length in asked:
             granted = bound(term_offset=term_offset, length=length, term_length=log.term_length)
             position = compute_position(
@@ -396,9 +397,12 @@ class NetworkPublication(SubscribablePublication):
                 sender_position=sender.position,
                 now_ns=now_ns,
             )
-            if is_answered and not self.params.has_group_semantics:
-                sender.round_trip.on_nak(position + length, sender.position, now_ns)
-        sender.send_resends()
+            if is_answered:
+                answered_ends.append(position + length)
+        is_sent = sender.send_resends(self._retransmit_handler.take_back)
+        if is_sent and not self.params.has_group_semantics:
+            for end in answered_ends:
+                sender.round_trip.on_nak(end, sender.position, now_ns)
         sender.refused_naks.tell(source, now_ns)
 
     @defer_exception
@@ -517,7 +521,7 @@ class NetworkPublication(SubscribablePublication):
         deadline_ns = min(deadline_ns, self._poll_flow_control(now_ns, is_idle=is_idle))
         self._update_window(has_stopped=was_sending and not self.is_sending)
         deadline_ns = min(deadline_ns, self._retransmit_handler.poll(now_ns), self._advance(now_ns))
-        sender.send_resends()
+        sender.send_resends(self._retransmit_handler.take_back)
         if (
             self.state is PublicationState.ACTIVE
             and self.is_connected
@@ -561,7 +565,8 @@ class NetworkPublication(SubscribablePublication):
         )
         self._set_sender_limit(limit)
         # Before, there may have been room, but not enough for the next frame.
-        if before < limit > sender.position < self.producer_position:
+        is_news = limit > before and limit > sender.position
+        if is_news and self.producer_position > sender.position:
             return now_ns
         return self.flow_control.deadline_ns()
 

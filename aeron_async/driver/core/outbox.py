@@ -115,14 +115,15 @@ RESENT_COUNT_MAX: Final = 64
 class ResendBatch:
     """Resends of one stream, which leave together: those of one length in one call.
 
-    They lie here and there in the log, so they are copied behind each other.
+    They lie here and there in the log, so they are copied behind each other. What is behind a
+    datagram that could not be sent does not leave either.
 
     Args:
         send: Sends one datagram; returns whether that succeeded.
-        send_batches: Sends segment batches; see `DataOutbox`. It may also be a counting one.
+        send_batches: Sends segment batches; see `DataOutbox`.
     """
 
-    __slots__ = ("_count", "_datagrams", "_length", "_send", "_send_batches")
+    __slots__ = ("_count", "_datagrams", "_length", "_send", "_send_batches", "_short_length")
 
     def __init__(
         self,
@@ -132,37 +133,46 @@ class ResendBatch:
         self._send = send
         self._send_batches = send_batches
         self._datagrams = bytearray()
-        self._length = self._count = 0
+        self._length = self._count = self._short_length = 0
 
     def add(self, datagram: memoryview) -> bool:
-        """Let a datagram leave with the others; it is sent already if it ends their batch."""
+        """Let a datagram leave with the others; return False if those before it could not."""
         length = len(datagram)
         if self._count and (
             length > self._length
             or self._count >= RESENT_COUNT_MAX
             or len(self._datagrams) + length > RESENT_LENGTH_MAX
         ):
-            self.send()
+            self._flush()
+        if self._short_length:
+            return False
         if not self._count:
             self._length = length
         self._datagrams += datagram
         self._count += 1
         # Only the last datagram of a batch may be shorter than the others.
         if length < self._length:
-            self.send()
+            self._flush()
         return True
 
-    def send(self) -> None:
-        """Send all that were added; what cannot be sent is asked for again."""
+    def send(self) -> int:
+        """Send all that were added; return how many bytes, of these and before, did not leave."""
+        self._flush()
+        short_length, self._short_length = self._short_length, 0
+        return short_length
+
+    def _flush(self) -> None:
         if not self._count:
             return
         datagrams, self._datagrams = self._datagrams, bytearray()
         count, self._count = self._count, 0
+        length = len(datagrams)
         if count == 1:
-            self._send(memoryview(datagrams))
+            sent_length = length if self._send(memoryview(datagrams)) else 0
         else:
-            segments = array("i", (len(datagrams), self._length))
-            self._send_batches(memoryview(datagrams), segments)
+            segments = array("i", (length, self._length))
+            sent_length = self._send_batches(memoryview(datagrams), segments)
+        self._short_length += length - sent_length
 
 
 class ReceiveDestination(Protocol):

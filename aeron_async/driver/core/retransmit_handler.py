@@ -144,6 +144,22 @@ class RetransmitHandler:
                 self._answer(action, now_ns)
         return NEVER_NS
 
+    def take_back(self, length: int) -> int:
+        """Forget ranges that were answered last, because so many bytes could not be sent.
+
+        Return how many: the next NAKs for them are answered again.
+        """
+        count = 0
+        for action in reversed(self._actions.copy()):
+            if length <= 0:
+                break
+            if not action.is_delayed:
+                self._actions.remove(action)
+                self.budget.give_back(action.length)
+                length -= action.length
+                count += 1
+        return count
+
     def _is_being_answered(self, position: int, now_ns: int) -> bool:
         for action in self._actions:
             if action.position <= position < action.position + action.length and (
@@ -166,7 +182,7 @@ class RetransmitHandler:
         actions.append(action)
 
     def _answer(self, action: RetransmitAction, now_ns: int) -> None:
-        """Resend, and hold the range that was really sent.
+        """Resend, and hold the range that this covers, unless it is taken back.
 
         Differs: Aeron holds the requested range, even if nothing could be sent: a NAK for less than
         a frame at the start of a gap would keep the gap from being repaired.

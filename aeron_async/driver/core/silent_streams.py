@@ -7,8 +7,9 @@ one go its usual way, and continues here with the next.
 
 Invariant: the effect is that of the usual way, `NetworkPublication.heartbeat_fast` and `poll`,
 `PublicationImage.report_fast` and `on_heartbeat_fast`, and
-`NetworkPublication.on_status_message_fast`. One difference nobody can see: the regular poll of a
-publication to which nothing has happened does not count as a poll for the next offer.
+`NetworkPublication.on_status_message_fast`. There is one difference: the regular poll of a
+publication to which nothing has happened does not count as a poll for the next offer, which may
+leave at once where it would have left with the next turn of the loop.
 
 In Python no way is shorter than the usual one, so these classes leave everything to it. The
 compiled twins do not call Python for a frame. An object of a derived class goes the usual way,
