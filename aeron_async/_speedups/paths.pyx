@@ -814,7 +814,7 @@ cdef class Reading:
 
     def _count_list(self, int64_t count, int64_t length):
         """Count a list that is delivered as messages towards the next check of the turn."""
-        self._calls_until_check = max(0, self._calls_until_check - calls_of(count, length))
+        self._calls_until_check = max(0, max(0, self._calls_until_check) - calls_of(count, length))
 
     def _hand_out_fast(self, call, Py_ssize_t left):
         """Call a function with the messages of the only image; see the twin."""

@@ -12,7 +12,7 @@ those of the driver, which has no copy of their state here.
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.object cimport PyObject
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from aeron_async._speedups.frames cimport HEADER, peek_32
@@ -22,6 +22,18 @@ from aeron_async._speedups.paths cimport Cell, WakeFlag
 from collections import deque
 from heapq import heappop, heappush
 from itertools import islice
+
+cdef extern from *:
+    """
+    /* The sum of two times; what is beyond the end of time is its end. */
+    static inline int64_t aeron_later(int64_t time, int64_t by) {
+        int64_t sum;
+        if (__builtin_add_overflow(time, by, &sum))
+            return by < 0 ? INT64_MIN : INT64_MAX;
+        return sum;
+    }
+    """
+    int64_t later "aeron_later"(int64_t time, int64_t by) noexcept
 
 cdef extern from "Python.h":
     PyObject *Py_TYPE(object instance) noexcept
@@ -41,6 +53,16 @@ DEF ACTIVE_TERM_COUNT = 6
 cdef object NEVER = INT64_MAX
 
 
+cdef int check_unmade(part) except -1:
+    """Raise an error for what is made a second time: a call may be using what that would replace.
+
+    What is looked at before may run code, so this comes after it, and nothing does behind this.
+    """
+    if part is not None:
+        raise ValueError("what sends or takes for silent streams is made once")
+    return 0
+
+
 cdef inline bint is_of(object instance, object kind) noexcept:
     """Return whether an object is of exactly this class: a derived one may do more."""
     return Py_TYPE(instance) is <PyObject *>kind
@@ -53,25 +75,39 @@ cdef class Schedule:
     cdef dict ready_items
     cdef dict deadlines
     cdef dict armed
-    cdef readonly list _heap
-    cdef readonly object _queue
+    cdef list heap
+    cdef object queue
     cdef object pop_left
     cdef object push_right
     cdef object queue_limit_ns
     cdef object last_queued_ns
     cdef int64_t sequence
 
-    def __init__(self):
+    def __cinit__(self):
+        # Never replaced: comparing items may run code that would do so under a look-up.
         self.ready_items = {}
         self.deadlines = {}
         self.armed = {}
-        self._heap = []
-        self._queue = deque()
-        self.pop_left = self._queue.popleft
-        self.push_right = self._queue.append
+        self.heap = []
+        self.queue = deque()
+        self.pop_left = self.queue.popleft
+        self.push_right = self.queue.append
         self.queue_limit_ns = 0
         self.last_queued_ns = 0
         self.sequence = 0
+
+    def __init__(self):
+        """All is done already; this refuses arguments."""
+
+    @property
+    def _heap(self):
+        """Return a copy: what is taken out of the heap must be what was put there."""
+        return self.heap[:]
+
+    @property
+    def _queue(self):
+        """Return a copy, as of the heap."""
+        return self.queue.copy()
 
     def __len__(self):
         return len(self.ready_items.keys() | self.deadlines.keys())
@@ -102,11 +138,11 @@ cdef class Schedule:
             entry = (deadline_ns, self.sequence, item)
             self.sequence += 1
             if deadline_ns <= self.queue_limit_ns and (
-                    not self._queue or deadline_ns >= self.last_queued_ns):
+                    not self.queue or deadline_ns >= self.last_queued_ns):
                 self.last_queued_ns = deadline_ns
                 self.push_right(entry)
             else:
-                heappush(self._heap, entry)
+                heappush(self.heap, entry)
         return 0
 
     def remove(self, item):
@@ -117,19 +153,19 @@ cdef class Schedule:
 
     cdef tuple first(self):
         """Return the first entry; None if there is none."""
-        cdef list heap = self._heap
-        if self._queue:
-            entry = self._queue[0]
+        cdef list heap = self.heap
+        if self.queue:
+            entry = self.queue[0]
             if not heap or not heap[0] < entry:
                 return entry
         return heap[0] if heap else None
 
     cdef object pop(self, tuple entry):
         """Remove the first entry, and return its item if that is due with it; else None."""
-        if self._queue and entry is self._queue[0]:
+        if self.queue and entry is self.queue[0]:
             self.pop_left()
         else:
-            heappop(self._heap)
+            heappop(self.heap)
         armed_ns = entry[0]
         item = entry[2]
         its_ns = self.armed.get(item)
@@ -224,11 +260,14 @@ cdef class HeartbeatsOut:
 
     def __init__(self, kind, Schedule schedule not None, batch, heartbeats_sent,
                  bytes_sent, active, int64_t interval_ns, int64_t rest_ns):
+        cdef Cell heartbeats_cell = <Cell?>heartbeats_sent.cell
+        cdef Cell bytes_cell = <Cell?>bytes_sent.cell
+        check_unmade(self.schedule)
         self.kind = kind
         self.schedule = schedule
         self.batch = batch
-        self.heartbeats_sent = <Cell?>heartbeats_sent.cell
-        self.bytes_sent = <Cell?>bytes_sent.cell
+        self.heartbeats_sent = heartbeats_cell
+        self.bytes_sent = bytes_cell
         self.active = active
         self.interval_ns = interval_ns
         self.rest_ns = rest_ns
@@ -256,15 +295,16 @@ cdef class HeartbeatsOut:
             add(self.bytes_sent, sent_count * HEADER)
         return index
 
+    @cython.boundscheck(True)
     cdef int64_t beat(self, publication, now_ns, int64_t now, int64_t due_ns,
-                      int64_t *sent_count) except -1:
+                      int64_t *sent_count) except? -1:
         """Do what `heartbeat_fast` does, if the same was said before; else return 0."""
         cdef int64_t until_ns, deadline_ns
         cdef tuple said
         if (<WakeFlag?>publication.wake_flag).is_set:
             return 0
         sender = publication._sender
-        deadline_ns = <int64_t>sender._last_sent_ns + self.interval_ns
+        deadline_ns = later(sender._last_sent_ns, self.interval_ns)
         until_ns = publication._fast_until_ns
         if now >= until_ns:
             # One that is early waits for its time, as it does for a poll.
@@ -284,9 +324,10 @@ cdef class HeartbeatsOut:
                 frames += <bytes?>sender._heartbeat
             sender._last_sent_ns = now_ns
             sent_count[0] += 1
-            deadline_ns = now + self.interval_ns
+            deadline_ns = later(now, self.interval_ns)
         return min(deadline_ns, until_ns)
 
+    @cython.boundscheck(True)
     cdef bint rest(self, publication, int64_t now) except -1:
         """Do what the regular poll does if nothing has happened since the last one; else return False.
 
@@ -304,23 +345,25 @@ cdef class HeartbeatsOut:
             return False
         sender, window = publication._sender, publication._window
         position, limit, length = sender.position, window.limit, window._window_length
-        if (position >= <int64_t>sender.limit or <int64_t>publication._told_position != position
-                or limit < position + length
+        if (position < 0 or length < 0
+                or position >= <int64_t>sender.limit or <int64_t>publication._told_position != position
+                or limit < later(position, length)
                 or <int64_t>publication._fast_position != limit - length + (length >> 3)):
             return False
         log = publication.log
         metadata = log.metadata
-        term_count = position >> <int>log.position_bits
+        term_count = position >> (<int>log.position_bits & 63)
         tail = metadata.longs[term_count % PARTITION_COUNT]
         if (<int64_t>metadata.words[ACTIVE_TERM_COUNT] != term_count
                 or tail >> 32 != <int32_t>(<uint32_t>(<int32_t>log.initial_term_id) + <uint32_t>term_count)
-                or tail & 0xFFFFFFFF != position & (<int64_t>log.term_length - 1)):
+                or tail & 0xFFFFFFFF != position & <int64_t>(<uint64_t><int64_t>log.term_length - 1)):
             return False
         until_ns = 0
         receivers = publication._receivers
         for heard_ns in (<dict?>receivers._last_heard_ns).values():
             # The first is the longest silent one.
-            until_ns = min(<int64_t>heard_ns + <int64_t>receivers._timeout_ns + 1, now + self.rest_ns)
+            until_ns = later(later(heard_ns, receivers._timeout_ns), 1)
+            until_ns = min(until_ns, later(now, self.rest_ns))
             break
         if until_ns <= now:
             return False
@@ -347,6 +390,7 @@ cdef class ReportsOut:
     def __init__(self, kind, Schedule schedule not None, batch, int64_t alive_ns):
         if not issubclass(kind, Rebuilding):
             raise TypeError("only images send status messages")
+        check_unmade(self.schedule)
         self.kind = kind
         self.schedule = schedule
         self.batch = batch
@@ -375,7 +419,7 @@ cdef class ReportsOut:
             self.destination = self.address = self.frames = None
         return index
 
-    cdef int64_t report(self, Rebuilding image, int64_t now, int64_t due_ns) except -1:
+    cdef int64_t report(self, Rebuilding image, int64_t now, int64_t due_ns) except? -1:
         """Do what `report_fast` does, if the same was said before; else return 0."""
         cdef int64_t until_ns, deadline_ns, position, heard_ns
         feedback, watch = image._feedback, image._watch
@@ -395,31 +439,34 @@ cdef class ReportsOut:
         if due_ns >= deadline_ns:
             frame = feedback._same_again
             connections = <dict?>image.connections._connections
-            if (frame is None or image._feedback.last_sm_position != position
+            # Those attributes may run code that takes the feedback away.
+            if (frame is None or feedback.last_sm_position != position
                     or len(<dict>connections) != 1 or feedback._transport_count != 1):
                 return 0
             for connection in (<dict>connections).values():
                 heard_ns = connection.last_activity_ns
-                if (now >= heard_ns + self.alive_ns
-                        or heard_ns <= now - <int64_t>feedback._liveness_timeout_ns):
+                if (now >= later(heard_ns, self.alive_ns)
+                        or now >= later(heard_ns, feedback._liveness_timeout_ns)):
                     return 0
                 destination = connection.destination
                 self.gather(destination, destination.control_address or connection.source, frame)
-            deadline_ns = now + <int64_t>feedback._timeout_ns
+            deadline_ns = later(now, feedback._timeout_ns)
             feedback._deadline_ns = deadline_ns
         image._calm_until_ns = min(until_ns, deadline_ns)
         return image._calm_until_ns
 
     cdef int gather(self, destination, address, bytes frame) except -1:
         """Let a frame leave with the others, as `ReportBatch.add`."""
-        if (self.frames is None or destination is not self.destination
-                or len(frame) != self.length or address != self.address):
+        # Held here: comparing and adding may run code that replaces them.
+        frames, its_address, batch = self.frames, self.address, self.batch
+        if (frames is None or destination is not self.destination
+                or len(frame) != self.length or address != its_address):
             self.frames = None
-            self.batch.add(destination, address, frame)
+            batch.add(destination, address, frame)
             self.destination, self.address, self.length = destination, address, len(frame)
-            self.frames = self.batch._frames[destination, address, len(frame)]
+            self.frames = batch._frames[destination, address, len(frame)]
         else:
-            self.frames += frame
+            frames += frame
         return 0
 
 
@@ -446,11 +493,14 @@ cdef class HeartbeatsIn:
     cdef Cell heartbeats_received
 
     def __init__(self, kind, dict streams not None, heartbeats_received):
+        cdef Cell cell
         if not issubclass(kind, Rebuilding):
             raise TypeError("only images get heartbeats")
+        cell = <Cell?>heartbeats_received.cell
+        check_unmade(self.streams)
         self.kind = kind
         self.streams = streams
-        self.heartbeats_received = <Cell?>heartbeats_received.cell
+        self.heartbeats_received = cell
 
     def take(self, data, Py_ssize_t start, Py_ssize_t end, source, destination, now_ns):
         """Take heartbeats of one source; return how many bytes they were, from `start` on."""
@@ -521,9 +571,11 @@ cdef class ReportsIn:
     cdef Cell reports_received
 
     def __init__(self, kind, dict publications not None, reports_received):
+        cdef Cell cell = <Cell?>reports_received.cell
+        check_unmade(self.publications)
         self.kind = kind
         self.publications = publications
-        self.reports_received = <Cell?>reports_received.cell
+        self.reports_received = cell
 
     def take(self, data, Py_ssize_t start, now_ns):
         """Take status messages; return how many bytes they were, from `start` on."""
@@ -571,9 +623,10 @@ cdef class ReportsIn:
         if (term_count > 0x7FFFFFFF or not 0 <= term_offset < 2 * half_term
                 or term_offset % ALIGNMENT or not 0 <= window_length <= half_term):
             return False
-        position = (<int64_t>term_count << <int>log.position_bits) + term_offset
+        # No log has more than 30 bits, and no sum of these ends beyond 63.
+        position = (<int64_t>term_count << (<int>log.position_bits & 31)) + term_offset
         sent_position, limit = sender.position, sender.limit
-        if (not min(limit, sent_position) - half_term <= position <= sent_position + half_term
+        if (min(limit, sent_position) > position + half_term or position - half_term > sent_position
                 or min(sent_position, position) + window_length > limit):
             return False
         heard_ns = publication._receivers._last_heard_ns
