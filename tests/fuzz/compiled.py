@@ -20,11 +20,11 @@ from time import perf_counter
 from typing import Final
 
 from tests.fuzz.calls.unmade import unmade
-from tests.fuzz.calls.values import Values
+from tests.fuzz.calls.values import DifferenceError, Values
 
 MODULES: Final = (
     *("appending", "atomics", "bells", "chains", "clocks", "frames", "lanes", "memory", "messages"),
-    *("paths", "sockets", "spinning", "watching", "writing"),
+    *("paths", "silence", "sockets", "spinning", "watching", "writing"),
 )
 EPOCH: Final = 20_000
 """After so many calls all values and objects are made anew."""
@@ -81,6 +81,10 @@ def run_epoch(name: str, runs: int, rng: Random, calls: Counter[str], raised: Co
         calls[which] += 1
         try:
             call()
+        except SystemError as error:
+            # The interpreter saw an error without a reason, or a reason without an error.
+            message = f"{which}: {error}"
+            raise DifferenceError(message) from error
         except (Exception, GeneratorExit):  # noqa: BLE001 - whatever it is, nothing was harmed
             raised[which] += 1
 

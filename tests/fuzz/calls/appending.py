@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from itertools import accumulate
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -92,6 +93,16 @@ class Held:
         first = 0 if self.v.flag() else self.v.number()
         self.writer.offer_list(self.lists(), first, self.v.position())
 
+    def offer_long_list(self) -> None:
+        """Offer more messages than are claimed at once, as a list or as a column."""
+        v = self.v
+        sizes = [v.rng.choice((0, 1, 33, 100, 224)) for _ in range(v.rng.randrange(20, 200))]
+        if v.flag():
+            self.writer.offer_list([bytes(each) for each in sizes], 0, v.position())
+            return
+        bounds = array("i", [0, *accumulate(sizes)])
+        self.writer.offer_column(bounds, bytes(bounds[-1]), 4, 0, v.position())
+
     def offer_column(self) -> None:
         v = self.v
         width = v.rng.choice((4, 8)) if v.flag() else v.number()
@@ -119,7 +130,7 @@ def rounds(values: Values) -> Mapping[str, Callable[[], object]]:
     """Return a round for each method."""
     held = Held(values)
     offers = (held.offer, held.offer_list, held.offer_column, held.offer_of_the_log)
-    others = (held.offer_column_of_the_log, held.damage, held.make)
+    others = (held.offer_column_of_the_log, held.offer_long_list, held.damage, held.make)
     found: dict[str, Callable[[], object]] = {each.__name__: each for each in (*offers, *others)}
     found |= {f"{each.__name__} again": each for each in offers}
     found["detach"] = lambda: None if values.rng.random() < 0.9 else held.detach()

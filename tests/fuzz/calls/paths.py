@@ -62,9 +62,8 @@ class Source(paths.Taking):  # type: ignore[misc,name-defined] # without types
         self._log = SimpleNamespace(term_length=TERM_LENGTH, position_bits=12)
         self._log.terms = tuple(v.good_term() for _ in range(3))
         self._reader = self
-        self._port = SimpleNamespace(
-            consumption_trigger=1 << 40, readable_position=lambda at: at + v.rng.randrange(2_000)
-        )
+        self._port = SimpleNamespace(consumption_trigger=1 << 40)
+        self._port.readable_position = held.readable_position
         if not v.rng.randrange(4):
             where = v.rng.choice((self._log, self._port))
             setattr(where, v.rng.choice(list(vars(where))), v.anything())
@@ -123,7 +122,7 @@ class Held:
         return bool(self.v.flag() or self.v.flag())
 
     def interrupt(self) -> None:
-        match self.v.rng.randrange(7):
+        match self.v.rng.randrange(8):
             case 0:
                 self.publication._detach()
             case 1:
@@ -136,6 +135,8 @@ class Held:
                 self.subscription._batch = messages.Batch([], None)
             case 5:
                 self.change()
+            case 6:
+                self.change_turn()
             case _:
                 self.publication._offer_fast(b"more", 0)
 
@@ -227,6 +228,35 @@ class Held:
         if found is not None and found.left:
             self.subscription._batch = found
 
+    def readable_position(self, at: int) -> Any:
+        """Answer for a port, whose image, subscription or turn may change meanwhile."""
+        self.look()
+        return at + self.v.rng.randrange(2_000)
+
+    def change_turn(self) -> None:
+        """Let the images of the subscription be some, or others, in the list that is there."""
+        v, turn = self.v, self.subscription._turn
+        found = v.rng.choice(([], [None], [Source(self) for _ in range(3)], [v.anything()]))
+        turn[:] = [*found, *turn[:2]] if v.flag() else found
+
+    def read_list(self) -> None:
+        """Read from several images, where nothing is left of what was read before."""
+        v, subscription = self.v, self.subscription
+        if v.rng.randrange(8):
+            subscription._batch, subscription._taken = paths.NOTHING, None
+        if v.flag() and v.flag():
+            subscription._turn = [Source(self) for _ in range(v.rng.randrange(4))]
+        limits = (100, 9_999) if v.flag() else (v.any_number(), v.any_number())
+        subscription._read_list_fast(*limits)
+
+    def count_list(self) -> None:
+        v = self.v
+        if v.flag():
+            self.subscription._calls_until_check = v.any_number()
+        self.subscription._count_list(v.any_number(), v.any_number())
+        if v.rng.randrange(8):
+            self.subscription._calls_until_check = 1 << 40
+
     def take(self) -> None:
         self.subscription._turn[0]._take(self.v.position())
 
@@ -304,12 +334,17 @@ def rounds(values: Values) -> Mapping[str, Callable[[], object]]:
     held = Held(values)
     offers = (held.offer, held.offer_at_once, held.offer_fast, held.offer_list, held.offer_column)
     reads = (held.anext, held.anext_at_once, held.hand_out_fast, held.read_fast, held.take)
+    lists = (held.read_list, held.count_list)
     steps = (held.drive, held.iterate, held.throw, held.close, held.see, held.drop)
     cells = (held.make_cell, held.use_cell, held.release_cell)
     owners = (held.make_publication, held.make_subscription, held.attach, held.detach)
-    odd = (held.collect, held.inherit, held.change_term)
-    found = {each.__name__: each for each in (*offers, *reads, *steps, *cells, *owners, *odd)}
-    found |= {f"{each.__name__} again": each for each in (*offers, *reads, held.drive, held.drive)}
+    odd = (held.collect, held.inherit, held.change_term, held.change_turn)
+    found = {
+        each.__name__: each for each in (*offers, *reads, *lists, *steps, *cells, *owners, *odd)
+    }
+    found |= {
+        f"{each.__name__} again": each for each in (*offers, *reads, *lists, held.drive, held.drive)
+    }
     found["change"] = partial(at_times, values, held.change)
     found["inherit_elsewhere"] = partial(at_times, values, held.inherit_elsewhere)
     return found
