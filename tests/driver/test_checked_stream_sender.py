@@ -112,12 +112,12 @@ def test_a_frame_that_was_changed_since_is_not_resent() -> None:
     rig.offer(64, 704, 64)
     rig.send(TERM_LENGTH)
     assert rig.sender.resend(64, 704) == 704
-    rig.sender.send_resends()
+    rig.sender.send_resends(lambda _: 0)
     (resent,) = rig.outbox.take()
     assert len(resent) == 704
     rig.log.term_words[0][16 + 3] ^= 1
     assert rig.sender.resend(64, 704) == 0
-    rig.sender.send_resends()
+    rig.sender.send_resends(lambda _: 0)
     assert rig.outbox.take() == []
     assert rig.counts[DriverCounterId.NAKS_REJECTED] == 1
     assert rig.counts[SystemCounterId.RETRANSMITS_SENT] == 1
