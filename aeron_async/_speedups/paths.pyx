@@ -15,7 +15,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from cpython.exc cimport PyErr_WarnEx
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_REFCNT
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from aeron_async._speedups.appending cimport FrameWriter
 from aeron_async._speedups.frames cimport load_acquire_64, store_release_64
@@ -82,6 +82,11 @@ DEF BYTES_PER_CALL = 2_048
 cdef inline int64_t calls_of(int64_t count, int64_t length) noexcept:
     """Return how many messages alone would take about as long as a list does."""
     return max(1, max(count // LISTED_PER_CALL, length // BYTES_PER_CALL))
+
+
+cdef inline int64_t one_less(int64_t calls) noexcept:
+    """Return a number of calls without one; code that ran since it was looked at may have set it."""
+    return <int64_t>(<uint64_t>calls - 1)
 
 
 DEF PARTITION_COUNT = 3
@@ -532,7 +537,7 @@ cdef class Offering:
         position = self.append(data, reserved_value)
         if position < 0:
             return -1
-        self._calls_until_check -= 1
+        self._calls_until_check = one_less(self._calls_until_check)
         self.wake()
         return position
 
@@ -590,7 +595,8 @@ cdef class Offering:
     cdef void note(self, Py_ssize_t count) except *:
         """Count what was appended as that many calls, and wake the sender."""
         if count:
-            self._calls_until_check -= calls_of(count, self.writer.listed_length)
+            self._calls_until_check = (
+                max(0, self._calls_until_check) - calls_of(count, self.writer.listed_length))
             self._wake_flag.set()
 
     def _offer_list(self, list messages not None, Py_ssize_t first):
@@ -741,7 +747,7 @@ cdef class Reading:
         self._batch = batch
         message = batch.hand_out()
         if message is not None:
-            self._calls_until_check -= 1
+            self._calls_until_check = max(0, self._calls_until_check) - 1
             self._taken = message
         return message
 
@@ -781,7 +787,7 @@ cdef class Reading:
         message = batch.hand_out()
         if message is None:
             return None
-        self._calls_until_check -= 1
+        self._calls_until_check = one_less(self._calls_until_check)
         self._taken = message
         return message
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from array import array
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.logbuffer.logs import TERM_LENGTH
 from tests.speedups.test_twins import filled
 from tests.twins import compiled_twins, needs_compiled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 pytestmark = needs_compiled
 
@@ -82,6 +85,59 @@ def test_a_turn_of_nobody_gives_no_message() -> None:
     subscription = Subscription()
     subscription._turn = [None]
     assert subscription._hand_out_fast(print, 3) == ~3
+
+
+def make_subscription(turn: list[Any]) -> Any:
+    """Return a subscription whose wait is over at once."""
+
+    class Subscription(compiled_twins().Reading):  # type: ignore[misc] # chosen at run time
+        _end_wait = id
+
+        def _begin_wait(self) -> Any:
+            return self
+
+        def __await__(self) -> Iterator[None]:
+            return iter(())
+
+    subscription = Subscription()
+    subscription._home = compiled_twins().HomeLoop(SimpleNamespace(is_running=bool))
+    subscription._calls_until_check = 9
+    subscription._turn = turn
+    return subscription
+
+
+def test_a_list_is_read_only_from_images() -> None:
+    for limit, max_bytes in ((-(2**63), 9_999), (0, 9_999), (9, -(2**63))):
+        assert make_subscription([make_source()])._read_list_fast(limit, max_bytes) is None
+    assert make_subscription([make_source()])._read_list_fast(2**63 - 1, 2**63 - 1).left == 5
+    for nobody in ([], [None], [make_source(), None]):
+        assert make_subscription(nobody)._read_list_fast(9, 9_999) is None
+    for turn in ([make_source(terms=())], [5], [make_source(), 5]):
+        with pytest.raises((TypeError, ValueError)):
+            make_subscription(turn)._read_list_fast(9, 9_999)
+
+
+def test_a_turn_may_change_while_its_images_are_looked_at() -> None:
+    turn = [make_source() for _ in range(3)]
+
+    def leave(_: int) -> int:
+        turn.clear()
+        return 0
+
+    for each in turn:
+        each._port.readable_position = leave
+    assert make_subscription(turn)._read_list_fast(9, 9_999) is None
+    assert turn == []
+
+
+def test_a_message_after_a_wait_counts_as_one_call_however_many_were_left() -> None:
+    for calls, left in ((9, 8), (0, -1), (-5, -1), (-(2**63), -1)):
+        subscription = make_subscription([make_source()])
+        subscription._calls_until_check = calls
+        with pytest.raises(StopIteration) as ended:
+            subscription.__anext__().send(None)
+        assert len(ended.value.value) == 100
+        assert subscription._calls_until_check == left
 
 
 def test_only_subscriptions_inherit_what_gives_the_next_message() -> None:

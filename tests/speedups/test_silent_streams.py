@@ -101,15 +101,14 @@ def test_what_could_not_be_made_does_nothing(rig: Rig, name: str) -> None:
     kind = getattr(compiled_twins(), name)
     made = kind.__new__(kind)
     arguments = rig.arguments(name)
-    cells = [each for each in arguments if each is rig.counter]
     for at in [at for at, each in enumerate(arguments) if each is rig.counter]:
         wrong = [*arguments]
         wrong[at] = rig.parts.Thing(cell=None)
         with pytest.raises(TypeError):
             made.__init__(*wrong)
-    assert cells
     data = bytes(36 * 4)
     if name == "HeartbeatsOut":
+        rig.publication._fast_until_ns = NEVER_NS
         assert made.send([rig.publication], 0, NOW_NS, NOW_NS) == 0
     elif name == "HeartbeatsIn":
         with pytest.raises(ValueError, match="no streams"):
