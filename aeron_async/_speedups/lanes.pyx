@@ -109,6 +109,9 @@ cdef class ReceiveLane:
         cdef Cell cell = bytes_received.cell
         if cell is None:
             raise TypeError("the counter of received bytes has no cell")
+        # A look-up in the streams may run code that would replace them.
+        if self.streams is not None:
+            raise ValueError("a lane is made once")
         self.destination = destination
         self.streams = streams
         self.listener = listener

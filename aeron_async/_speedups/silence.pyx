@@ -16,7 +16,7 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from aeron_async._speedups.frames cimport HEADER, peek_32
-from aeron_async._speedups.lanes cimport Rebuilding, add, put
+from aeron_async._speedups.lanes cimport Rebuilding, Reporting, add, put
 from aeron_async._speedups.paths cimport Cell, WakeFlag
 
 from collections import deque
@@ -422,7 +422,8 @@ cdef class ReportsOut:
     cdef int64_t report(self, Rebuilding image, int64_t now, int64_t due_ns) except? -1:
         """Do what `report_fast` does, if the same was said before; else return 0."""
         cdef int64_t until_ns, deadline_ns, position, heard_ns
-        feedback, watch = image._feedback, image._watch
+        cdef Reporting feedback = image._feedback
+        watch = image._watch
         if (not image._calm_until_ns or image.failure is not None or image.wake_flag is None
                 or image.wake_flag.is_set or image.rebuild_position != image.hwm_position
                 or image._gaps.detector.length or <int64_t>watch._gap_timer.start >= 0):

@@ -169,6 +169,9 @@ def test_a_lane_counts_in_a_cell() -> None:
         lane.__init__(None, {}, None, None, SimpleNamespace(cell=None))
     with pytest.raises(ValueError, match="without streams"):
         lane.take(bytes(64), None)
+    lane.__init__(None, {}, None, None, SimpleNamespace(cell=make_cell()))
+    with pytest.raises(ValueError, match="made once"):
+        lane.__init__(None, {}, None, None, SimpleNamespace(cell=make_cell()))
 
 
 class Sender:
