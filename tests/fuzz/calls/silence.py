@@ -217,7 +217,7 @@ class Held:
                 del fields[name]
             case 4 if isinstance(fields[name], dict):
                 held = fields[name]
-                keys = [Key(v, each) for each in held]
+                keys = [Key(v, each) for each in [*held][-8:]]
                 fields[name] = dict.fromkeys(keys, v.anything()) | held
             case _:
                 hidden = fields.setdefault("hidden", {})
@@ -228,7 +228,8 @@ class Held:
         """Put keys that do something before those that are looked for."""
         v, rng = self.v, self.v.rng
         held = rng.choice((self.streams, self.by_session, self.by_ids, self.heartbeats._frames))
-        good = dict(held)
+        # The last of them, or each time there would be twice as many.
+        good = dict([*held.items()][-8:])
         held.clear()
         held.update({Key(v, each): v.anything() for each in good})
         held.update(good)
