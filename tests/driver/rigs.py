@@ -155,6 +155,10 @@ class PublicationRig:
     def hear(self, position: int, now_ns: int, **changes: Any) -> None:
         self.publication.on_status_message(status_message(self.log, position, **changes), now_ns)
 
+    def hear_nak(self, nak: Nak, now_ns: int, source: Address | None = None) -> None:
+        asked = ((nak.term_id, nak.term_offset, nak.length),)
+        self.publication.on_naks(asked, now_ns, source=source)
+
     def poll(self, now_ns: int) -> list[bytes]:
         self.publication.poll(now_ns)
         return self.outbox.take()

@@ -69,7 +69,7 @@ class Stream:
 
     def is_answered(self, position: int, now_ns: int, length: int = 1_408) -> bool:
         """Return whether a NAK from there brings a datagram that begins there."""
-        self.rig.publication.on_nak(nak(position, length, self.rig.log.initial_term_id), now_ns)
+        self.rig.hear_nak(nak(position, length, self.rig.log.initial_term_id), now_ns)
         sent = self.rig.outbox.take()
         if not sent:
             return False
@@ -119,7 +119,7 @@ def test_a_nak_before_the_first_term_is_rejected() -> None:
     stream.send(1_024)
     term = nak(0, 64, INITIAL_TERM_ID)
     for distance in (1, 2, 2**30):
-        stream.rig.publication.on_nak(
+        stream.rig.hear_nak(
             type(term)(
                 session_id=SESSION_ID,
                 stream_id=STREAM_ID,

@@ -104,9 +104,9 @@ def test_a_sender_that_was_asked_for_all_at_once_still_knows_the_first() -> None
     sender.outbox.take()
     rig.image.poll(0)
     for position, length in rig.naks():
-        sender.publication.on_nak(nak(position, length), 11 * MS)
+        sender.hear_nak(nak(position, length), 11 * MS)
     assert len(sender.poll(11 * MS)) == 1 + GAPS_AT_ONCE
-    sender.publication.on_nak(nak(64 * STEP, 64), 12 * MS)
+    sender.hear_nak(nak(64 * STEP, 64), 12 * MS)
     assert sender.poll(12 * MS) == [], "its answer is under way"
 
 

@@ -260,7 +260,7 @@ def sent_rig(frames_count: int = 10, context: DriverContext | None = None) -> Pu
 def test_a_nak_brings_the_range_at_once_and_again_only_after_ten_milliseconds() -> None:
     rig = sent_rig()
     for now_ns, datagrams in ((0, 1), (4 * MS, 0), (10 * MS, 1), (100 * MS, 1)):
-        rig.publication.on_nak(nak(128, 192), now_ns)
+        rig.hear_nak(nak(128, 192), now_ns)
         sent = rig.outbox.take()
         assert [len(datagram) for datagram in sent] == [192] * datagrams, now_ns
     assert rig.counters.naks_received.get() == 4
@@ -269,9 +269,9 @@ def test_a_nak_brings_the_range_at_once_and_again_only_after_ten_milliseconds() 
 
 def test_a_nak_shorter_than_its_frame_brings_nothing_and_keeps_nobody_from_asking() -> None:
     rig = sent_rig()
-    rig.publication.on_nak(nak(128, 32), 0)
+    rig.hear_nak(nak(128, 32), 0)
     assert rig.outbox.take() == []
-    rig.publication.on_nak(nak(128, 64), 1)
+    rig.hear_nak(nak(128, 64), 1)
     assert len(rig.outbox.take()) == 1
 
 
@@ -284,13 +284,13 @@ def test_a_nak_longer_than_the_retransmit_window_is_cut() -> None:
         rig.poll(0)
         rig.hear(rig.publication.sender_position, 0)
     rig.outbox.take()
-    rig.publication.on_nak(nak(0, HALF_TERM + 4_096), 1)
+    rig.hear_nak(nak(0, HALF_TERM + 4_096), 1)
     assert sum(len(datagram) for datagram in rig.outbox.take()) == HALF_TERM
 
 
 def test_a_delayed_answer_leaves_with_the_poll_that_it_is_due_in() -> None:
     rig = sent_rig(context=DriverContext(retransmit_unicast_delay_ns=5 * MS))
-    rig.publication.on_nak(nak(128, 192), 1 * MS)
+    rig.hear_nak(nak(128, 192), 1 * MS)
     assert rig.publication.poll(1 * MS) == 6 * MS
     assert rig.outbox.take() == []
     assert [len(each) for each in rig.poll(6 * MS)] == [192]
@@ -298,7 +298,7 @@ def test_a_delayed_answer_leaves_with_the_poll_that_it_is_due_in() -> None:
 
 def test_a_nak_for_what_was_never_sent_brings_nothing() -> None:
     rig = sent_rig()
-    rig.publication.on_nak(nak(640, 64), 0)
+    rig.hear_nak(nak(640, 64), 0)
     assert rig.outbox.take() == []
 
 

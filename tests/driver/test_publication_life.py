@@ -57,7 +57,7 @@ def test_while_it_lingers_it_says_every_hundred_milliseconds_that_the_stream_has
 
 def test_while_it_lingers_it_answers_naks(rig: PublicationRig) -> None:
     rig.publication.release(0)
-    rig.publication.on_nak(nak(0, 128), 1)
+    rig.hear_nak(nak(0, 128), 1)
     assert [len(datagram) for datagram in rig.outbox.take()] == [128]
 
 

@@ -117,7 +117,7 @@ def test_a_storm_of_naks_brings_what_the_budget_allows_and_no_more() -> None:
         rig.poll(0)
     for step in range(20_000):
         position = starts[step % len(starts)]
-        rig.publication.on_nak(nak(position, 1_408), step * 100_000)
+        rig.hear_nak(nak(position, 1_408), step * 100_000)
     resent = sum(len(datagram) for datagram in rig.outbox.take())
     seconds, sent = 2, rig.publication.sender_position
     assert resent <= 2 * MIB + seconds * 128 * 1_408 + sent // 2
@@ -131,10 +131,10 @@ def test_naks_for_places_within_frames_hold_nothing_back_from_an_honest_one() ->
     rig.offer(bytes(1_376))
     rig.poll(0)
     for position in range(32, 1_408, 32):
-        rig.publication.on_nak(nak(position, 1_408 - position), 0)
+        rig.hear_nak(nak(position, 1_408 - position), 0)
     assert rig.outbox.take() == []
     assert rig.counts[DriverCounterId.NAKS_REJECTED] == 43
-    rig.publication.on_nak(nak(0, 1_408), 0)
+    rig.hear_nak(nak(0, 1_408), 0)
     assert len(rig.outbox.take()) == 1
 
 

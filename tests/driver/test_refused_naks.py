@@ -19,7 +19,7 @@ def test_a_nak_that_is_refused_again_and_again_is_told_once_a_second_with_its_so
     rig.poll(0)
     with capture_logs() as lines:
         for count in range(2_500):
-            rig.publication.on_nak(nak(256, 64), count * MS, source=SOURCE)
+            rig.hear_nak(nak(256, 64), count * MS, source=SOURCE)
     told = [line for line in lines if line["event"] == "naks_refused"]
     assert rig.counts[DriverCounterId.NAKS_REJECTED] == 2_500
     assert len(told) == 3
@@ -35,7 +35,7 @@ def test_naks_that_are_refused_once_are_no_news() -> None:
     rig.poll(0)
     with capture_logs() as lines:
         for position in range(32, 960, 32):
-            rig.publication.on_nak(nak(position, 64), MS, source=SOURCE)
+            rig.hear_nak(nak(position, 64), MS, source=SOURCE)
     assert not [line for line in lines if line["event"] == "naks_refused"]
 
 
@@ -53,7 +53,7 @@ def test_a_nak_for_data_that_has_left_the_log_says_that_its_receiver_is_too_slow
     assert rig.publication.sender_position == sent
     with capture_logs() as lines:
         for count in range(8):
-            rig.publication.on_nak(nak(0, 1_024), count * MS, source=SOURCE)
+            rig.hear_nak(nak(0, 1_024), count * MS, source=SOURCE)
     (line,) = [line for line in lines if line["event"] == "naks_refused"]
     assert line["reason"] == "the data has left the log"
     assert "fc=min" in line["remedy"]

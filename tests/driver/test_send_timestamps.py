@@ -66,7 +66,7 @@ def test_every_sending_writes_its_own_time() -> None:
     rig.connect(0)
     rig.offer(bytes(64))
     (sent,) = rig.poll(0)
-    rig.publication.on_nak(nak(0, 96), 1)
+    rig.hear_nak(nak(0, 96), 1)
     (resent,) = rig.outbox.take()
     assert (sent[24:32], resent[24:32]) == (b"first...", b"again...")
     assert sent[32:] == resent[32:]

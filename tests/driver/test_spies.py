@@ -226,7 +226,7 @@ def test_a_receiver_that_comes_later_may_still_ask_for_what_was_skipped(
     assert simulated.publication.sender_position == 10_240
     simulated.hear(0, 1)
     simulated.poll(1)
-    simulated.publication.on_nak(nak(8_192, 1_024), 2)
+    simulated.hear_nak(nak(8_192, 1_024), 2)
     assert [len(datagram) for datagram in simulated.outbox.take()] == [1_024]
 
 

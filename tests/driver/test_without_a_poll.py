@@ -64,8 +64,8 @@ def test_what_was_sent_alone_can_be_sent_again() -> None:
             rig.poll((11 + ms) * MS)
     assert alone_count == 58
     for number in (1, 27, 52):
-        rig.publication.on_nak(nak(number * FRAME + 32, FRAME), 71 * MS)
-        rig.publication.on_nak(nak(number * FRAME, FRAME), 71 * MS)
+        rig.hear_nak(nak(number * FRAME + 32, FRAME), 71 * MS)
+        rig.hear_nak(nak(number * FRAME, FRAME), 71 * MS)
         assert [len(each) for each in rig.poll(71 * MS)] == [FRAME], "where a frame begins"
 
 

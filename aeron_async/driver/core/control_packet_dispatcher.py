@@ -42,8 +42,6 @@ __all__ = ["ControlPacketDispatcher"]
 Activity = Callable[["NetworkPublication"], None]
 InvalidDatagram = Callable[[memoryview, "Address", int], None]
 ResponseSetupHandler = Callable[["NetworkPublication", int], None]
-Asked = dict["NetworkPublication", list[list[int]]]
-"""Term id, term offset and length of what NAKs ask for."""
 
 STATUS_MESSAGE_FAST: Final = Struct("<iiiiiiiq")
 """A status message whose version, flags and type are unpacked as one word."""
@@ -144,12 +142,9 @@ class ControlPacketDispatcher:
             datagram, now_ns
         ):
             return
-        if len(datagram) == NAK_LENGTH:
-            asked: Asked = {}
-            if self._note_nak(datagram, 0, asked):
-                for publication, ranges in asked.items():
-                    self._answer(publication, ranges, source, now_ns)
-                return
+        if len(datagram) == NAK_LENGTH and (found := self._plain_nak(datagram, 0)) is not None:
+            self._answer(found[0], [found[1]], source, now_ns)
+            return
         kind = frame_type(datagram)
         if kind == INVALID:
             is_valid = False
@@ -173,7 +168,7 @@ class ControlPacketDispatcher:
         """
         are_reports = segment_length == STATUS_MESSAGE_LENGTH and self.destinations is None
         are_naks = segment_length == NAK_LENGTH
-        asked: Asked = {}
+        asked: dict[NetworkPublication, list[tuple[int, ...]]] = {}
         failures: list[Exception] = []
         start = 0
         while start < len(data):
@@ -183,7 +178,9 @@ class ControlPacketDispatcher:
                     taken = self._reports.take(data, start, now_ns)
                 if taken:
                     self.last_sm_ns = now_ns
-                elif not (are_naks and self._note_nak(data, start, asked)):
+                elif are_naks and (found := self._plain_nak(data, start)) is not None:
+                    asked.setdefault(found[0], []).append(found[1])
+                else:
                     self.on_datagram(data[start : start + segment_length], source, now_ns)
             except Exception as error:  # noqa: BLE001 - it is raised when all were taken
                 failures.append(error)
@@ -196,23 +193,24 @@ class ControlPacketDispatcher:
         if failures:
             raise_failures(failures)
 
-    def _note_nak(self, data: memoryview, start: int, asked: Asked) -> bool:
-        """Note what a plain NAK asks for; return False if `on_datagram` must look at it."""
+    def _plain_nak(
+        self, data: memoryview, start: int
+    ) -> tuple[NetworkPublication, tuple[int, ...]] | None:
+        """Return the publication of a plain NAK and what it asks for; None for the usual way."""
         if len(data) - start < NAK_LENGTH:
-            return False
-        frame_length, kind, session_id, stream_id, *asked_for = NAK_FAST.unpack_from(data, start)
+            return None
+        frame_length, kind, session_id, stream_id, *asked = NAK_FAST.unpack_from(data, start)
         publication = self._publications.get((session_id, stream_id))
         if publication is None or kind != PLAIN_NAK or frame_length != NAK_LENGTH:
-            return False
-        if not is_in_term(asked_for[1], asked_for[2], publication.log.term_length):
-            return False
-        asked.setdefault(publication, []).append(asked_for)
-        return True
+            return None
+        if not is_in_term(asked[1], asked[2], publication.log.term_length):
+            return None
+        return publication, tuple(asked)
 
     def _answer(
         self,
         publication: NetworkPublication,
-        ranges: list[list[int]],
+        ranges: list[tuple[int, ...]],
         source: Address,
         now_ns: int,
     ) -> None:
@@ -284,7 +282,7 @@ class ControlPacketDispatcher:
             return True
         if not check_nak(nak, publication.log.term_length):
             return False
-        ranges = [[nak.term_id, nak.term_offset, nak.length]]
+        ranges: list[tuple[int, ...]] = [(nak.term_id, nak.term_offset, nak.length)]
         self._answer(publication, ranges, source, now_ns)
         return True
 

@@ -72,7 +72,6 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.timestamps import SendTimestamps
     from aeron_async.logbuffer.log_buffers import LogBuffers
     from aeron_async.protocol.error import ErrorFrame
-    from aeron_async.protocol.nak import Nak
     from aeron_async.protocol.rtt import RttMeasurement
     from aeron_async.protocol.status_message import StatusMessage
 
@@ -369,10 +368,6 @@ class NetworkPublication(SubscribablePublication):
     def send_setup_soon(self) -> None:
         """Let the next SETUP be sent at once: until now there was no address to send it to."""
         self._sender.send_setup_soon()
-
-    def on_nak(self, nak: Nak, now_ns: int, *, source: Address | None = None) -> None:
-        """Resend what a NAK asks for."""
-        self.on_naks(((nak.term_id, nak.term_offset, nak.length),), now_ns, source=source)
 
     @defer_exception
     def on_naks(
