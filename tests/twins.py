@@ -21,6 +21,7 @@ IS_BUILT: Final = find_spec("aeron_async._speedups.frames") is not None
 needs_compiled = pytest.mark.skipif(not IS_BUILT, reason=NOT_BUILT)
 COMPILED: Final = (
     "appending",
+    "arrays",
     "atomics",
     "chains",
     "clocks",
@@ -53,6 +54,7 @@ IN_PYTHON: Final = {
     ),
     "logbuffer.wake_flag": ("WakeFlag",),
     "counters": ("Cell",),
+    "client.arrow": ("exported",),
     "client.home_loop": ("HomeLoop",),
     "client.publication": ("Offering",),
     "client.reading": ("NOTHING", "Reading", "Taking", "inheriting"),

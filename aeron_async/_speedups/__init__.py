@@ -47,6 +47,7 @@ def _why_pure() -> str | None:
             "frames",
             "appending",
             "messages",
+            "arrays",
             "chains",
             "clocks",
             "paths",

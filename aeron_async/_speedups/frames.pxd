@@ -16,12 +16,23 @@ cdef extern from *:
        needs, and they are few. The address may be beyond the memory: fetching is no access, and never fails. */
     #define AERON_AHEAD(p, n) __builtin_prefetch((const void *)((uintptr_t)(p) + (n)))
     #define AERON_PREFETCH(p) (AERON_AHEAD(p, 1024), AERON_AHEAD(p, 1088), AERON_AHEAD(p, 1152))
+    /* Most frames are as long as the one before. A processor that may guess so looks at the next one before it
+       has loaded this length; the empty statement keeps compilers from making a calculation of the branch. */
+    static inline int64_t aeron_step(int32_t length, int32_t *usual, int64_t *step) {
+        if (__builtin_expect(length != *usual, 0)) {
+            *usual = length;
+            *step = ((int64_t)length + 31) & ~(int64_t)31;
+            __asm__ volatile("");
+        }
+        return *step;
+    }
     """
     void store_release_32 "AERON_STORE_RELEASE"(int32_t *place, int32_t value) noexcept nogil
     int32_t load_acquire_32 "AERON_LOAD_ACQUIRE"(int32_t *place) noexcept nogil
     void store_release_64 "AERON_STORE_RELEASE"(int64_t *place, int64_t value) noexcept nogil
     int64_t load_acquire_64 "AERON_LOAD_ACQUIRE"(int64_t *place) noexcept nogil
     void prefetch "AERON_PREFETCH"(const char *place) noexcept nogil
+    int64_t step_of "aeron_step"(int32_t length, int32_t *usual, int64_t *step) noexcept nogil
 
 cdef enum:
     HEADER = 32

@@ -12,7 +12,7 @@ from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memmove, memset
 
 from aeron_async._speedups.frames cimport (HEADER, align, is_slot, load_acquire_32, peek_32, prefetch,
-                                           store_release_32)
+                                           step_of, store_release_32)
 
 
 cdef int64_t GAP_LENGTH_LIMIT = 1024 * 1024
@@ -33,6 +33,8 @@ cdef int64_t scan(char *term, int64_t length, int64_t offset, int64_t limit,
                   int64_t *padding) noexcept nogil:
     cdef int64_t available = 0
     cdef int64_t following
+    cdef int64_t step = 0
+    cdef int32_t usual = 0
     cdef int32_t frame_length
     padding[0] = 0
     limit = min(limit, length - offset)
@@ -49,7 +51,7 @@ cdef int64_t scan(char *term, int64_t length, int64_t offset, int64_t limit,
             if padding[0]:
                 break
             continue
-        following = available + align(frame_length)
+        following = available + step_of(frame_length, &usual, &step)
         if following > limit:
             break
         available = following
@@ -261,6 +263,8 @@ cdef struct Ids:
 cdef bint is_next(const char *packet, int64_t length, int64_t offset, Ids *ids) noexcept nogil:
     """Return whether a datagram consists of whole data frames that belong at an offset."""
     cdef int64_t walked = 0
+    cdef int64_t step = 0
+    cdef int32_t usual = 0
     cdef int32_t frame_length
     if (
         length < HEADER
@@ -279,7 +283,7 @@ cdef bint is_next(const char *packet, int64_t length, int64_t offset, Ids *ids) 
             or peek_32(packet + walked + 8) != offset + walked
         ):
             return False
-        walked += align(frame_length)
+        walked += step_of(frame_length, &usual, &step)
     return walked == length
 
 
@@ -358,12 +362,14 @@ def zero(object term, int64_t start, int64_t end):
 
 cdef int64_t whole(const char *term, int64_t offset, int64_t limit) noexcept nogil:
     cdef int32_t frame_length
+    cdef int32_t usual = 0
+    cdef int64_t step = 0
     cdef int64_t following
     while offset < limit:
         frame_length = load_acquire_32(<int32_t *>(term + offset))
         if frame_length <= 0:
             break
-        following = align(offset + frame_length)
+        following = offset + step_of(frame_length, &usual, &step)
         if following > limit:
             break
         offset = following

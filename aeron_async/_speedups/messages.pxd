@@ -22,6 +22,9 @@ cdef class Batch:
 
     cdef Message hand_out(self)
     cdef int64_t find(self, int64_t *offset) noexcept
+    cdef int64_t room(self) noexcept
+    cdef Py_ssize_t lay_out(self, Py_ssize_t left, int64_t room, int64_t *starts, char *data,
+                            int64_t *total) noexcept
     cdef list listed(self)
     cdef void let_go(self) noexcept
 

@@ -19,7 +19,7 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from aeron_async._speedups.frames cimport (BEGIN_BIT, END_BIT, FLAGS_BITS, HEADER, align, is_slot,
-                                           load_acquire_32, prefetch)
+                                           load_acquire_32, prefetch, step_of)
 
 cdef extern from "Python.h":
     void set_slot "PyList_SET_ITEM"(object found, Py_ssize_t index, PyObject *item) noexcept
@@ -319,7 +319,9 @@ cdef class Batch:
     def payloads(self):
         """Return copies of the payloads that are left, as a list of bytes."""
         cdef int64_t offset = self.offset
+        cdef int64_t step = 0
         cdef int64_t length
+        cdef int32_t usual = 0
         cdef Py_ssize_t count = 0
         cdef list found
         cdef object data
@@ -336,7 +338,7 @@ cdef class Batch:
             Py_INCREF(data)
             set_slot(found, count, <PyObject *>data)
             count += 1
-            offset = align(offset + HEADER + length)
+            offset += step_of(<int32_t>(HEADER + length), &usual, &step)
         cut_slots(found, count, PyList_GET_SIZE(found), NULL)
         return found
 
@@ -367,41 +369,61 @@ cdef class Batch:
             reserved values; payloads, unless they are left out. None if the messages are not in the
             log.
         """
-        cdef int64_t offset = self.offset
         cdef int64_t total = 0
-        cdef Py_ssize_t count = 0
-        cdef int64_t length, room
-        cdef int64_t *starts
-        cdef int64_t *positions
-        cdef int64_t *reserved
         cdef Py_ssize_t left = max(0, self.left)
-        bounds, ends, values = [bytearray(8 * (left + more)) for more in (1, 0, 0)]
-        room = max(0, self.end - offset - HEADER * left)
+        cdef Py_ssize_t count
+        cdef int64_t room = self.room()
+        numbers = bytearray(8 * (3 * left + 1))
         data = PyByteArray_FromStringAndSize(NULL, room if with_payloads else 0)
         # Last, because allocating may run the garbage collector, and so any code: that may close
         # the image.
-        if not self.is_open or left != self.left:
+        count = self.lay_out(left, room, <int64_t *>PyByteArray_AS_STRING(numbers),
+                             PyByteArray_AS_STRING(data) if with_payloads else NULL, &total)
+        if count < 0:
             return None
-        starts = <int64_t *>PyByteArray_AS_STRING(bounds)
-        positions = <int64_t *>PyByteArray_AS_STRING(ends)
-        reserved = <int64_t *>PyByteArray_AS_STRING(values)
+        if with_payloads:
+            PyByteArray_Resize(data, total)
+        view = memoryview(numbers)
+        ends = 8 * (left + 1)
+        return (count, view[:ends], view[ends:ends + 8 * left], view[ends + 8 * left:], data)
+
+    cdef int64_t room(self) noexcept:
+        """Return the most bytes that the payloads that are left may have."""
+        return max(0, self.end - self.offset - HEADER * max(0, self.left))
+
+    cdef Py_ssize_t lay_out(self, Py_ssize_t left, int64_t room, int64_t *starts, char *data,
+                            int64_t *total) noexcept:
+        """Write bounds, positions and reserved values of messages behind each other, and payloads.
+
+        Returns:
+            The number of messages; -1 if that many are no longer left in the log. Payloads are left
+            out if there is no place for them.
+        """
+        cdef int64_t offset = self.offset
+        cdef int64_t *positions = starts + left + 1
+        cdef int64_t *reserved = positions + left
+        cdef int64_t step = 0
+        cdef int64_t length
+        cdef int32_t usual = 0
+        cdef Py_ssize_t count = 0
+        total[0] = 0
+        if not self.is_open or left != self.left:
+            return -1
+        starts[0] = 0
         while count < left:
             length = self.find(&offset)
             # Other processes may have made frames shorter, so that there are more than before.
-            if length < 0 or length > room - total:
+            if length < 0 or length > room - total[0]:
                 break
-            if with_payloads:
-                memcpy(PyByteArray_AS_STRING(data) + total,
-                       <char *>self.view.buf + offset + HEADER, length)
+            if data is not NULL:
+                memcpy(data + total[0], <char *>self.view.buf + offset + HEADER, length)
             reserved[count] = (<int64_t *>(<char *>self.view.buf + offset))[3]
-            total += length
-            offset = align(offset + HEADER + length)
+            total[0] += length
+            offset += step_of(<int32_t>(HEADER + length), &usual, &step)
             positions[count] = self.begin_position + offset
             count += 1
-            starts[count] = total
-        if with_payloads:
-            PyByteArray_Resize(data, total)
-        return count, bounds, ends, values, data
+            starts[count] = total[0]
+        return count
 
     def extend(self, Batch other not None):
         """Add what follows in the same term, or was made before; return whether that was possible.
@@ -447,6 +469,8 @@ cdef Batch lay_open(term, int64_t offset, int64_t end, int64_t begin_position, i
     cdef Batch batch = Batch.__new__(Batch)
     cdef char *frame
     cdef int32_t frame_length, word
+    cdef int32_t usual = 0
+    cdef int64_t step = 0
     cdef int64_t following
     PyObject_GetBuffer(term, &batch.view, PyBUF_SIMPLE)
     batch.is_open = True
@@ -463,7 +487,7 @@ cdef Batch lay_open(term, int64_t offset, int64_t end, int64_t begin_position, i
         frame_length = load_acquire_32(<int32_t *>frame)
         if frame_length <= 0:
             break
-        following = align(offset + frame_length)
+        following = offset + step_of(frame_length, &usual, &step)
         if following > end:
             break
         word = (<int32_t *>frame)[1]

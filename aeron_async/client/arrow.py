@@ -9,6 +9,7 @@ import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from aeron_async._speedups import WHY_PURE
 from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.arguments import shown
 
@@ -18,11 +19,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from typing_extensions import Buffer
 
+    from aeron_async.logbuffer.message import Batch
+
 __all__ = [
     "ArrowArray",
+    "Capsules",
     "Columns",
     "RecordBatch",
     "arrow_array",
+    "exported",
+    "imported",
     "is_arrow",
     "pieces_of",
     "record_batch",
@@ -33,6 +39,8 @@ if TYPE_CHECKING:
     RecordBatch: TypeAlias = pa.RecordBatch
     Columns: TypeAlias = tuple[int, Buffer, Buffer, Buffer, Buffer]
     """Number of messages; bounds of payloads, positions, reserved values; payloads."""
+    Capsules: TypeAlias = tuple[object, object]
+    """A schema and an array."""
 
 CODES: Final[dict[str, Literal["i", "q"]]] = {
     "binary": "i",
@@ -43,17 +51,61 @@ CODES: Final[dict[str, Literal["i", "q"]]] = {
 """Format of a bound, as in `struct`, by the type of an array of messages."""
 
 
-def record_batch(columns: Columns, session_id: int, stream_id: int) -> RecordBatch:
-    """Return messages of one image as a record batch.
+def pyarrow() -> Any:
+    """Return the module.
 
     Raises:
-        ConfigurationError: pyarrow is not installed.
+        ConfigurationError: It is not installed.
     """
     try:
         import pyarrow as pa  # noqa: PLC0415 - an extra
     except ImportError:
         message = "Arrow batches need pyarrow: pip install aeron-async[arrow]"
         raise ConfigurationError(message) from None
+    return pa
+
+
+class Exported:
+    """What any Arrow library takes over; it can be taken once.
+
+    Args:
+        capsules: A schema and an array, by the PyCapsule interface of Arrow.
+    """
+
+    __slots__ = ("_capsules",)
+
+    def __init__(self, capsules: Capsules) -> None:
+        self._capsules = capsules
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> Capsules:
+        """Return the capsules; the schema is what it is, which the interface allows."""
+        return self._capsules
+
+
+def imported(capsules: Capsules) -> RecordBatch:
+    """Return a schema and an array as a record batch of pyarrow.
+
+    Raises:
+        ConfigurationError: pyarrow is not installed.
+    """
+    return pyarrow().record_batch(Exported(capsules))
+
+
+def exported(_batch: Batch[Any], _session_id: int, _stream_id: int, /) -> Capsules | None:
+    """Return messages as a schema and an array, without pyarrow.
+
+    None if they are not in the log, and always in Python, which would need pyarrow for it.
+    """
+    return None
+
+
+def record_batch(columns: Columns, session_id: int, stream_id: int) -> RecordBatch:
+    """Return messages of one image as a record batch.
+
+    Raises:
+        ConfigurationError: pyarrow is not installed.
+    """
+    pa = pyarrow()
     count, bounds, positions, values, data = columns
     payloads = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
     arrays = {
@@ -79,8 +131,7 @@ def repeated(value: int, count: int) -> pa.Array:
 
 
 def _repeated(value: int, count: int) -> pa.Array:
-    import pyarrow as pa  # noqa: PLC0415 - an extra
-
+    pa = pyarrow()
     numbers = pa.py_buffer(value.to_bytes(4, sys.byteorder, signed=True) * count)
     return pa.Array.from_buffers(pa.int32(), count, [None, numbers])
 
@@ -124,3 +175,7 @@ def pieces_of(messages: Any) -> Iterator[tuple[memoryview, memoryview]]:
         if len(chunk):
             first, last = chunk.offset, chunk.offset + len(chunk) + 1
             yield memoryview(bounds).cast("B").cast(code)[first:last], memoryview(data or b"")
+
+
+if not TYPE_CHECKING and WHY_PURE is None:
+    from aeron_async._speedups.arrays import exported

@@ -28,6 +28,7 @@ from typing import (
     NamedTuple,
     Self,
     SupportsIndex,
+    cast,
     final,
     overload,
 )
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from weakref import WeakSet
 
-    from aeron_async.client.arrow import Columns, RecordBatch
+    from aeron_async.client.arrow import Capsules, Columns, RecordBatch
     from aeron_async.client.subscription import Subscription, SubscriptionBase
     from aeron_async.driver.commands import ImageReady
 
@@ -666,9 +667,29 @@ class MessageBatch(Sequence["Message"]):
             ClosedError: The batch was taken.
             ConfigurationError: pyarrow is not installed.
         """
-        from aeron_async.client.arrow import record_batch  # noqa: PLC0415 - needs an extra
+        from aeron_async.client import arrow  # noqa: PLC0415 - needs an extra
 
-        return record_batch(self._columns(), self.session_id, self.stream_id)
+        ids = self.session_id, self.stream_id
+        capsules = arrow.exported(self._lying(), *ids)
+        if capsules is None:
+            return arrow.record_batch(self._columns(), *ids)
+        return arrow.imported(capsules)
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> Capsules:
+        """Return a copy for any Arrow library: `polars.DataFrame(batch)`.
+
+        Raises:
+            ClosedError: The batch was taken.
+            ConfigurationError: pyarrow is needed and not installed: without compiled code, for a
+                message of several fragments, or for another schema.
+        """
+        from aeron_async.client import arrow  # noqa: PLC0415 - used by few
+
+        if requested_schema is None:
+            capsules = arrow.exported(self._lying(), self.session_id, self.stream_id)
+            if capsules is not None:
+                return capsules
+        return cast("Capsules", self.to_arrow().__arrow_c_array__(requested_schema))
 
     def __repr__(self) -> str:
         state = "taken" if self._batch is None else f"session {self.session_id}"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import pytest
 
+from aeron_async.driver.core import publication_image
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.image_state import ImageState
+from aeron_async.protocol.data import DataHeader
 from aeron_async.protocol.status_message import StatusMessage
 from tests.driver.fakes import EOS, MS, SECOND, data, heartbeat, position_of
 from tests.driver.rigs import ImageRig
@@ -34,6 +37,60 @@ def test_what_comes_in_order_is_shown_without_a_poll() -> None:
         assert rig.progress == number + 1
     assert len(rig.read()) == 3
     assert rig.outbox.take() == []
+
+
+def place(rig: ImageRig, position: int, count: int = 1) -> int:
+    """Place datagrams as the fast way does; return how many bytes it took."""
+    packets = b"".join(data(position + each * FRAME, FRAME) for each in range(count))
+    header = DataHeader.decode(packets)
+    where = rig.connection(), header.term_id, header.term_offset
+    segments = array("i", [len(packets), FRAME])
+    return rig.image.insert_packets_fast(
+        memoryview(packets), memoryview(segments), 0, 0, *where, 2 * MS
+    )
+
+
+def test_what_was_placed_in_order_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = resting()
+    monkeypatch.setattr(publication_image, "skip_whole", None)
+    assert place(rig, 0, 3) == 3 * FRAME
+    assert place(rig, 3 * FRAME, 2) == 2 * FRAME
+    assert rig.image.advance_rebuild_position_fast(2 * MS)
+    assert rig.image.rebuild_position == 5 * FRAME
+    assert len(rig.read()) == 5
+
+
+def test_what_was_placed_behind_a_gap_is_not_shown() -> None:
+    rig = resting()
+    assert place(rig, 0) == FRAME
+    assert place(rig, 2 * FRAME) == FRAME
+    assert not rig.image.advance_rebuild_position_fast(2 * MS)
+    assert rig.image.rebuild_position == 0
+    assert place(rig, FRAME) == FRAME
+    assert rig.image.advance_rebuild_position_fast(2 * MS)
+    assert rig.image.rebuild_position == 3 * FRAME
+
+
+def test_what_was_placed_and_cleared_is_not_shown() -> None:
+    rig = resting()
+    assert place(rig, 0, 3) == 3 * FRAME
+    # It contradicts the second frame, and nobody was shown either of them.
+    rig.feed(data(FRAME, FRAME - 32), 2 * MS)
+    assert rig.log.terms[0][FRAME] == 0
+    for time_ns in range(2 * MS, 30 * MS, MS):
+        rig.image.advance_rebuild_position_fast(time_ns)
+        assert rig.image.rebuild_position <= FRAME
+        rig.image.poll(time_ns)
+    assert rig.image.rebuild_position == FRAME
+
+
+def test_what_was_placed_up_to_the_next_term_and_beyond_is_shown_by_a_poll() -> None:
+    rig = resting(join_position=TERM_LENGTH - FRAME)
+    assert place(rig, TERM_LENGTH - FRAME) == FRAME
+    assert place(rig, TERM_LENGTH) == FRAME
+    assert not rig.image.advance_rebuild_position_fast(2 * MS)
+    rig.image.poll(2 * MS)
+    assert rig.image.rebuild_position == TERM_LENGTH + FRAME
 
 
 def test_a_heartbeat_of_what_is_there_changes_nothing() -> None:

@@ -227,6 +227,17 @@ GATHERED: Final = (
         features=frozenset({"silence"}),
     ),
     Mutant(
+        "what was placed behind a gap is shown with what is before it",
+        PublicationImage,
+        "insert_packets_fast",
+        (
+            (
+                "if position in (self._whole_position, self.rebuild_position):",
+                "if placed:",
+            ),
+        ),
+    ),
+    Mutant(
         "an idle image does not look at what was read",
         PublicationImage,
         "_note_consumed",

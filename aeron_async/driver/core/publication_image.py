@@ -112,6 +112,7 @@ class PublicationImage(Rebuilding):
         "_system_counters",
         "_untethered",
         "_watch",
+        "_whole_position",
         "ahead_ns",
         "consumption_trigger",
         "counters",
@@ -203,6 +204,8 @@ class PublicationImage(Rebuilding):
         self._calm_until_ns = self._report_until_ns = 0
         self._join_position = self._clean_position = join_position
         self.rebuild_position = self.hwm_position = join_position
+        # From the rebuild position up to here, whole frames were placed one behind the other.
+        self._whole_position = join_position
         # A copy of what the log says, which readers in other processes can change.
         self._end_position = END_OF_STREAM_UNKNOWN
         self.counters.receiver_position.set(join_position)
@@ -328,6 +331,8 @@ class PublicationImage(Rebuilding):
                 late_frames.on_placed(position, position + placed)
             if position + placed > self.hwm_position:
                 self._set_hwm(position + placed)
+            if position in (self._whole_position, self.rebuild_position):
+                self._whole_position = position + placed
         return placed
 
     def insert_packet(
@@ -417,6 +422,7 @@ class PublicationImage(Rebuilding):
             return False
         if not conflict.is_shown and doubts.try_spend_conflict(now_ns):
             late_frames.clear(conflict, hwm_position=self.hwm_position)
+            self._whole_position = floor_position
         doubts.on_conflict(conflict, connection.source, now_ns, shown=floor_position)
         return False
 
@@ -672,9 +678,12 @@ class PublicationImage(Rebuilding):
             log = self.log
             offset = position & (log.term_length - 1)
             end = offset + hwm_position - position
-            words = log.term_words[partition_index(position, bits=log.position_bits)]
-            if skip_whole(words, offset, end) != end:
+            if end > log.term_length:
                 return False
+            if self._whole_position != hwm_position:
+                words = log.term_words[partition_index(position, bits=log.position_bits)]
+                if skip_whole(words, offset, end) != end:
+                    return False
             self._set_rebuild_position(hwm_position)
         # As a poll would: without a gap there is nothing to learn from a heartbeat.
         self.idle_position = -1
