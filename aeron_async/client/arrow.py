@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from aeron_async._speedups import WHY_PURE
 from aeron_async.errors import ConfigurationError
-from aeron_async.protocol.arguments import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +59,7 @@ def pyarrow() -> Any:
     try:
         import pyarrow as pa  # noqa: PLC0415 - an extra
     except ImportError:
-        message = "Arrow batches need pyarrow: pip install aeron-async[arrow]"
+        message = "Arrow batches need pyarrow: pip install 'aeron-async[arrow]'"
         raise ConfigurationError(message) from None
     return pa
 
@@ -153,9 +152,12 @@ def arrow_array(messages: Any) -> Any:
     """
     name = str(getattr(messages, "type", None))
     if name not in CODES:
+        kind = type(messages).__name__
+        found = f"an array of {name}" if hasattr(messages, "type") else f"a {kind}"
         message = (
-            f"messages={shown(messages)} must be an array of binary, large_binary, string or "
-            f"large_string, not of {name}"
+            f"messages must be an Arrow array of binary, large_binary, string or large_string, not "
+            f"{found}: cast an array to one of these, pass one column of a table or record batch, "
+            "and give a list to offer_many()"
         )
         raise ConfigurationError(message)
     if messages.null_count:

@@ -118,6 +118,9 @@ class BatchOffer:
         except OfferTimeoutError as error:
             error.accepted = self.accepted
             raise
+        except Exception as error:
+            error.add_note(f"at message {self.accepted}: those before it were appended")
+            raise
         return self.position
 
     async def _offer_list(self, messages: list[Offered]) -> None:

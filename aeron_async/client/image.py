@@ -676,7 +676,7 @@ class MessageBatch(Sequence["Message"]):
         return arrow.imported(capsules)
 
     def __arrow_c_array__(self, requested_schema: object = None) -> Capsules:
-        """Return a copy for any Arrow library: `polars.DataFrame(batch)`.
+        """Return a copy for any library that takes arrays over: `polars.from_arrow(batch)`.
 
         Raises:
             ClosedError: The batch was taken.

@@ -658,12 +658,12 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
         appended, and none after it; `BatchOffer` says how many those are.
 
         Args:
-            messages: An iterable; see `BatchOffer`.
-            timeout: Most seconds to wait for each message.
+            messages: A list of `bytes` is appended in pieces; other messages as `BatchOffer` says.
+            timeout: Most seconds to wait for each message; None sets no limit.
 
         Raises:
             OfferTimeoutError: `accepted` of `messages` were appended. Other errors are as for
-                `offer`.
+                `offer`, with a note that says at which message: those before it were appended.
             ConfigurationError: `messages` is one message, or not iterable.
         """
         if type(messages) is not list:

@@ -768,7 +768,11 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
                 or consumer is asyncio.current_task(self._home.loop)
             ):
                 return
-        which, remedy = "another task", "one task at a time may, and may pass messages to others"
+        which = "another task"
+        remedy = (
+            "one task at a time may, and may pass messages to others; one that has left its loop "
+            "gives it up by poll()"
+        )
         if self._delivery is not None:
             which, remedy = "a handler", "take it away by on_message(None) before"
         stream = f"the subscription on {self.channel} stream {self.stream_id}"

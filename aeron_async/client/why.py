@@ -467,8 +467,8 @@ def _without_image(seen: SubscriptionSeen) -> tuple[WaitReason, str, str]:
                 f"{_nearby_publications(seen)}"
             ),
             _meant_publication(seen)
-            + "publish with a client of the same MediaDriver: IPC and spies stay within one; to "
-            "receive from others leave aeron-spy: out, or use UDP",
+            + "publish with a client of the same driver (directory=, --aeron-dir): IPC and spies "
+            "stay within one; to receive from others leave aeron-spy: out, or use UDP",
         )
     return _heard(seen)
 

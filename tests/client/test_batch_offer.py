@@ -55,6 +55,16 @@ async def test_all_kinds_of_messages_arrive_in_order(
     assert await sending == offering.position > 3 * offering.term_length
 
 
+@pytest.mark.parametrize("kind", [list, iter])
+async def test_an_error_says_at_which_message_it_came(
+    kind: Callable[[Any], Iterable[Any]], offering: aa.Publication, subscription: aa.Subscription
+) -> None:
+    with pytest.raises(TypeError) as caught:
+        await offering.offer_many(kind([b"a", b"b", "c", b"d"]))
+    assert caught.value.__notes__ == ["at message 2: those before it were appended"]
+    assert await take(subscription, 2) == [b"a", b"b"]
+
+
 async def test_it_says_where_the_last_message_ends(
     offering: aa.Publication, subscription: aa.Subscription
 ) -> None:
@@ -194,11 +204,11 @@ async def test_a_damaged_arrow_array_is_refused_where_it_is_damaged(
 async def test_an_arrow_array_that_holds_no_messages_is_refused(offering: aa.Publication) -> None:
     pa = pytest.importorskip("pyarrow", reason="pip install 'aeron-async[arrow]'")
     for given, says in (
-        (pa.array([1, 2]), "not of int64"),
-        (pa.array([b"ab", b"cd"], pa.binary(2)), r"not of fixed_size_binary\[2\]"),
+        (pa.array([1, 2]), "not an array of int64: cast"),
+        (pa.array([b"ab", b"cd"], pa.binary(2)), r"not an array of fixed_size_binary\[2\]"),
         (pa.array([b"a", None, b"b"]), "1 of 3 are null"),
         (pa.chunked_array([[b"a"], [None]], pa.binary()), "1 of 2 are null"),
-        ([b"a"], "not of None"),
+        ([b"a"], r"not a list: .* give a list to offer_many"),
     ):
         with pytest.raises(aa.ConfigurationError, match=says):
             await offering.offer_arrow(given)

@@ -397,6 +397,21 @@ async def test_arrow_has_the_same_columns(aeron: aa.Aeron, messages: list[bytes]
     made.validate(full=True)
 
 
+@both_drivers
+@pytest.mark.parametrize("messages", [MESSAGES[:20], [LONG]], ids=["frames", "fragments"])
+async def test_any_arrow_library_takes_a_batch(aeron: aa.Aeron, messages: list[bytes]) -> None:
+    pa = pytest.importorskip("pyarrow", reason="pip install 'aeron-async[arrow]'")
+    batch = await all_there(aeron, messages)
+    assert pa.record_batch(batch).equals(batch.to_arrow())
+    wanted = pa.struct([(field.name, field.type) for field in batch.to_arrow().schema])
+    wanted = wanted.field(0).with_type(pa.float64()), *list(wanted)[1:]
+    cast = pa.record_batch(batch, schema=pa.schema(wanted))
+    assert cast.column("position").to_pylist() == [float(each) for each in batch.positions()]
+    batch._take()
+    with pytest.raises(aa.ClosedError):
+        pa.record_batch(batch)
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 1_638, arrow.KEPT_COUNT, arrow.KEPT_COUNT + 1])
 def test_a_column_of_one_number_has_as_many_rows_as_the_batch(count: int) -> None:
     pytest.importorskip("pyarrow", reason="pip install 'aeron-async[arrow]'")
