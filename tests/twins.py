@@ -44,7 +44,7 @@ IN_PYTHON: Final = {
     "logbuffer.log_buffers": ("zero",),
     "logbuffer.message": ("Batch", "Message", "open_batch", "read_whole"),
     "logbuffer.placing": ("place_batches", "skip_whole"),
-    "logbuffer.rebuilder": ("scan_for_gap",),
+    "logbuffer.rebuilder": ("place_apart", "scan_for_gap"),
     "logbuffer.scanner": (
         "mark_starts",
         "scan_chain",

@@ -12,10 +12,12 @@ from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memmove, memset
 
 from aeron_async._speedups.frames cimport (HEADER, align, is_slot, load_acquire_32, peek_32, prefetch,
-                                           step_of, store_release_32)
+                                           prefetch_ahead, step_of, store_release_32)
 
 
 cdef int64_t GAP_LENGTH_LIMIT = 1024 * 1024
+DEF AHEAD = 8
+"""How many frames ahead of a walk the processor fetches."""
 # So far from the last number that no sum here overflows; no log has such a position.
 cdef int64_t POSITION_MAX = INT64_MAX - (<int64_t>1 << 33)
 
@@ -349,6 +351,96 @@ def place_batches(object data, segments, int64_t index, int64_t start, object te
         PyBuffer_Release(&source)
 
 
+cdef int64_t hole_end(const char *term, int64_t offset, int64_t limit) noexcept nogil:
+    """Return where the first frame behind an offset begins, or the limit; in a gap of 1 MiB its end."""
+    cdef int64_t start = offset + HEADER
+    limit = max(start, min(limit, offset + GAP_LENGTH_LIMIT))
+    while start < limit and not load_acquire_32(<int32_t *>(term + start)):
+        start += HEADER
+    return min(start, limit)
+
+
+cdef bint may_lie(object requested, int64_t position) except -1:
+    return position in requested
+
+
+def place_apart(object data, segments, int64_t index, int64_t start, object term, words, ids, *, int64_t base,
+                int64_t first, int64_t hwm, int64_t limit, requested):
+    """Place runs of datagrams, each where it belongs; twin of `logbuffer.rebuilder.place_apart`."""
+    cdef Py_buffer source
+    cdef Py_buffer ends
+    cdef Py_buffer view
+    cdef Ids wanted
+    cdef int64_t count, offset, room, placed, reach, stop, total
+    cdef int64_t taken = start
+    cdef const char *packet
+    cdef const char *cuts
+    cdef list late = []
+    wanted.session_id, wanted.stream_id, wanted.term_id = ids
+    take(data, &source)
+    try:
+        take(segments, &ends)
+        try:
+            PyObject_GetBuffer(term, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+            try:
+                count = ends.len // 8
+                cuts = <const char *>ends.buf
+                # Sums of what is bounded do not overflow.
+                if (index < 0 or index & 1 or start < 0 or count <= 0 or not is_slot(&view, 0)
+                        or not -POSITION_MAX <= first <= POSITION_MAX
+                        or not -POSITION_MAX <= hwm <= POSITION_MAX
+                        or not -POSITION_MAX <= limit <= POSITION_MAX
+                        or not 0 <= base <= POSITION_MAX):
+                    return 0, hwm, late
+                index >>= 1
+                total = min(peek_32(cuts + 8 * (count - 1)), source.len)
+                while index < count:
+                    stop = min(peek_32(cuts + 8 * index), source.len)
+                    if min(peek_32(cuts + 8 * index + 4), stop - taken) < HEADER:
+                        break
+                    packet = <const char *>source.buf + taken
+                    offset = peek_32(packet + 8)
+                    if (peek_32(packet + 12) != wanted.session_id or peek_32(packet + 16) != wanted.stream_id
+                            or peek_32(packet + 20) != wanted.term_id
+                            or not max(0, first) <= offset <= view.len - HEADER or offset & 31):
+                        break
+                    room = min(limit, view.len) - offset
+                    if offset < hwm:
+                        if offset != first and not may_lie(requested, base + offset):
+                            break
+                        if load_acquire_32(<int32_t *>(<char *>view.buf + offset)):
+                            break
+                        reach = min(hwm, view.len & ~31)
+                        stop = min(reach, (offset + total - taken) & ~31)
+                        if stop > offset:
+                            stop = hole_end(<const char *>view.buf, offset, stop)
+                        else:
+                            stop = offset
+                        if stop < reach:
+                            room = min(room, stop - offset)
+                    placed = place(<const char *>source.buf, source.len, taken, cuts + 8 * index, count - index,
+                                   <char *>view.buf, offset, room)
+                    if placed <= 0:
+                        break
+                    taken += placed
+                    if offset < hwm:
+                        late.append(offset)
+                        late.append(offset + placed)
+                    hwm = max(hwm, offset + placed)
+                    while index < count and peek_32(cuts + 8 * index) < taken:
+                        index += 1
+                    # Only once: an empty datagram also counts as a batch.
+                    if index < count and peek_32(cuts + 8 * index) == taken:
+                        index += 1
+                return taken - start, hwm, late
+            finally:
+                PyBuffer_Release(&view)
+        finally:
+            PyBuffer_Release(&ends)
+    finally:
+        PyBuffer_Release(&source)
+
+
 def zero(object term, int64_t start, int64_t end):
     """Fill a range of a term with zeros; twin of `logbuffer.log_buffers.zero`."""
     cdef Py_buffer view
@@ -372,6 +464,9 @@ cdef int64_t whole(const char *term, int64_t offset, int64_t limit) noexcept nog
         following = offset + step_of(frame_length, &usual, &step)
         if following > limit:
             break
+        # Only a length says where the next one lies: behind a gap, where the frames were placed a
+        # while ago, each would be waited for. Most are as long as the ones before.
+        prefetch_ahead(term + offset, AHEAD * (following - offset))
         offset = following
     return offset
 
@@ -392,7 +487,6 @@ def scan_for_gap(object words, int64_t offset, *, int64_t limit):
     """Find the first gap; twin of `logbuffer.rebuilder.scan_for_gap`."""
     cdef Py_buffer view
     cdef const char *term
-    cdef int64_t start
     take(words, &view)
     try:
         limit = min(limit, view.len) & ~31
@@ -404,11 +498,7 @@ def scan_for_gap(object words, int64_t offset, *, int64_t limit):
             return offset, 0
         if load_acquire_32(<int32_t *>(term + offset)) > 0:
             return offset, limit - offset
-        start = offset + HEADER
-        limit = max(start, min(limit, offset + GAP_LENGTH_LIMIT))
-        while start < limit and not load_acquire_32(<int32_t *>(term + start)):
-            start += HEADER
-        return offset, min(start, limit) - offset
+        return offset, hole_end(term, offset, limit) - offset
     finally:
         PyBuffer_Release(&view)
 

@@ -23,11 +23,20 @@ from aeron_async.logbuffer.frame import DATA_WORD, HEADER
 from aeron_async.logbuffer.log_buffers import zero
 from aeron_async.logbuffer.placing import skip_whole
 from aeron_async.logbuffer.position import partition_index, term_id_at
-from aeron_async.logbuffer.rebuilder import insert, is_hole, scan_for_gap
+from aeron_async.logbuffer.rebuilder import (
+    Places,
+    batch_at,
+    insert,
+    is_hole,
+    place_apart,
+    room_in_gap,
+    scan_for_gap,
+)
 from aeron_async.protocol.header import align_frame
 
 if TYPE_CHECKING:
     from aeron_async.logbuffer.log_buffers import LogBuffers
+    from aeron_async.logbuffer.placing import SegmentTable
 
 __all__ = [
     "BEYOND_BUDGET",
@@ -124,12 +133,8 @@ class WalkBudget:
         self.slots -= slots
 
 
-class RequestedPlaces(Protocol):
-    """What `LateFrames` knows of the gaps that were requested."""
-
-    def __contains__(self, position: int) -> bool:
-        """Return whether a requested gap begins at a position, in bytes."""
-        ...
+class RequestedPlaces(Places, Protocol):
+    """What `LateFrames` knows of the gaps that were requested: where they begin, and more."""
 
     def on_placed(self, position: int, end_position: int, now_ns: int) -> None:
         """Frames were placed from the one position to the other."""
@@ -196,12 +201,52 @@ class LateFrames:
         words, base, offset = self._find(position)
         if words[offset >> 2] or self._covering(words, base, floor_position, offset) != offset:
             return 0
-        end = min(hwm_position - base, self._log.term_length)
-        limit = min(end, offset + wanted_length)
-        length = 0
-        if limit > offset:
-            _, length = scan_for_gap(words, offset, limit=limit)
-        return length if offset + length < end else self._log.term_length - offset
+        return room_in_gap(words, offset, hwm=hwm_position - base, wanted_length=wanted_length)
+
+    def place_apart(
+        self,
+        data: memoryview,
+        segments: SegmentTable,
+        behind: tuple[int, int, int],
+        known: tuple[int, int, int],
+        now_ns: int,
+    ) -> tuple[int, int]:
+        """Place datagrams of one term that lie apart; return how many bytes, and the new end.
+
+        Those that need no walk are placed as `room_at` would allow one by one; it stops at others.
+
+        Args:
+            data: The datagrams.
+            segments: Segment table of the batches; see `placing.place_batches`.
+            behind: The index in `segments` and the offset in `data` at which the first one begins,
+                or an earlier index, and a position in the term, in bytes.
+            known: Up to where the stream is complete, up to where anything may lie, and the
+                position that no frame may pass.
+            now_ns: The time.
+        """
+        log, (index, start, position), (floor, hwm_position, limit) = self._log, behind, known
+        if self.requested is None:
+            return 0, hwm_position
+        words, base, _ = self._find(position)
+        taken, hwm, late = place_apart(
+            data,
+            segments,
+            batch_at(segments, index, start),
+            start,
+            log.terms[partition_index(base, bits=log.position_bits)],
+            words,
+            self._ids(base),
+            base=base,
+            first=floor - base,
+            hwm=hwm_position - base,
+            limit=limit - base,
+            requested=self.requested,
+        )
+        if late:
+            self._now_ns = now_ns
+            for each in range(0, len(late), 2):
+                self.on_placed(base + late[each], base + late[each + 1])
+        return taken, base + hwm
 
     def place(
         self, datagram: memoryview, position: int, *, floor_position: int, hwm_position: int

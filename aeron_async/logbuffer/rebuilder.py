@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from enum import Enum, auto
 from struct import Struct
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 import attrs
 
 from aeron_async._speedups import WHY_PURE
 from aeron_async.logbuffer.frame import session_word, stream_word, write_padding
 from aeron_async.logbuffer.metadata import rotate_shared_log
-from aeron_async.logbuffer.placing import skip_whole
+from aeron_async.logbuffer.placing import place_batches, skip_whole
 from aeron_async.logbuffer.position import (
     PARTITION_COUNT,
     partition_index,
@@ -32,18 +32,24 @@ from aeron_async.protocol.header import FRAME_ALIGNMENT, wrap_int32
 
 if TYPE_CHECKING:
     from aeron_async.logbuffer.log_buffers import LogBuffers
+    from aeron_async.logbuffer.placing import SegmentTable
 
 __all__ = [
     "HoleScan",
     "UnblockResult",
+    "batch_at",
     "fill_gap",
     "insert",
     "is_hole",
+    "place_apart",
+    "room_in_gap",
     "scan_for_gap",
     "unblock",
 ]
 
 FRAME_LENGTH: Final = Struct("<i")
+PLACE: Final = Struct("<8xiiii")
+"""Term offset, session id, stream id and term id of a header."""
 UNALIGNED_MASK: Final = FRAME_ALIGNMENT - 1
 WORD_LENGTH: Final = 4
 WORDS_PER_SLOT: Final = FRAME_ALIGNMENT // WORD_LENGTH
@@ -56,6 +62,14 @@ GAP_LENGTH_AT_FIRST: Final = 4096
 
 
 # Rebuilding.
+
+
+class Places(Protocol):
+    """Positions of which one can be looked up."""
+
+    def __contains__(self, position: int) -> bool:
+        """Return whether a position, in bytes, is one of them."""
+        ...
 
 
 def insert(term: memoryview, words: memoryview, offset: int, packet: memoryview) -> bool:
@@ -113,6 +127,101 @@ def scan_for_gap(words: memoryview, offset: int, *, limit: int) -> tuple[int, in
             return offset, found - offset
         start, step = end, step * 4
     return offset, limit - offset
+
+
+def place_apart(
+    data: memoryview,
+    segments: SegmentTable,
+    index: int,
+    start: int,
+    term: memoryview,
+    words: memoryview,
+    ids: tuple[int, int, int],
+    *,
+    base: int,
+    first: int,
+    hwm: int,
+    limit: int,
+    requested: Places,
+) -> tuple[int, int, list[int]]:
+    """Place datagrams of one term of which some are missing, or were: each run where it belongs.
+
+    A run may lie beyond all that has arrived, or in a gap that begins where the run does and in
+    which nothing lies: the first one, or one that was requested. Stops before the first datagram
+    that is anything else.
+
+    Returns:
+        How many bytes of the data were placed, the new high-water mark, and the runs that lie in
+        gaps: begin and end of each, one after the other. All but the first are term offsets.
+
+    Args:
+        data: As for `placing.place_batches`, as are the next five.
+        segments: Segment table of the batches.
+        index: Index in `segments` of the first batch.
+        start: Offset in `data` of the first datagram.
+        term: The term as bytes.
+        words: The term as 32-bit words.
+        ids: Session id, stream id and term id of the frames.
+        base: Position of the term, in bytes.
+        first: Offset of the first gap; negative if that lies in an earlier term.
+        hwm: Offset up to which anything may lie; beyond the term if that is a later one.
+        limit: Offset that no frame may pass.
+        requested: The positions at which requested gaps begin.
+    """
+    taken, late, end = start, list[int](), segments[len(segments) - 2]
+    while index < len(segments):
+        if min(segments[index + 1], segments[index] - taken) < FRAME_ALIGNMENT:
+            break
+        offset, *found = PLACE.unpack_from(data, taken)
+        if tuple(found) != ids or not max(0, first) <= offset < len(term):
+            break
+        room = limit - offset
+        if offset < hwm:
+            if offset != first and base + offset not in requested:
+                break
+            room = min(room, room_in_gap(words, offset, hwm=hwm, wanted_length=end - taken))
+        placed = place_batches(data, segments, index, taken, term, words, offset, limit=room)
+        if not placed:
+            break
+        taken += placed
+        if offset < hwm:
+            late += offset, offset + placed
+        hwm = max(hwm, offset + placed)
+        index = batch_at(segments, index, taken)
+    return taken - start, hwm, late
+
+
+def batch_at(segments: SegmentTable, index: int, start: int) -> int:
+    """Return the index of the batch that begins, or goes on, at an offset in the data.
+
+    Args:
+        segments: Segment table of the batches.
+        index: Index in `segments` of a batch that begins before.
+        start: Offset in the data.
+    """
+    while segments[index] < start:
+        index += 2
+    # Only once: an empty datagram also counts as a batch.
+    return index + 2 if segments[index] == start else index
+
+
+def room_in_gap(words: memoryview, offset: int, *, hwm: int, wanted_length: int) -> int:
+    """Return how many bytes are free from an offset on: 0 if a frame begins there.
+
+    No more is scanned than is wanted.
+
+    Args:
+        words: The term as 32-bit words.
+        offset: Where a gap may begin, which no frame covers.
+        hwm: Offset up to which anything may lie.
+        wanted_length: How many bytes arrived.
+    """
+    if offset & UNALIGNED_MASK or words[offset >> 2]:
+        return 0
+    end = min(hwm, words.nbytes)
+    limit = min(end, offset + wanted_length)
+    length = scan_for_gap(words, offset, limit=limit)[1] if limit > offset else 0
+    return length if offset + length < end else words.nbytes - offset
 
 
 def end_of_hole(words: memoryview, start: int, limit: int) -> int:
@@ -256,4 +365,4 @@ def unblock(log: LogBuffers, blocked_position: int, scan: HoleScan | None = None
 
 
 if not TYPE_CHECKING and WHY_PURE is None:
-    from aeron_async._speedups.frames import scan_for_gap
+    from aeron_async._speedups.frames import place_apart, scan_for_gap

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING
 
 import pytest
@@ -401,3 +402,19 @@ def test_what_is_cleared_makes_requested_places_uncertain() -> None:
     late_frames.requested = requested = Requested(4_160)
     late_frames.clear(Conflict(4_096, 4_160, is_shown=False), hwm_position=8_192)
     assert requested.positions == set()
+
+
+def test_what_lies_apart_is_placed_without_a_walk() -> None:
+    log = make_log(log_type=LogType.IMAGE)
+    late_frames = LateFrames(log)
+    heard = memoryview(data(0, 64) + data(128, 64) + data(256, 64) + data(64, 64))
+    segments = array("i", (len(heard), 64))
+    known = 64, 64, TERM_LENGTH
+    assert late_frames.place_apart(heard, segments, (0, 64, 0), known, 7) == (0, 64)
+    late_frames.requested = requested = Requested(4_096)
+    insert(log.terms[0], log.term_words[0], 0, heard[:64])
+    assert late_frames.place_apart(heard, segments, (0, 64, 0), known, 7) == (3 * 64, 320)
+    assert requested.placed == [(64, 128, 7)]
+    assert late_frames.budget.slots == BUDGET_SLOTS
+    words = log.term_words[0]
+    assert scan_for_gap(words, 0, limit=320) == (192, 64)

@@ -21,6 +21,7 @@ from aeron_async.driver.core.retransmit_handler import RetransmitHandler
 from aeron_async.driver.core.round_trip import RoundTrip
 from aeron_async.driver.core.status_message_sender import StatusMessageSender
 from aeron_async.driver.media.transport import BoundedTransport
+from aeron_async.logbuffer.late_frames import LateFrames
 from tests.sim.mutants import BY_PLAIN_LANES, Mutant, lanes
 
 __all__ = ["FAST_MUTANTS"]
@@ -250,6 +251,13 @@ GATHERED: Final = (
     ),
 )
 REPAIR: Final = (
+    Mutant(
+        "runs that lie apart are laid into the next term",
+        LateFrames,
+        "place_apart",
+        (("partition_index(base, bits", "partition_index(base + log.term_length, bits"),),
+        features=frozenset({"loss"}),
+    ),
     Mutant(
         "a gap behind the first is asked for with what lies behind it",
         LookaheadLossDetector,

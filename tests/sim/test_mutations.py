@@ -21,6 +21,7 @@ LATE = {
     "views lie in the term behind the batch": 3,
     "a heartbeat that says nothing new is no sign of life": 3,
     "a sender answers again what it has just answered": 4,
+    "runs that lie apart are laid into the next term": 35,
     "a lane drops what it cannot take": 3,
     "a gap that reaches the end of its term is taken for its end": 13,
     "a lane takes what comes from anywhere": 18,

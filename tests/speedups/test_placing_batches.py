@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from struct import Struct
 from typing import Any
 
 import pytest
@@ -128,6 +129,124 @@ def check_untouched(twin: Any, segments: Any, index: int, start: int, most: int)
     assert placed <= most
     assert bytes(log.terms[0][:placed]) == DATA[:placed]
     assert not any(log.terms[0][placed:])
+
+
+# Placing what lies apart.
+
+IDS = Struct("<iii").unpack(DATA[12:24])
+DATAGRAMS = [DATA[at : at + 640] for at in range(0, LENGTH, 640)]
+APART: dict[str, Any] = {"base": 3 * TERM_LENGTH, "first": 0, "hwm": 0, "limit": TERM_LENGTH}
+
+
+def place_apart(
+    twin: Any, log: Any, datagrams: list[bytes], requested: set[int], **changes: int
+) -> Any:
+    """Place datagrams that came in batches of one each, or of as many as have the same length."""
+    data, segments = b"".join(datagrams), array("i")
+    for each in datagrams:
+        end = (segments[-2] if segments else 0) + len(each)
+        if segments and segments[-1] == len(each):
+            segments[-2] = end
+        else:
+            segments.extend((end, len(each)))
+    return twin.place_apart(
+        memoryview(data), segments, 0, 0, log.terms[0], log.term_words[0], IDS,
+        **APART | changes, requested=requested,
+    )  # fmt: skip
+
+
+def test_runs_are_placed_where_they_belong(twin: Any) -> None:
+    log, base = make_log(), APART["base"]
+    heard = [DATAGRAMS[each] for each in (1, 2, 4, 6, 7)]
+    assert place_apart(twin, log, heard, set()) == (5 * 640, 8 * 640, [])
+    assert bytes(log.terms[0][640:1_920]) == DATA[640:1_920]
+    assert not any(log.terms[0][1_920:2_560])
+    # The first gap, one that was requested, and more behind all that has come.
+    heard = [DATAGRAMS[each] for each in (0, 5)] + [DATA[-640:-480]]
+    found = place_apart(twin, log, heard, {base + 3_200}, hwm=8 * 640)
+    # The last one lies where this term holds something.
+    assert found == (2 * 640, 8 * 640, [0, 640, 3_200, 3_840])
+    assert bytes(log.terms[0][3_200:LENGTH]) == DATA[3_200:]
+
+
+def test_nothing_is_placed_in_a_gap_that_nobody_requested(twin: Any) -> None:
+    log = make_log()
+    place_apart(twin, log, DATAGRAMS[4:5], set())
+    before = bytes(log.terms[0])
+    for heard in (DATAGRAMS[1:2], DATAGRAMS[4:5]):
+        assert place_apart(twin, log, heard, set(), hwm=3_200) == (0, 3_200, [])
+    # Before the first gap, with ids of another stream, and what is no frame.
+    assert place_apart(twin, log, DATAGRAMS[1:2], {640}, first=1_280, base=0)[0] == 0
+    other = DATA[:12] + b"?" + DATA[13:640]
+    assert place_apart(twin, log, [other, DATA[640:1_280]], set())[0] == 0
+    assert place_apart(twin, log, [b"?" * 31], set())[0] == 0
+    assert place_apart(twin, log, [DATA[:160], b"", DATA[160:320]], set())[0] == 0 + 160
+    log.terms[0][:160] = bytes(160)
+    assert bytes(log.terms[0]) == before
+
+
+def test_no_run_passes_a_frame_or_the_limit(twin: Any) -> None:
+    log = make_log()
+    place_apart(twin, log, DATAGRAMS[2:3], set())
+    found = place_apart(twin, log, [DATA[:160], DATA[160:3_200]], set(), hwm=1_920)
+    assert found == (160, 1_920, [0, 160])
+    found = place_apart(twin, log, DATAGRAMS[3:], set(), hwm=1_920, limit=3_300)
+    assert found == (1_280, 3_200, [])
+    # A gap that reaches the end of all that came is one to the end of the term.
+    log = make_log()
+    found = place_apart(twin, log, [DATA[:1_280]], set(), hwm=640)
+    assert found == (1_280, 1_280, [0, 1_280])
+
+
+@needs_compiled
+@given(
+    picked=st.lists(st.tuples(st.integers(0, 7), st.integers(1, 4)), min_size=1, max_size=12),
+    there=st.sets(st.integers(0, 31)),
+    requested=st.sets(st.integers(0, 31)),
+    first=st.integers(-2, 8),
+    hwm=st.integers(0, 40),
+    limit=st.integers(0, 40),
+    wrong=st.none() | st.tuples(st.integers(0, LENGTH), st.sampled_from([1, 0x20, 0x80])),
+)
+def test_both_place_the_same_apart(
+    picked: list[tuple[int, int]],
+    there: set[int],
+    requested: set[int],
+    first: int,
+    hwm: int,
+    limit: int,
+    wrong: tuple[int, int] | None,
+) -> None:
+    heard = [DATA[at * 640 : at * 640 + count * 160] for at, count in picked]
+    if wrong is not None:
+        each = bytearray(heard[0])
+        each[wrong[0] % len(each)] ^= wrong[1]
+        heard[0] = bytes(each)
+    found = []
+    for each_twin in (pure_twins(), compiled_twins()):
+        log = make_log()
+        for at in there:
+            log.terms[0][at * 160 : at * 160 + 160] = DATA[at * 160 : at * 160 + 160]
+        where = {"first": first * 160, "hwm": hwm * 160, "limit": limit * 160}
+        asked = {APART["base"] + at * 160 for at in requested}
+        result = place_apart(each_twin, log, heard, asked, **where)
+        found.append((result, bytes(log.terms[0])))
+    assert found[0] == found[1]
+
+
+@needs_compiled
+def test_what_is_no_place_takes_nothing() -> None:
+    twin, log = compiled_twins(), make_log()
+    for changes in ({"base": -1}, {"hwm": 2**63 - 1}, {"first": -(2**63)}, {"limit": 2**63 - 1}):
+        assert place_apart(twin, log, DATAGRAMS[:1], set(), **changes)[0] == 0
+    where = log.terms[0], log.term_words[0], IDS
+    for index, start in ((-2, 0), (1, 0), (0, -1), (2, 0), (0, 2**62)):
+        found = twin.place_apart(
+            DATA, array("i", (LENGTH, 640)), index, start, *where, **APART, requested=()
+        )
+        assert found == (0, 0, [])
+    assert twin.place_apart(DATA, array("i"), 0, 0, *where, **APART, requested=()) == (0, 0, [])
+    assert not any(log.terms[0])
 
 
 # Cutting what is to be sent.

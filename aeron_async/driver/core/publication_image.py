@@ -315,16 +315,8 @@ class PublicationImage(Rebuilding):
                 return 0
             limit = min(limit, room)
         partition = term_count % PARTITION_COUNT
-        placed = place_batches(
-            data,
-            segments,
-            index,
-            start,
-            log.terms[partition],
-            log.term_words[partition],
-            term_offset,
-            limit=limit,
-        )
+        where = log.terms[partition], log.term_words[partition], term_offset
+        placed = place_batches(data, segments, index, start, *where, limit=limit)
         if placed:
             connection.last_activity_ns = self.last_packet_ns = now_ns
             if late_frames is not None:
@@ -333,6 +325,13 @@ class PublicationImage(Rebuilding):
                 self._set_hwm(position + placed)
             if position in (self._whole_position, self.rebuild_position):
                 self._whole_position = position + placed
+            if start + placed < segments[len(segments) - 2] and self._late_frames is not None:
+                behind = index, start + placed, position
+                known = self.rebuild_position, self.hwm_position, feedback.overrun_threshold
+                more, hwm = self._late_frames.place_apart(data, segments, behind, known, now_ns)
+                placed += more
+                if hwm > self.hwm_position:
+                    self._set_hwm(hwm)
         return placed
 
     def insert_packet(

@@ -66,6 +66,20 @@ class Held:
         where = 0, at, term, None, at
         frames.place_batches(v.good_term(), self.tables(), *where, limit=v.limit())
 
+    def place_apart(self) -> None:
+        v = self.v
+        term, ids = v.buffer(), (SESSION_ID, STREAM_ID, TERM_ID)
+        source = v.good_term() if v.flag() else term
+        where = (v.number(), v.number()) if v.rarely() else (0, slot(v))
+        frames.place_apart(
+            *(source, self.tables(), *where, term, None, ids),
+            base=v.position(),
+            first=v.offset(),
+            hwm=v.limit(),
+            limit=v.limit(),
+            requested=range(0, 1 << 40, 32) if v.flag() else (),
+        )
+
     def zero(self) -> None:
         v = self.v
         term = v.buffer()
@@ -103,6 +117,7 @@ def rounds(values: Values) -> Mapping[str, Callable[[], object]]:
         each.__name__: each
         for each in (
             *(held.scan_for_send, held.scan_batches, held.mark_starts, held.place_batches),
+            held.place_apart,
             *(held.place_where_it_belongs, held.zero, held.skip_whole, held.scan_for_gap),
             held.skip_own,
         )
