@@ -9,7 +9,7 @@ Source: Aeron `NakFlyweight`.
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import attrs
 
@@ -21,6 +21,9 @@ from aeron_async.protocol.header import (
     is_byte,
     is_int32,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 NAK_LENGTH: Final = 28
 _NAK: Final = Struct("<iBBHiiiii")
@@ -89,21 +92,13 @@ class Nak:
         )
 
 
-def encode_request(
-    *, session_id: int, stream_id: int, term_id: int, term_offset: int, length: int
+def encode_requests(
+    gaps: Iterable[tuple[int, int]], *, session_id: int, stream_id: int, term_id: int
 ) -> bytes:
-    """Return the bytes of a `Nak` without building one, because heavy loss needs thousands.
+    """Return the bytes of a `Nak` for each gap of a term, one after the other.
 
-    The arguments are those of `Nak`; the caller guarantees that they fit.
+    None is built: heavy loss needs thousands. Each gap is an offset and a length, in bytes. The
+    arguments are those of `Nak`; the caller guarantees that they fit.
     """
-    return _NAK.pack(
-        NAK_LENGTH,
-        CURRENT_VERSION,
-        0,
-        _TYPE,
-        session_id,
-        stream_id,
-        term_id,
-        term_offset,
-        length,
-    )
+    pack, fixed = _NAK.pack, (NAK_LENGTH, CURRENT_VERSION, 0, _TYPE, session_id, stream_id, term_id)
+    return b"".join([pack(*fixed, term_offset, length) for term_offset, length in gaps])

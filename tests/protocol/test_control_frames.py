@@ -10,6 +10,7 @@ from aeron_async.errors import ErrorCode, ProtocolError
 from aeron_async.protocol.datagram import check_error
 from aeron_async.protocol.error import ErrorFrame
 from aeron_async.protocol.header import ErrorFlags, RttFlags, SetupFlags, StatusMessageFlags
+from aeron_async.protocol.nak import Nak, encode_requests
 from aeron_async.protocol.rtt import RttMeasurement
 from aeron_async.protocol.setup import Setup
 from aeron_async.protocol.status_message import StatusMessage, encode_report
@@ -179,3 +180,11 @@ def test_a_report_is_the_status_message_it_stands_for(flags: int, group_tag: int
     sm = StatusMessage(flags=StatusMessageFlags(flags), group_tag=group_tag, **fields)
     assert encode_report(flags=flags, group_tag=group_tag, **fields) == sm.encode()
     assert StatusMessage.decode(sm.encode()) == sm
+
+
+def test_naks_of_a_term_are_those_that_are_built_one_by_one() -> None:
+    ids: dict[str, Any] = {"session_id": -7, "stream_id": 9, "term_id": -(2**31)}
+    gaps = [(0, 32), (2**30, 1_376)]
+    one_by_one = [Nak(**ids, term_offset=offset, length=length).encode() for offset, length in gaps]
+    assert encode_requests(gaps, **ids) == b"".join(one_by_one)
+    assert encode_requests([], **ids) == b""

@@ -261,8 +261,8 @@ REPAIR: Final = (
     Mutant(
         "a gap behind the first is asked for with what lies behind it",
         LookaheadLossDetector,
-        "_gather_nak",
-        (("length=length", "length=length + 32"),),
+        "_scan",
+        (("append((offset, gap_length))", "append((offset, gap_length + 32))"),),
         features=frozenset({"loss"}),
     ),
     Mutant(

@@ -25,6 +25,7 @@ from aeron_async.driver.core.outbox import HandshakeBudget, HeartbeatBatch, Rese
 from aeron_async.driver.core.round_trip import RoundTrip
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.logbuffer.log_buffers import producer_position
+from aeron_async.logbuffer.placing import skip_whole
 from aeron_async.logbuffer.position import (
     max_message_length,
     partition_index,
@@ -132,13 +133,7 @@ class FrameBoundaryIndex:
         known_position = self._known_start_before(position)
         if known_position is None:
             return False
-        walked = offset - (position - known_position)
-        while walked < offset:
-            frame_length = words[walked >> 2]
-            if frame_length <= 0:
-                return False
-            walked += (frame_length + 31) & -32
-        return walked == offset
+        return skip_whole(words, offset - (position - known_position), offset) == offset
 
     def _known_start_before(self, position: int) -> int | None:
         """Return the start of a datagram at or before `position`, if one is near enough.

@@ -137,12 +137,18 @@ class ImageConnections:
         sent_count = sum(outcomes)
         return sent_count, len(outcomes) - sent_count
 
-    def gather_for_live(self, frame: bytes, now_ns: int, batch: ReportBatch) -> None:
-        """Let a frame leave with a batch to every live source."""
+    def gather_for_live(
+        self, frames: bytes, now_ns: int, batch: ReportBatch, *, length: int = 0
+    ) -> None:
+        """Let frames of one length, in bytes, leave with a batch to every live source.
+
+        A length of 0 means a single frame.
+        """
         for each in self._connections.values():
             if each.is_alive(now_ns):
                 destination = each.destination
-                batch.add(destination, destination.control_address or each.source, frame)
+                address = destination.control_address or each.source
+                batch.add(destination, address, frames, length)
 
     def send_to_all(self, frame: bytes) -> int:
         """Send to every source, even a silent one; return how many sends succeeded."""

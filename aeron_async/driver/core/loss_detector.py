@@ -353,7 +353,7 @@ class LookaheadLossDetector:
             repeat_count = max(1, gap.repeat_count)
             if self._credit.try_spend():
                 count, repeat_count = count + 1, gap.repeat_count + 1
-                self._gather_nak(start, length, now_ns)
+                self._gather_naks(start, [(offset, length)], now_ns)
             else:
                 self._is_repeat_unpaid = True
             self._requested.on_asked(start, start + length, now_ns, repeat_count=repeat_count)
@@ -366,6 +366,8 @@ class LookaheadLossDetector:
         log, bits = self._log, self._log.position_bits
         mask = log.term_length - 1
         position = self._position
+        # By the position of the term: a NAK names its term.
+        asked: dict[int, list[tuple[int, int]]] = {}
         while position < self._limit_position:
             base = position & ~mask
             limit = min(self._limit_position - base, log.term_length)
@@ -385,22 +387,19 @@ class LookaheadLossDetector:
                     self._is_unpaid = True
                     break
                 most -= 1
-                self._gather_nak(position, gap_length, now_ns)
+                asked.setdefault(base, []).append((offset, gap_length))
                 self._requested.on_asked(position, base + end, now_ns)
                 if self._record_loss is not None and position >= self._recorded_position:
                     self._record_loss(gap_length)
                     self._recorded_position = base + end
                 position = base + end
         self._position = position
+        for base, gaps in asked.items():
+            self._gather_naks(base, gaps, now_ns)
 
-    def _gather_nak(self, position: int, length: int, now_ns: int) -> None:
+    def _gather_naks(self, position: int, gaps: list[tuple[int, int]], now_ns: int) -> None:
+        """Let NAKs leave for gaps of the term of a position: offset and length of each."""
         log = self._log
-        self._feedback.gather_nak(
-            term_id=term_id_at(
-                position, initial_term_id=log.initial_term_id, bits=log.position_bits
-            ),
-            term_offset=position & (log.term_length - 1),
-            length=length,
-            now_ns=now_ns,
-        )
+        term_id = term_id_at(position, initial_term_id=log.initial_term_id, bits=log.position_bits)
+        self._feedback.gather_naks(term_id, gaps, now_ns)
         self._asked_ns = now_ns

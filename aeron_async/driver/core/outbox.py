@@ -215,13 +215,15 @@ class ReportBatch:
     def __bool__(self) -> bool:
         return bool(self._frames)
 
-    def add(self, destination: ReceiveDestination, address: Address, frame: bytes) -> None:
-        """Let a frame leave with the others."""
-        key = destination, address, len(frame)
-        frames = self._frames.get(key)
-        if frames is None:
-            frames = self._frames[key] = bytearray()
-        frames += frame
+    def add(
+        self, destination: ReceiveDestination, address: Address, frames: bytes, length: int = 0
+    ) -> None:
+        """Let frames of one length, in bytes, leave with the others; 0 for a single frame."""
+        key = destination, address, length or len(frames)
+        gathered = self._frames.get(key)
+        if gathered is None:
+            gathered = self._frames[key] = bytearray()
+        gathered += frames
 
     def send(self, on_error: Callable[[Exception], object]) -> tuple[int, int]:
         """Send all of them; return how many were sent and how many were not.

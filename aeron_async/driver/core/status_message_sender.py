@@ -29,7 +29,7 @@ from aeron_async.errors import ErrorCode
 from aeron_async.logbuffer.position import term_id_at
 from aeron_async.protocol.error import ErrorFrame
 from aeron_async.protocol.header import ErrorFlags, RttFlags, StatusMessageFlags
-from aeron_async.protocol.nak import encode_request
+from aeron_async.protocol.nak import NAK_LENGTH, encode_requests
 from aeron_async.protocol.rtt import RttMeasurement
 from aeron_async.protocol.setup import ResponseSetup
 from aeron_async.protocol.status_message import StatusMessage, encode_report
@@ -277,20 +277,18 @@ class StatusMessageSender(Reporting):
         if not self.nak_budget.try_take(now_ns):
             self._naks_withheld.increment()
             return self.nak_budget.next_ns
-        self.gather_nak(term_id=term_id, term_offset=term_offset, length=length, now_ns=now_ns)
+        self.gather_naks(term_id, [(term_offset, length)], now_ns)
         return 0
 
-    def gather_nak(self, *, term_id: int, term_offset: int, length: int, now_ns: int) -> None:
-        """Let a NAK leave with the next `send_gathered_naks`; it does not draw on the budget."""
+    def gather_naks(self, term_id: int, gaps: list[tuple[int, int]], now_ns: int) -> None:
+        """Let a NAK for each gap of a term leave with the next `send_gathered_naks`.
+
+        Each gap is an offset in the term and a length, in bytes. They do not draw on the budget.
+        """
         log = self._log
-        nak = encode_request(
-            session_id=log.session_id,
-            stream_id=log.stream_id,
-            term_id=term_id,
-            term_offset=term_offset,
-            length=length,
-        )
-        self._connections.gather_for_live(nak, now_ns, self._naks)
+        ids = {"session_id": log.session_id, "stream_id": log.stream_id, "term_id": term_id}
+        naks = encode_requests(gaps, **ids)
+        self._connections.gather_for_live(naks, now_ns, self._naks, length=NAK_LENGTH)
 
     def send_gathered_naks(self) -> None:
         """Send all that were gathered: those to one source in one call to the system."""
