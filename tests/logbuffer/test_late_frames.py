@@ -418,3 +418,7 @@ def test_what_lies_apart_is_placed_without_a_walk() -> None:
     assert late_frames.budget.slots == BUDGET_SLOTS
     words = log.term_words[0]
     assert scan_for_gap(words, 0, limit=320) == (192, 64)
+    heard = memoryview(data(320, 64) + data(448, 64))
+    known = 64, 384, TERM_LENGTH
+    assert late_frames.place_apart(heard, array("i", (128, 64)), (0, 64, 0), known, 8) == (64, 512)
+    assert requested.placed == [(64, 128, 7)]

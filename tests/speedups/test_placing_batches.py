@@ -185,6 +185,21 @@ def test_nothing_is_placed_in_a_gap_that_nobody_requested(twin: Any) -> None:
     assert bytes(log.terms[0]) == before
 
 
+def test_a_run_of_several_batches_is_placed_and_what_follows_it_elsewhere(twin: Any) -> None:
+    log = make_log()
+    heard = [DATA[:640], DATA[640:800], DATA[800:1_440], DATA[-160:]]
+    assert place_apart(twin, log, heard, set()) == (1_600, LENGTH, [])
+    assert bytes(log.terms[0][:1_440]) == DATA[:1_440]
+    assert bytes(log.terms[0][1_440:LENGTH]) == bytes(LENGTH - 1_600) + DATA[-160:]
+
+
+def test_nothing_is_placed_where_what_was_requested_has_come(twin: Any) -> None:
+    log = make_log()
+    place_apart(twin, log, DATAGRAMS[4:5], set())
+    requested = {APART["base"] + 2_560}
+    assert place_apart(twin, log, DATAGRAMS[4:5], requested, hwm=3_200) == (0, 3_200, [])
+
+
 def test_no_run_passes_a_frame_or_the_limit(twin: Any) -> None:
     log = make_log()
     place_apart(twin, log, DATAGRAMS[2:3], set())
