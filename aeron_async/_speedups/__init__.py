@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from aeron_async._speedups.appending import FrameWriter as FrameWriterType
     from aeron_async._speedups.lanes import SendLane as SendLaneType
     from aeron_async._speedups.sockets import BatchReader as BatchReaderType
+    from aeron_async._speedups.sockets import LoneReading as LoneReadingType
     from aeron_async._speedups.sockets import SendSegmented, SendToMany
     from aeron_async._speedups.writing import BlockWriter as BlockWriterType
 
@@ -28,6 +29,7 @@ __all__ = [
     "BlockWriter",
     "CompiledBatchReader",
     "FrameWriter",
+    "LoneReading",
     "SendLane",
     "send_segmented",
     "send_to_many",
@@ -71,6 +73,8 @@ SendLane: type[SendLaneType] | None = None
 """Sends a lone offer in one call; None in pure Python."""
 CompiledBatchReader: type[BatchReaderType] | None = None
 """Receives many datagrams in one call; None in pure Python, and on systems without `recvmsg`."""
+LoneReading: type[LoneReadingType] | None = None
+"""Takes datagrams that arrive alone; None where `CompiledBatchReader` is None."""
 send_segmented: SendSegmented | None = None
 """Sends many segment batches in one call; None where `CompiledBatchReader` is None."""
 send_to_many: SendToMany | None = None
@@ -85,6 +89,6 @@ if WHY_PURE is None:
     # A system may lack the calls that this needs, and still support the rest.
     with suppress(ImportError):
         from aeron_async._speedups.sockets import BatchReader as CompiledBatchReader
-        from aeron_async._speedups.sockets import send_segmented, send_to_many
+        from aeron_async._speedups.sockets import LoneReading, send_segmented, send_to_many
     with suppress(ImportError):
         from aeron_async._speedups.writing import BlockWriter

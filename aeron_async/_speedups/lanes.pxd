@@ -1,4 +1,4 @@
-"""Declarations of what another compiled module uses: the compiled parts of an image, and counters."""
+"""Declarations of what another compiled module uses: the compiled parts of an image, a lane, and counters."""
 
 from libc.stdint cimport INT64_MAX, int32_t, int64_t
 
@@ -47,3 +47,14 @@ cdef class Rebuilding:
 
     cdef bint is_ready(self, int64_t position, int64_t end, int64_t now_ns) noexcept
     cdef int advance(self, int64_t position, int64_t now_ns) except -1
+
+
+cdef class ReceiveLane:
+    cdef object destination
+    cdef dict streams
+    cdef object listener
+    cdef object now_ns
+    cdef Cell bytes_received
+    cdef tuple shown
+
+    cdef bint take_frame(self, const char *frame, Py_ssize_t length, source) except -1

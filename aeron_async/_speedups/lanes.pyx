@@ -98,13 +98,6 @@ cdef class Rebuilding:
 cdef class ReceiveLane:
     """Takes datagrams that arrive alone; twin of `driver.core.data_packet_dispatcher.ReceiveLane`."""
 
-    cdef object destination
-    cdef dict streams
-    cdef object listener
-    cdef object now_ns
-    cdef Cell bytes_received
-    cdef tuple shown
-
     def __init__(self, destination, dict streams not None, listener, now_ns, bytes_received):
         cdef Cell cell = bytes_received.cell
         if cell is None:
@@ -141,6 +134,7 @@ cdef class ReceiveLane:
                         deliver()
 
     cdef bint take_frame(self, const char *frame, Py_ssize_t length, source) except -1:
+        """Do what `take` does, for a lane that was set up."""
         cdef Rebuilding image
         cdef int64_t position, now_ns
         cdef int32_t term_offset

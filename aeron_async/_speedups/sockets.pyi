@@ -19,6 +19,19 @@ class BatchReader:
     ) -> None: ...
     def read(self, sock: BatchSource, count_left: int) -> int: ...
 
+class LoneReading:
+    def __init__(
+        self,
+        reader: BatchReader,
+        sock: BatchSource,
+        take: Callable[[memoryview, SocketAddress], bool],
+        taken: Callable[[], object],
+        count: int,
+        fail: Callable[[Exception], object],
+        go_on: Callable[[], object],
+    ) -> None: ...
+    def __call__(self) -> None: ...
+
 SendSegmented: TypeAlias = Callable[
     [BatchSource, memoryview, SegmentTable, int, int], tuple[int, int, int]
 ]

@@ -14,6 +14,7 @@ from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t
 from libc.string cimport memcmp, memcpy, memset
 
 from aeron_async._speedups.frames cimport peek_32
+from aeron_async._speedups.lanes cimport ReceiveLane
 
 from os import strerror
 
@@ -115,6 +116,8 @@ DEF MESSAGE_OVERHEAD = 2_048
 """Bytes that a message takes in a send buffer beyond its data, at most, on a device of our time."""
 DEF IPV4_LENGTH = 16
 """Bytes of a `sockaddr_in`; a `sockaddr_in6` has `ADDRESS_LENGTH`."""
+DEF TRUSTED_COUNT = 4
+"""Lone datagrams that are taken without a look for more behind them, after one had none."""
 DEF DATAGRAMS_PER_COUNT = 8
 DEF LENGTH_PER_COUNT = 16_384
 
@@ -162,6 +165,8 @@ cdef class BatchReader:
     cdef bint is_primed
     cdef int64_t used
     cdef int64_t told_dropped
+    # How many more lone datagrams `LoneReading` takes without a look for more.
+    cdef int trusted_count
 
     def __init__(self, memory not None, segments not None, decode not None):
         if self.is_holding:
@@ -200,23 +205,44 @@ cdef class BatchReader:
                 it raises reaches the caller, and the next `read` returns the datagram.
             count_left: Most datagrams to receive.
         """
-        cdef int fd
         if self.decode is None:
             raise ValueError("a reader without memory")
-        fd = sock.fileno()
-        while not self.is_primed and count_left > 0:
-            count_left -= 1
+        self.trusted_count = 0
+        return self.take_alone(sock.fileno(), take, count_left)
+
+    cdef bint take_alone(self, int fd, take, int64_t count_left) except -1:
+        """Do what `read_alone` does; `take` may be a lane.
+
+        After a lone datagram a look for more mostly finds nothing, and costs a system call before
+        its reader is woken. So it is left out a few times; what may lie behind keeps the socket
+        readable.
+        """
+        cdef ReceiveLane lane = <ReceiveLane>take if type(take) is ReceiveLane else None
+        cdef int64_t left = count_left
+        cdef bint is_taken
+        while not self.is_primed and left > 0:
             self.used = self.receive(fd, 1)
             if self.failure == EAGAIN:
+                self.trusted_count = TRUSTED_COUNT if left == count_left - 1 else 0
                 return True
+            left -= 1
             self.is_primed = True
             if (self.failure or self.epoch_ns >= 0 or self.dropped != self.told_dropped
                     or peek_32(<char *>self.segments.buf + 4) != self.filled):
                 self.told_dropped = self.dropped
-                return False
-            if not take(self.data_view[:self.filled], self.address_of(&self.sources[0])):
-                return False
+                break
+            address = self.address_of(&self.sources[0])
+            if lane is None:
+                is_taken = take(self.data_view[:self.filled], address)
+            else:
+                is_taken = lane.take_frame(<const char *>self.memory.buf, self.filled, address)
+            if not is_taken:
+                break
             self.is_primed = False
+            if self.trusted_count > 0:
+                self.trusted_count -= 1
+                return True
+        self.trusted_count = 0
         return False
 
     def read(self, sock, int64_t count_left):
@@ -353,6 +379,60 @@ cdef class BatchReader:
             return max(long_count, length // (<int64_t>segment * DATAGRAMS_PER_COUNT))
         cut[1] = <int32_t>length
         return long_count
+
+
+@cython.final
+@cython.auto_pickle(False)
+cdef class LoneReading:
+    """What a loop calls when a socket is readable: the short way of datagrams that arrive alone.
+
+    Args:
+        reader: The socket's reader.
+        sock: The socket.
+        take: Called with a datagram and its address; returns whether it took the datagram.
+        taken: Called when datagrams were taken, before any others are received.
+        count: Most datagrams to receive this way.
+        fail: Called with what `take` or `taken` has raised.
+        go_on: Called unless the socket was found empty, or is likely to be.
+    """
+
+    cdef BatchReader reader
+    cdef object sock
+    cdef object take
+    cdef object taken
+    cdef int64_t count
+    cdef object fail
+    cdef object go_on
+
+    def __init__(self, BatchReader reader not None, sock, take, taken, int64_t count, fail, go_on):
+        if self.reader is not None:
+            raise ValueError("a reading is made once")
+        lane = getattr(take, "__self__", None)
+        # What belongs to a lane is called without a call of Python.
+        if type(lane) is ReceiveLane and (<ReceiveLane>lane).streams is not None and take == lane.take:
+            take = lane
+        self.reader = reader
+        self.sock = sock
+        self.take = take
+        self.taken = taken
+        self.count = count
+        self.fail = fail
+        self.go_on = go_on
+
+    def __call__(self):
+        """Take what has arrived alone; leave the rest to `go_on`."""
+        cdef bint is_over
+        # `__init__` was called once, so that all of it stays.
+        if self.reader is None or self.reader.decode is None or self.go_on is None:
+            raise ValueError("a reading without a reader")
+        try:
+            is_over = self.reader.take_alone(self.sock.fileno(), self.take, self.count)
+            self.taken()
+        except Exception as error:
+            self.fail(error)
+            return
+        if not is_over:
+            self.go_on()
 
 
 cdef int32_t word_at(const char *words, int64_t index) noexcept nogil:

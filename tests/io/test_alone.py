@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import aeron_async as aa
-from aeron_async._speedups import CompiledBatchReader
+from aeron_async._speedups import CompiledBatchReader, LoneReading
 from aeron_async.driver.media import socket_transport
 from aeron_async.driver.media.socket_transport import SocketTransport
 from aeron_async.driver.media.sockets import SO_TIMESTAMPNS, UDP_GRO
@@ -168,6 +168,90 @@ def test_what_raises_leaves_its_datagram_to_the_next_read(receiver: socket.socke
         assert rest(reader, receiver) == [b"not lost", b"next"]
 
 
+# What the loop calls.
+
+
+class Reading:
+    """A `LoneReading`, and what it has called."""
+
+    def __init__(self, sock: socket.socket, taker: Callable[..., Any], *, count: int = 64) -> None:
+        self.reader = make_reader(sock)
+        self.errors: list[Exception] = []
+        self.told: list[str] = []
+        assert LoneReading is not None
+        self.read = LoneReading(
+            *(self.reader, sock, taker, lambda: self.told.append("taken"), count),
+            *(self.errors.append, lambda: self.told.append("on")),
+        )
+
+
+def test_a_look_for_more_is_left_out_after_lone_datagrams(receiver: socket.socket) -> None:
+    taker = Taker()
+    reading = Reading(receiver, taker)
+    with sender_to(receiver) as sender:
+        sender.send(b"alone")
+        reading.read()
+        for number in range(9):
+            sender.send(b"%d" % number)
+        left = []
+        while len(taker.seen) < 10:
+            reading.read()
+            left.append(10 - len(taker.seen))
+    # Each of them keeps the socket readable, so that the loop calls again; then all are taken.
+    assert left == [8, 7, 6, 5, 0]
+    assert [data for data, _ in taker.seen[1:]] == [b"%d" % each for each in range(9)]
+    assert reading.told == ["taken"] * 6
+
+
+def test_a_look_for_more_follows_whatever_was_not_alone(receiver: socket.socket) -> None:
+    taker = Taker()
+    reading = Reading(receiver, taker)
+    with sender_to(receiver) as sender:
+        for _ in range(3):
+            for _ in range(2):
+                sender.send(b"two")
+            reading.read()
+        assert len(taker.seen) == 6
+        sender.send(b"alone")
+        reading.read()
+        taker.is_willing = False
+        sender.send(b"long")
+        reading.read()
+        assert reading.told == ["taken"] * 5 + ["on"]
+        assert rest(reading.reader, receiver) == [b"long"]
+        taker.is_willing = True
+        for _ in range(3):
+            sender.send(b"three")
+        reading.read()
+        assert len(taker.seen) == 11
+
+
+def test_what_a_reading_calls_may_raise(receiver: socket.socket) -> None:
+    reading = Reading(receiver, lambda *_: 1 // 0)
+    with sender_to(receiver) as sender:
+        sender.send(b"kept")
+        reading.read()
+        assert [type(each) for each in reading.errors] == [ZeroDivisionError]
+        assert reading.told == []
+        reading.read()
+        assert reading.told == ["taken", "on"]
+        assert rest(reading.reader, receiver) == [b"kept"]
+
+
+def test_a_reading_stops_at_its_count_and_is_made_once(receiver: socket.socket) -> None:
+    reading = Reading(receiver, Taker(), count=2)
+    with sender_to(receiver) as sender:
+        for _ in range(3):
+            sender.send(b"many")
+        reading.read()
+        assert reading.told == ["taken", "on"]
+    with pytest.raises(ValueError, match="made once"):
+        reading.read.__init__(reading.reader, receiver, bool, bool, 1, bool, bool)  # type: ignore[misc] # hostile
+    empty = type(reading.read).__new__(type(reading.read))
+    with pytest.raises(ValueError, match="without a reader"):
+        empty()
+
+
 # The whole way.
 
 
@@ -228,7 +312,7 @@ async def test_a_handler_is_called_by_the_socket_that_had_the_message() -> None:
             await publication.offer(b"lone")
             await arrived.wait()
     assert len(called) == 50
-    assert sum("_read_burst" in each for each in called) > 25
+    assert sum("deliver_now" in each for each in called) > 25
     assert not any("take_alone" in each for each in called), "the driver has done its part"
 
 

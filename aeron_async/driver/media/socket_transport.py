@@ -25,6 +25,7 @@ import socket
 import sys
 from abc import abstractmethod
 from array import array
+from functools import partial
 from socket import (
     AF_INET,
     AF_INET6,
@@ -44,7 +45,12 @@ if sys.platform == "linux":
     from fcntl import ioctl
     from termios import TIOCOUTQ
 
-from aeron_async._speedups import CompiledBatchReader, send_segmented, send_to_many
+from aeron_async._speedups import (
+    CompiledBatchReader,
+    LoneReading,
+    send_segmented,
+    send_to_many,
+)
 from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.driver.media.sockets import (
     SO_RXQ_OVFL,
@@ -62,7 +68,7 @@ from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from aeron_async.driver.media.sockets import SocketAddress
     from aeron_async.driver.media.transport import Datagram, Destination
@@ -322,10 +328,15 @@ class ReadingTransport(BoundedTransport):
         self._takes_bursts = hasattr(protocol, "reading")
         self._takes_drops = hasattr(protocol, "datagrams_dropped")
         self._reader: Reader = make_reader(sock)
-        # A datagram that needs no more than this is not worth a burst.
-        self._take_alone: Any = getattr(protocol, "take_alone", None)
-        self._taken_alone: Any = getattr(protocol, "taken_alone", None)
-        self._read_alone = getattr(self._reader, "read_alone", None) if self._take_alone else None
+        self._on_readable: tuple[Callable[..., object], ...] = self._tell, self._read_burst
+        take_alone = getattr(protocol, "take_alone", None)
+        if LoneReading is not None and take_alone and type(self._reader) is CompiledBatchReader:
+            # A datagram that needs no more than this is not worth a burst.
+            lone = take_alone, cast("SocketProtocol", protocol).taken_alone
+            fail = partial(self._report, "take_alone")
+            go_on = partial(self._tell, self._read_burst)
+            reading = LoneReading(self._reader, sock, *lone, burst_limit, fail, go_on)
+            self._on_readable = (reading,)
         self._system_drop_count = 0
         self._drop_log: DropLog = extra.get("drop_log") or DropLog()
 
@@ -334,11 +345,8 @@ class ReadingTransport(BoundedTransport):
         """Handle an error of receiving."""
 
     def _read_burst(self) -> None:
-        if self._read_alone is not None:
-            is_drained = self._read_alone(self._sock, self._take_alone, self._burst_limit)
-            self._tell(self._taken_alone)
-            if is_drained or self._is_closing:
-                return
+        if self._is_closing:
+            return
         if not self._takes_bursts:
             self._read_datagrams()
             return
@@ -782,7 +790,7 @@ class SocketTransport(ReadingTransport):
 
     def _watch(self) -> None:
         if not self._is_closing:
-            self._loop.add_reader(self._fileno, self._tell, self._read_burst)
+            self._loop.add_reader(self._fileno, *self._on_readable)
         if self._held is not None:
             self._loop.add_writer(self._fileno, self._send_held, *self._held)
 

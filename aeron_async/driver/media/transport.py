@@ -288,13 +288,16 @@ class BoundedTransport(asyncio.DatagramTransport):
         try:
             callback(*args)
         except Exception as error:  # noqa: BLE001 - it is reported, and no peer may stop a socket
-            context = {
-                "message": f"{callback.__qualname__} failed",
-                "exception": error,
-                "transport": self,
-                "protocol": self._protocol,
-            }
-            self._loop.call_exception_handler(context)
+            self._report(callback.__qualname__, error)
+
+    def _report(self, name: str, error: Exception) -> None:
+        context = {
+            "message": f"{name} failed",
+            "exception": error,
+            "transport": self,
+            "protocol": self._protocol,
+        }
+        self._loop.call_exception_handler(context)
 
     def _tell_error(self, error: Exception) -> None:
         self._refused_count += 1

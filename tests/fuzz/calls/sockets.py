@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from tests.fuzz.calls.values import Values
 
+lanes: Final = compiled("lanes")
 sockets: Final = compiled("sockets")
 
 MEMORY_LENGTH: Final = 3 * 65_536
@@ -61,6 +62,9 @@ class Held:
             ]
         )
         values.hook = self.interrupt
+        self.reading: Any = sockets.LoneReading(
+            *(self.reader, self.peer, self.take, values.hook, 9, values.hook, self.read)
+        )
 
     def __del__(self) -> None:
         for end in self.ends:
@@ -102,6 +106,18 @@ class Held:
     def read_alone(self) -> None:
         self.reader.read_alone(self.peer, self.take, self.v.number())
 
+    def make_reading(self) -> None:
+        v = self.v
+        made = sockets.LoneReading.__new__(sockets.LoneReading)
+        self.reading = made if v.rarely() else self.reading
+        lane = lanes.ReceiveLane.__new__(lanes.ReceiveLane)
+        take = lane.take if v.rarely() else self.take
+        made.__init__(self.reader, self.peer, take, v.hook, v.number(), v.hook, self.read)
+        self.reading = made
+
+    def read_lone(self) -> None:
+        self.reading()
+
     def take(self, *_: object) -> bool:
         if self.v.rarely():
             self.v.hook()
@@ -130,5 +146,6 @@ def rounds(values: Values) -> Mapping[str, Callable[[], object]]:
     """Return a round for each function and method."""
     held = Held(values)
     made = (held.make_reader, held.read, held.read_alone, held.fill, held.attributes)
-    found = {each.__name__: each for each in (*made, held.send_segmented, held.send_to_many)}
+    lone = (held.make_reading, held.read_lone)
+    found = {each.__name__: each for each in (*made, *lone, held.send_segmented, held.send_to_many)}
     return found | {"send_to_many again": held.send_to_many}
