@@ -32,7 +32,9 @@ COMPILED: Final = (
     "silence",
 )
 IN_PYTHON: Final = {
-    "driver.core.lanes": ("ReceiveLane", "Rebuilding", "Reporting"),
+    "driver.core.lanes": (
+        *("OfferSending", "ReceiveLane", "Rebuilding", "Reporting", "Sleeping", "Streaming"),
+    ),
     "driver.core.silent_streams": ("HeartbeatsIn", "HeartbeatsOut", "ReportsIn", "ReportsOut"),
     "driver.schedule": ("Schedule",),
     "driver.stall_clock": ("StallClock",),

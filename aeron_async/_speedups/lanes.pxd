@@ -1,4 +1,4 @@
-"""Declarations of what another compiled module uses: the compiled parts of an image, a lane, and counters."""
+"""Declarations of what another compiled module uses: the compiled parts of streams, a lane, and counters."""
 
 from libc.stdint cimport INT64_MAX, int32_t, int64_t
 
@@ -47,6 +47,42 @@ cdef class Rebuilding:
 
     cdef bint is_ready(self, int64_t position, int64_t end, int64_t now_ns) noexcept
     cdef int advance(self, int64_t position, int64_t now_ns) except -1
+
+
+cdef class Sleeping:
+    cdef public object _waiter
+    cdef public object _sleeps_until_ns
+    cdef public bint _is_awake
+    cdef public bint _is_polling
+
+    cdef bint is_asleep(self, now_ns) except -1
+
+
+cdef class Streaming:
+    cdef public int64_t position
+    cdef public int64_t limit
+    cdef public int64_t _last_sent_ns
+    cdef public bint _is_tracking_limit
+    cdef public object _frame_starts
+    cdef public object round_trip
+    cdef Cell sender_position
+    cdef Cell bytes_sent
+
+    cdef int note_sent(self, int64_t length, int64_t now_ns) except -1
+
+
+cdef class OfferSending:
+    cdef public int64_t polled_ns
+    cdef public int64_t _fast_until_ns
+    cdef public int64_t _fast_position
+    cdef public bint has_sent_burst
+    cdef public bint is_sending
+    cdef public WakeFlag wake_flag
+    cdef public Streaming _sender
+    cdef public list window_listeners
+    cdef Cell publisher_position
+
+    cdef int note_all_sent(self) except -1
 
 
 cdef class ReceiveLane:

@@ -175,6 +175,70 @@ cdef class ReceiveLane:
         return True
 
 
+@cython.auto_pickle(False)
+cdef class Sleeping:
+    """The compiled part of an agent; twin of `driver.core.lanes.Sleeping`."""
+
+    def may_act(self, now_ns):
+        """Return whether a callback may do part of the agent's work at once; see the twin."""
+        return self.is_asleep(now_ns)
+
+    cdef bint is_asleep(self, now_ns) except -1:
+        return (self._waiter is not None and not self._is_awake
+                and bool(now_ns <= self._sleeps_until_ns))
+
+
+@cython.auto_pickle(False)
+cdef class Streaming:
+    """The compiled part of a stream that is sent; twin of `driver.core.lanes.Streaming`."""
+
+    def _attach(self, sender_position, bytes_sent):
+        """Take the counters that each datagram moves."""
+        self.sender_position = sender_position.cell
+        self.bytes_sent = bytes_sent.cell
+
+    def on_sent_alone(self, int64_t length, int64_t now_ns):
+        """Move the position over one datagram that was sent."""
+        self.note_sent(length, now_ns)
+
+    cdef int note_sent(self, int64_t length, int64_t now_ns) except -1:
+        cdef int64_t position = self.position
+        if self._frame_starts.next_position <= position:
+            self._frame_starts.mark(position)
+        self.position = position + length
+        self.round_trip.on_sent(position, now_ns)
+        self._last_sent_ns = now_ns
+        self._is_tracking_limit = True
+        if self.sender_position is None or self.bytes_sent is None:
+            raise ValueError("a stream without counters")
+        put(self.sender_position, self.position)
+        add(self.bytes_sent, length)
+        return 0
+
+
+@cython.auto_pickle(False)
+cdef class OfferSending:
+    """The compiled part of a publication of a driver; twin of `driver.core.lanes.OfferSending`."""
+
+    def _attach(self, publisher_position):
+        """Take the counter that shows how far it was published."""
+        self.publisher_position = publisher_position.cell
+
+    def _on_all_sent(self):
+        """Take note that all that was offered has been sent."""
+        self.note_all_sent()
+
+    cdef int note_all_sent(self) except -1:
+        if self.wake_flag is None or self.publisher_position is None or self._sender is None:
+            raise ValueError("a publication that was not set up")
+        self.wake_flag.is_set = self.is_sending = False
+        put(self.publisher_position, self._sender.position)
+        if self.window_listeners is not None:
+            for listener in self.window_listeners:
+                listener.on_window_changed()
+        return 0
+
+
 @cython.final
 @cython.auto_pickle(False)
 cdef class SendLane:
@@ -187,51 +251,62 @@ cdef class SendLane:
         quiet_ns: An offer this long after the last poll counts as a single one.
     """
 
-    cdef object publication
-    cdef object agent
-    cdef object stream
+    cdef OfferSending publication
+    cdef Sleeping agent
+    cdef Streaming stream
+    cdef object log
     cdef object outbox
     cdef object socket
     cdef object now_ns
-    cdef object quiet_ns
+    cdef int64_t quiet_ns
 
-    def __init__(self, publication, agent, socket, quiet_ns):
+    def __init__(self, OfferSending publication not None, Sleeping agent not None, socket, int64_t quiet_ns):
+        cdef Streaming stream = publication._sender
+        if stream is None or self.publication is not None:
+            raise ValueError("a lane is made once, for a publication that was set up")
         self.publication = publication
         self.agent = agent
-        self.stream = publication._sender
-        self.outbox = publication._sender._outbox
+        self.stream = stream
+        self.log = publication.log
+        self.outbox = stream._outbox
         self.socket = socket
         self.now_ns = agent._clock.now_ns
         self.quiet_ns = quiet_ns
 
     def on_offer(self):
         """Send what was offered; see `Sender.on_offer`."""
-        cdef int64_t length
+        cdef int64_t length, now_ns
+        if self.publication is None or self.agent is None or self.stream is None:
+            raise ValueError("a lane without a publication")
         now = self.now_ns()
         try:
-            length = self.try_send(now)
+            now_ns = now
+            length = self.try_send(now, now_ns)
             if length:
-                self.publication.on_sent_alone(length, now)
+                self.stream.note_sent(length, now_ns)
+                self.publication.polled_ns = now_ns
+                self.publication.note_all_sent()
                 return
         except Exception as error:
             self.agent.on_offer_failed(self.publication, error, now)
             return
         self.agent.on_offer(self.publication)
 
-    cdef int64_t try_send(self, now) except -1:
+    cdef int64_t try_send(self, now, int64_t now_ns) except -1:
         """Send one frame if that is all; return its length, or 0 if the long way must be taken."""
         cdef int64_t position, limit, begin, offset, length, mtu_length
         cdef Py_buffer view
-        publication, agent, stream = self.publication, self.agent, self.stream
-        if (publication.has_sent_burst or now < publication.polled_ns + self.quiet_ns
-                or now >= publication._fast_until_ns or agent._is_polling or not agent.may_act(now)):
+        cdef OfferSending publication = self.publication
+        if (publication.has_sent_burst or now_ns - publication.polled_ns < self.quiet_ns
+                or now_ns >= publication._fast_until_ns or self.agent._is_polling
+                or not self.agent.is_asleep(now)):
             return 0
-        position = stream.position
-        log = publication.log
+        position = self.stream.position
+        log = self.log
         mtu_length = log.mtu_length
         if position < 0 or position > publication._fast_position:
             return 0
-        limit = stream.limit
+        limit = self.stream.limit
         if limit <= position or limit - position <= mtu_length:
             return 0
         term = term_at(log, position, &begin)

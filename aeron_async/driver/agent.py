@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from aeron_async.clock import NEVER_NS, NS_PER_MS, NS_PER_SECOND
+from aeron_async.driver.core.lanes import Sleeping
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.system_counters import SystemCounterId, SystemCounters
@@ -33,7 +34,7 @@ TURNS_AFTER_LAG: Final = 8
 """Turns of the loop given to sockets after a stall, before any timeout is checked."""
 
 
-class Agent(ABC):
+class Agent(Sleeping, ABC):
     """A task that works and sleeps by turns.
 
     Args:
@@ -68,7 +69,7 @@ class Agent(ABC):
         self.cycle_count: int = 0
         self._longest_cycle_ns = 0
         self._is_awake = False
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiter = None
         self._sleeps_until_ns = 0
 
     @abstractmethod
@@ -84,14 +85,6 @@ class Agent(ABC):
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
-
-    def may_act(self, now_ns: int) -> bool:
-        """Return whether a callback may do part of the agent's work at once.
-
-        Not while the agent works or is about to. Not when it is late either: it must first find out
-        whether the silence of the peers was a stall of the loop.
-        """
-        return self._waiter is not None and not self._is_awake and now_ns <= self._sleeps_until_ns
 
     def wake_by(self, deadline_ns: int) -> None:
         """Let the agent sleep until `deadline_ns` at the latest."""

@@ -26,6 +26,7 @@ from aeron_async.driver.core.flow_control import (
     TaggedMulticastFlowControl,
 )
 from aeron_async.driver.core.flow_control.base import FlowControl, UnicastFlowControl
+from aeron_async.driver.core.lanes import Sleeping
 from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.core.timestamps import SendTimestamps
@@ -83,21 +84,18 @@ CONTEXTS: Final[dict[str, DriverContext]] = {
 }
 
 
-class LaneAgent:
+class LaneAgent(Sleeping):
     """The sender of a lane: it sleeps, and lets a twin do what the lane leaves to it."""
-
-    _is_polling = False
 
     def __init__(self, twin: Twin) -> None:
         self._clock = SetClock()
         self.twin = twin
-
-    def may_act(self, now_ns: int) -> bool:
-        del now_ns
-        return True
+        self.left_count = 0
+        self._waiter, self._sleeps_until_ns = self, NEVER_NS
 
     def on_offer(self, publication: Any) -> None:
         assert publication is self.twin.publication
+        self.left_count += 1
         self.twin.take_turn(self._clock.ns)
 
     def on_offer_failed(self, publication: Any, error: Exception, now_ns: int) -> None:
@@ -146,9 +144,6 @@ class Twin(PublicationRig):
         # A publication with timestamps has none.
         if fast == SEND_LANE and SendLane is not None and not has_timestamps:
             self.lane = SendLane(self.publication, self.agent, None, 0)
-            on_sent = self.publication.on_sent_alone
-            way = partial(self._take, lambda *what: on_sent(*what) or 1)
-            setattr(self.publication, "on_sent_alone", way)  # noqa: B010 - mypy refuses methods
 
     def _take(self, way: Callable[..., int] | None, *args: int) -> int:
         result = 0 if way is None else way(*args)
@@ -168,7 +163,9 @@ class Twin(PublicationRig):
         self.publication.wake_flag.is_set = True
         self.agent._clock.ns = now_ns
         if self.lane is not None:
+            left_count = self.agent.left_count
             self.lane.on_offer()
+            self.taken_count += self.agent.left_count == left_count
         elif not self.publication.send_data_fast(now_ns):
             self.take_turn(now_ns)
 

@@ -179,25 +179,71 @@ class Sender:
 
     def __init__(self, log: Any, position: int = 0) -> None:
         self.ends: list[Any] = []
-        stream = SimpleNamespace(position=position, limit=2**63 - 1)
-        stream._outbox = SimpleNamespace(send=lambda _: True)
-        publication = SimpleNamespace(
+        stream = having(
+            compiled_twins().Streaming,
+            position=position,
+            limit=2**63 - 1,
+            _outbox=SimpleNamespace(send=lambda _: True),
+            _frame_starts=SimpleNamespace(next_position=2**63 - 1),
+            round_trip=SimpleNamespace(on_sent=lambda *_: None),
+        )
+        counters = [SimpleNamespace(cell=make_cell()) for _ in range(3)]
+        stream._attach(*counters[:2])
+        publication = having(
+            compiled_twins().OfferSending,
             _sender=stream,
-            has_sent_burst=False,
-            polled_ns=0,
             log=log,
+            wake_flag=compiled_twins().WakeFlag(),
             _fast_until_ns=99,
             _fast_position=2**63 - 1,
-            on_sent_alone=lambda length, _: self.ends.append(length),
         )
-        agent = SimpleNamespace(
-            _is_polling=False,
-            may_act=bool,
+        publication._attach(counters[2])
+        agent = having(
+            compiled_twins().Sleeping,
+            _waiter=self,
+            _sleeps_until_ns=99,
             on_offer=lambda _: self.ends.append("the long way"),
             on_offer_failed=lambda _, error, __: self.ends.append(type(error)),
             _clock=SimpleNamespace(now_ns=lambda: 1),
         )
         compiled_twins().SendLane(publication, agent, None, 0).on_offer()
+        if stream.position > position:
+            self.ends.append(stream.position - position)
+            assert [each.cell[0] for each in counters] == [
+                stream.position,
+                *self.ends,
+                stream.position,
+            ]
+
+
+def having(kind: Any, **fields: Any) -> Any:
+    """Return an object of a compiled class that has more attributes."""
+    made = type("Made", (kind,), {})()
+    for name, value in fields.items():
+        setattr(made, name, value)
+    return made
+
+
+def test_what_a_lane_sends_of_was_set_up() -> None:
+    twins = compiled_twins()
+    stream, publication, agent = twins.Streaming(), twins.OfferSending(), twins.Sleeping()
+    assert not agent.may_act(0)
+    with pytest.raises(ValueError, match="that was set up"):
+        twins.SendLane(publication, agent, None, 0)
+    with pytest.raises(ValueError, match="not set up"):
+        publication._on_all_sent()
+    stream.round_trip = SimpleNamespace(on_sent=lambda *_: None)
+    stream._frame_starts = SimpleNamespace(next_position=1)
+    with pytest.raises(ValueError, match="without counters"):
+        stream.on_sent_alone(32, 1)
+    with pytest.raises(ValueError, match="without a publication"):
+        twins.SendLane.__new__(twins.SendLane).on_offer()
+    stream = having(twins.Streaming, _outbox=None)
+    publication = having(twins.OfferSending, _sender=stream, log=None)
+    agent = having(twins.Sleeping, _clock=SimpleNamespace(now_ns=int))
+    lane = twins.SendLane(publication, agent, None, 0)
+    with pytest.raises(ValueError, match="made once"):
+        lane.__init__(publication, agent, None, 0)
 
 
 def make_log(term: Any, **changes: Any) -> Any:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS, SETUP_INTERVAL_NS
+from aeron_async.driver.core.lanes import Streaming
 from aeron_async.driver.core.outbox import HandshakeBudget, HeartbeatBatch, ResendBatch
 from aeron_async.driver.core.round_trip import RoundTrip
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
@@ -272,19 +273,16 @@ BATCHES_MAX: Final = 64
 """The most segment batches that are scanned before they are sent."""
 
 
-class StreamSender:
+class StreamSender(Streaming):
     """The sending half of one publication.
 
     `burst_limit` is the number of full segment batches sent before other streams get their turn;
     a batch of a single datagram costs as much as six datagrams.
 
     Attributes:
-        position: Up to where data has been sent, in bytes.
-        limit: Up to where data may be sent, in bytes.
         setup_count: Number of SETUPs sent.
         first_setup_ns: When the first SETUP was sent.
         refused_naks: Logs NAKs that are refused again and again.
-        round_trip: Measures how long a receiver takes to hear and answer.
         is_revoked: Whether heartbeats say that the stream was revoked.
     """
 
@@ -296,12 +294,9 @@ class StreamSender:
         "_bytes_sent",
         "_counters",
         "_flow_control_limits",
-        "_frame_starts",
         "_handshake",
         "_heartbeat",
         "_heartbeats_sent",
-        "_is_tracking_limit",
-        "_last_sent_ns",
         "_last_setup_ns",
         "_log",
         "_mask",
@@ -321,16 +316,11 @@ class StreamSender:
         "_withheld",
         "first_setup_ns",
         "is_revoked",
-        "limit",
-        "position",
         "refused_naks",
-        "round_trip",
         "setup_count",
     )
 
     setup_count: int
-    limit: int
-    position: int
     first_setup_ns: int
 
     def __init__(
@@ -357,7 +347,7 @@ class StreamSender:
         self._resent_count = self._resent_length = 0
         self._rejected_naks = system_counters[DriverCounterId.NAKS_REJECTED]
         self.refused_naks: RefusedNaks = RefusedNaks(log, system_counters.log_budget)
-        self.round_trip: RoundTrip = RoundTrip()
+        self.round_trip = RoundTrip()
         self.is_revoked = False
         # The last heartbeat, and what it says: an idle stream says the same again and again.
         self._heartbeat, self._said = b"", (-1, 0)
@@ -383,6 +373,7 @@ class StreamSender:
         self.setup_count = self.first_setup_ns = 0
         self.position = self.limit = producer_position(log)
         self._frame_starts = FrameBoundaryIndex(log, self.position)
+        self._attach(counters.sender_position, self._bytes_sent)
         counters.sender_position.set(self.position)
         counters.sender_limit.set(self.limit)
 
@@ -480,18 +471,6 @@ class StreamSender:
         # After a full term comes another one, which may hold more data.
         end = offset + length
         return end <= self._mask and words[end >> 2] == 0
-
-    def on_sent_alone(self, length: int, now_ns: int) -> None:
-        """Move the position over one datagram that was sent."""
-        position = self.position
-        if position >= self._frame_starts.next_position:
-            self._frame_starts.mark(position)
-        self.position = position + length
-        self.round_trip.on_sent(position, now_ns)
-        self._last_sent_ns = now_ns
-        self._is_tracking_limit = True
-        self._counters.sender_position.set(self.position)
-        self._bytes_sent.increment(length)
 
     def send_data(self, now_ns: int) -> int:
         """Send a burst of whole frames, and return when to send again."""

@@ -7,8 +7,9 @@ agent. The transport calls it for what it receives first, until it refuses a dat
 
 Invariant: a lane runs in the thread of the receiver agent, with which it shares a counter.
 
-The compiled twin changes the fields of `Rebuilding` and `Reporting` without a call of Python. There
-is no other copy of them.
+The compiled twin changes the fields of `Rebuilding` and `Reporting` without a call of Python, and
+`SendLane`, which is compiled only, those of `Streaming` and `OfferSending`. There is no other copy
+of them.
 """
 
 from __future__ import annotations
@@ -32,15 +33,19 @@ if TYPE_CHECKING:
 
     from aeron_async.counters import Counter
     from aeron_async.driver.core.outbox import Address
+    from aeron_async.driver.core.round_trip import RoundTrip
     from aeron_async.driver.core.stream_counters import ImageCounters
     from aeron_async.logbuffer.log_buffers import LogBuffers
     from aeron_async.logbuffer.wake_flag import WakeFlag
 
 __all__ = [
     "LaneDestination",
+    "OfferSending",
     "Rebuilding",
     "ReceiveLane",
     "Reporting",
+    "Sleeping",
+    "Streaming",
 ]
 
 DATA: Final = int(FrameType.DATA)
@@ -107,6 +112,126 @@ class Rebuilding:
 
     def _attach(self, log: LogBuffers, counters: ImageCounters) -> None:
         """Give a compiled lane the log and the counters; the one in Python needs neither."""
+
+
+class Sleeping:
+    """The part of an agent that is compiled: what a `SendLane` asks it.
+
+    Attributes:
+        _waiter: What it sleeps on; None while it works.
+        _sleeps_until_ns: When it wakes at the latest.
+        _is_awake: Whether it was woken, or is about to look.
+        _is_polling: Whether it polls a stream now.
+    """
+
+    _waiter: Any = None
+    _sleeps_until_ns: int
+    _is_awake: bool = False
+    _is_polling: bool = False
+
+    def may_act(self, now_ns: int) -> bool:
+        """Return whether a callback may do part of the agent's work at once.
+
+        Not while the agent works or is about to. Not when it is late either: it must first find out
+        whether the silence of the peers was a stall of the loop.
+        """
+        return self._waiter is not None and not self._is_awake and now_ns <= self._sleeps_until_ns
+
+
+class Streaming:
+    """The part of a `StreamSender` that is compiled: what a datagram that is sent alone moves.
+
+    Attributes:
+        position: Up to where data has been sent, in bytes.
+        limit: Up to where data may be sent, in bytes.
+        round_trip: Measures how long a receiver takes to hear and answer.
+        _last_sent_ns: When anything was last sent.
+        _is_tracking_limit: Whether an exhausted window is counted when it is met next.
+        _frame_starts: Knows where datagrams began.
+    """
+
+    __slots__ = (
+        "_bytes_sent_alone",
+        "_frame_starts",
+        "_is_tracking_limit",
+        "_last_sent_ns",
+        "_sender_position",
+        "limit",
+        "position",
+        "round_trip",
+    )
+
+    position: int
+    limit: int
+    round_trip: RoundTrip
+    _last_sent_ns: int
+    _is_tracking_limit: bool
+    _frame_starts: Any
+
+    def _attach(self, sender_position: Counter, bytes_sent: Counter) -> None:
+        """Take the counters that each datagram moves."""
+        self._sender_position = sender_position
+        self._bytes_sent_alone = bytes_sent
+
+    def on_sent_alone(self, length: int, now_ns: int) -> None:
+        """Move the position over one datagram that was sent."""
+        position = self.position
+        if position >= self._frame_starts.next_position:
+            self._frame_starts.mark(position)
+        self.position = position + length
+        self.round_trip.on_sent(position, now_ns)
+        self._last_sent_ns = now_ns
+        self._is_tracking_limit = True
+        self._sender_position.set(self.position)
+        self._bytes_sent_alone.increment(length)
+
+
+class OfferSending:
+    """The part of a publication that is compiled: what a `SendLane` reads and moves.
+
+    Attributes:
+        polled_ns: When it was last polled.
+        has_sent_burst: Whether that poll sent more than one datagram.
+        is_sending: Whether that poll ended with its burst: the next one follows at once.
+        wake_flag: Publishers and readers set it; the poll clears it.
+        window_listeners: What is told, in this order, that the window may have changed. They only
+            wake tasks and agents: no call of theirs comes back into the publication.
+        _sender: What makes the datagrams of one that is sent over the network.
+        _fast_until_ns: Until then a lone offer, or a heartbeat, needs no poll.
+        _fast_position: A lone offer beyond this position, in bytes, needs one.
+    """
+
+    __slots__ = (
+        "_fast_position",
+        "_fast_until_ns",
+        "_publisher_position",
+        "_sender",
+        "has_sent_burst",
+        "is_sending",
+        "polled_ns",
+        "wake_flag",
+        "window_listeners",
+    )
+
+    polled_ns: int
+    has_sent_burst: bool
+    is_sending: bool
+    wake_flag: WakeFlag
+    window_listeners: list[Any]
+    _sender: Any
+    _fast_until_ns: int
+    _fast_position: int
+
+    def _attach(self, publisher_position: Counter) -> None:
+        """Take the counter that shows how far it was published."""
+        self._publisher_position = publisher_position
+
+    def _on_all_sent(self) -> None:
+        """Take note that all that was offered has been sent."""
+        self.wake_flag.is_set = self.is_sending = False
+        self._publisher_position.set(self._sender.position)
+        for listener in self.window_listeners:
+            listener.on_window_changed()
 
 
 class LaneDestination(ReceiveDestination, Protocol):
@@ -206,4 +331,11 @@ class ReceiveLane:
 
 
 if not TYPE_CHECKING and WHY_PURE is None:
-    from aeron_async._speedups.lanes import Rebuilding, ReceiveLane, Reporting
+    from aeron_async._speedups.lanes import (
+        OfferSending,
+        Rebuilding,
+        ReceiveLane,
+        Reporting,
+        Sleeping,
+        Streaming,
+    )

@@ -113,7 +113,6 @@ class NetworkPublication(SubscribablePublication):
         is_connected: Whether offers are accepted: the required receivers are there, or spies that
             replace them.
         is_end_of_stream: Whether heartbeats announce the end of the stream.
-        is_sending: Whether the last poll ended with its burst: the next one follows at once.
         has_new_limit: Whether the last status message has raised the sender limit.
         has_unicast_eos: Whether the only receiver of a unicast stream has sent its goodbye.
         sender_type: What makes its datagrams.
@@ -125,13 +124,12 @@ class NetworkPublication(SubscribablePublication):
     is_connected: bool
     is_end_of_stream: bool
     is_sending: bool
+    _sender: StreamSender
     has_new_limit: bool
     has_unicast_eos: bool
 
     __slots__ = (
         "_connection_log",
-        "_fast_position",
-        "_fast_until_ns",
         "_has_initial_connection",
         "_is_linger_skipped",
         "_is_setup_elicited",
@@ -143,7 +141,6 @@ class NetworkPublication(SubscribablePublication):
         "_retransmit_handler",
         "_rtt_limiter",
         "_rtt_replies_suppressed",
-        "_sender",
         "_shown_receiver_count",
         "_told_position",
         "_told_refused_count",
@@ -154,7 +151,6 @@ class NetworkPublication(SubscribablePublication):
         "has_unicast_eos",
         "is_connected",
         "is_end_of_stream",
-        "is_sending",
     )
 
     def __init__(
@@ -220,6 +216,7 @@ class NetworkPublication(SubscribablePublication):
 
     def _set_up(self, system_counters: SystemCounters) -> None:
         """Set up counters, the fast ways and flags."""
+        self._attach(self.counters.publisher_position)
         self._connection_log = within(system_counters.log_budget, logger)
         self._rejected_status_messages = system_counters[SystemCounterId.STATUS_MESSAGES_REJECTED]
         self._rtt_replies_suppressed = system_counters[DriverCounterId.RTT_REPLIES_SUPPRESSED]
@@ -458,17 +455,6 @@ class NetworkPublication(SubscribablePublication):
             return False
         self._on_all_sent()
         return True
-
-    def on_sent_alone(self, length: int, now_ns: int) -> None:
-        """Take note that a `SendLane` has sent all that there was: one datagram of this length."""
-        self._sender.on_sent_alone(length, now_ns)
-        self.polled_ns = now_ns
-        self._on_all_sent()
-
-    def _on_all_sent(self) -> None:
-        self.wake_flag.is_set = self.is_sending = False
-        self.counters.publisher_position.set(self._sender.position)
-        self._on_window_changed()
 
     def heartbeat_fast(
         self, now_ns: int, due_ns: int = 0, batch: HeartbeatBatch | None = None

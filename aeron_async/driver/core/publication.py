@@ -25,6 +25,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 from aeron_async.clock import NEVER_NS
+from aeron_async.driver.core.lanes import OfferSending
 from aeron_async.driver.core.publisher_window import BlockedPublisherCheck
 from aeron_async.driver.core.strategies import cause_of_failure
 from aeron_async.driver.core.stream_params import StartPosition
@@ -119,18 +120,13 @@ class WindowListener(Protocol):
         ...
 
 
-class SubscribablePublication(ABC):
+class SubscribablePublication(OfferSending, ABC):
     """A stream that clients of this driver write, and that subscriptions of it may read.
 
     Attributes:
         state: Only `_set_state` changes it.
         consumption_trigger: When a reader passes this position the publication must be polled.
         failure: The error that failed it; the next poll raises it.
-        window_listeners: What is told, in this order, that the window may have changed. They only
-            wake tasks and agents: no call of theirs comes back into the publication.
-        wake_flag: Publishers and readers set it; the poll clears it.
-        polled_ns: When it was last polled.
-        has_sent_burst: Whether that poll sent more than one datagram.
     """
 
     # Without slots, the objects of a class share one table of names, in CPython up to 30; with
@@ -149,18 +145,14 @@ class SubscribablePublication(ABC):
         "consumption_trigger",
         "entity_tag",
         "failure",
-        "has_sent_burst",
         "log",
         "params",
-        "polled_ns",
         "registration_id",
         "session_id",
         "start",
         "state",
         "stream_id",
         "subscribers",
-        "wake_flag",
-        "window_listeners",
     )
 
     def __init__(
@@ -187,10 +179,10 @@ class SubscribablePublication(ABC):
         position = producer_position(log)
         self.start: StartPosition = StartPosition.of(log, position)
         self.subscribers: SubscriberPositions = SubscriberPositions()
-        self.window_listeners: list[WindowListener] = []
-        self.wake_flag: WakeFlag = WakeFlag()
+        self.window_listeners = []
+        self.wake_flag = WakeFlag()
         self.polled_ns = 0
-        self.has_sent_burst: bool = False
+        self.has_sent_burst = False
         self.consumption_trigger: int = position
         self.failure: Exception | None = None
         self.state: PublicationState = PublicationState.ACTIVE

@@ -33,6 +33,18 @@ class Destination:
     last_activity_ns = 0
 
 
+class Stream(lanes.Streaming):  # type: ignore[name-defined, misc] # found when it runs
+    """What sends, with what else a lane asks of it."""
+
+
+class Agent(lanes.Sleeping):  # type: ignore[name-defined, misc] # found when it runs
+    """A sender, with what else a lane calls."""
+
+
+class Publication(lanes.OfferSending):  # type: ignore[name-defined, misc] # found when it runs
+    """A publication that has a log."""
+
+
 class Held:
     """An image with its lane, and a publication with its own."""
 
@@ -148,31 +160,38 @@ class Held:
     def make_send_lane(self) -> None:
         v = self.v
         position = v.position() if v.flag() else 0
-        outbox = SimpleNamespace(send=lambda _: v.flag())
-        stream = SimpleNamespace(_outbox=outbox, position=position, limit=v.position())
+        stream = Stream()
+        stream._outbox = SimpleNamespace(send=lambda _: v.flag())
+        stream.position, stream.limit = position, v.position()
+        stream._frame_starts = SimpleNamespace(next_position=v.position(), mark=self.on_sent)
+        stream.round_trip = SimpleNamespace(on_sent=self.on_sent)
         sock = SimpleNamespace(sendable_fd=self.ends[0].fileno(), on_send_error=int)
         if v.rarely():
             sock.sendable_fd = v.rng.choice((-1, None, 2**31))
-        agent = SimpleNamespace(_is_polling=False, may_act=bool, on_offer=id)
-        agent.on_offer_failed = self.on_failed
+        agent = Agent()
+        agent._waiter, agent._sleeps_until_ns = v.rng.choice((agent, agent, None)), 9
+        agent.on_offer, agent.on_offer_failed = id, self.on_failed
         agent._clock = SimpleNamespace(now_ns=self.now_ns)
-        publication = SimpleNamespace(
-            _sender=stream,
-            has_sent_burst=False,
-            polled_ns=0,
-            log=self.make_log(),
-            _fast_until_ns=1 << 40,
-            _fast_position=1 << 62,
-            on_sent_alone=self.on_sent,
-        )
+        publication = Publication()
+        publication._sender, publication.log = stream, self.make_log()
+        publication._fast_until_ns, publication._fast_position = 1 << 40, 1 << 62
+        publication.wake_flag = paths.WakeFlag()
+        listener = SimpleNamespace(on_window_changed=self.on_sent)
+        publication.window_listeners = v.rng.choice(([listener], [listener, None], None))
+        if not v.rarely():
+            publication._attach(SimpleNamespace(cell=self.cells[0]))
+            stream._attach(*(SimpleNamespace(cell=each) for each in self.cells[1:]))
         terms = publication.log.terms
         if isinstance(terms, tuple) and v.flag():
             publication.log.terms = tuple(v.good_term() for _ in terms)
         self.publication = publication
         self.send = lanes.SendLane(publication, agent, sock if v.flag() else None, 0)
 
-    def on_sent(self, length: int, _: object) -> None:
-        self.publication._sender.position += length
+    def on_sent(self, *_: object) -> None:
+        if self.v.rarely():
+            self.v.rng.choice(self.cells).release("closed")
+        if self.v.rarely():
+            self.publication.window_listeners = None
 
     def on_failed(self, *_: object) -> None:
         pass
@@ -190,6 +209,7 @@ class Held:
         length = rng.choice((33, 132, 132, 164, 2**31 - 1, -1))
         write_header(term, 0, length, 0xC0, 1)
         self.publication.log.terms = (term,) * 3
+        stream._outbox = SimpleNamespace(send=bool)
         stream.position, stream.limit = 0, rng.choice((1_409, 9_999))
         self.send.on_offer()
 
