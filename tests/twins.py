@@ -58,6 +58,7 @@ IN_PYTHON: Final = {
     "counters": ("Cell",),
     "client.arrow": ("exported",),
     "client.home_loop": ("HomeLoop",),
+    "client.message_delivery": ("Delivering",),
     "client.publication": ("Offering",),
     "client.reading": ("NOTHING", "Reading", "Taking", "inheriting"),
 }

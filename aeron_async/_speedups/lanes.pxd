@@ -91,6 +91,7 @@ cdef class ReceiveLane:
     cdef object listener
     cdef object now_ns
     cdef Cell bytes_received
-    cdef tuple shown
+    cdef list expecting
 
+    cdef int expect(self, tuple subscribers) except -1
     cdef bint take_frame(self, const char *frame, Py_ssize_t length, source) except -1

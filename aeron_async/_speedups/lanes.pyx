@@ -70,6 +70,10 @@ cdef class Rebuilding:
         self.bits = bits
         self.terms = terms
 
+    def readable_position(self, _position):
+        """Return the rebuild position; see `ImagePort`."""
+        return self.rebuild_position
+
     cdef bint is_ready(self, int64_t position, int64_t end, int64_t now_ns) noexcept:
         """Return whether what lies at a position is next, has room, and needs no poll."""
         return (position == self.rebuild_position and position == self.hwm_position
@@ -82,6 +86,9 @@ cdef class Rebuilding:
 
     cdef int advance(self, int64_t position, int64_t now_ns) except -1:
         """Move the positions over a frame that was placed, and notify the readers."""
+        # Python code may have run since it was ready.
+        if self.hwm is None or self.receiver_position is None:
+            raise ValueError("an image without counters")
         self.last_packet_ns = now_ns
         self.hwm_position = self.rebuild_position = position
         # Without a gap there is nothing to learn from a heartbeat.
@@ -123,15 +130,36 @@ cdef class ReceiveLane:
             PyBuffer_Release(&view)
 
     def deliver(self):
-        """Hand what was taken last to the readers that have a handler."""
-        shown, self.shown = self.shown, None
-        if shown is not None:
-            for subscriber in <tuple>shown:
-                client = subscriber.client
-                if client is not None:
-                    deliver = client.deliver
-                    if deliver is not None:
-                        deliver()
+        """Hand what was taken to the readers that have a handler."""
+        cdef list expecting = self.expecting
+        cdef Py_ssize_t count
+        if expecting is None:
+            return
+        self.expecting = None
+        for count in range(len(expecting)):
+            client = expecting[count]
+            client.is_expecting = False
+            try:
+                deliver = client.deliver
+                if deliver is not None:
+                    deliver()
+            except BaseException:
+                # That stops the loop, which delivers to the others if it is run again.
+                for each in expecting[count + 1:]:
+                    each.is_expecting = False
+                    each.on_image_progress()
+                raise
+
+    cdef int expect(self, tuple subscribers) except -1:
+        """Tell readers that have a handler that `deliver` will call it, so that no loop needs to."""
+        for subscriber in subscribers:
+            client = subscriber.client
+            if client is not None and client.deliver is not None and not client.is_expecting:
+                client.is_expecting = True
+                if self.expecting is None:
+                    self.expecting = []
+                self.expecting.append(client)
+        return 0
 
     cdef bint take_frame(self, const char *frame, Py_ssize_t length, source) except -1:
         """Do what `take` does, for a lane that was set up."""
@@ -165,8 +193,8 @@ cdef class ReceiveLane:
             return False
         self.destination.last_activity_ns = now
         connection.last_activity_ns = now
-        self.shown = image.subscribers.active
         try:
+            self.expect(<tuple?>image.subscribers.active)
             image.advance(position + length, now_ns)
         except Exception as error:
             image.failure = error

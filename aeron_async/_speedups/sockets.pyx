@@ -426,8 +426,11 @@ cdef class LoneReading:
         if self.reader is None or self.reader.decode is None or self.go_on is None:
             raise ValueError("a reading without a reader")
         try:
-            is_over = self.reader.take_alone(self.sock.fileno(), self.take, self.count)
-            self.taken()
+            try:
+                is_over = self.reader.take_alone(self.sock.fileno(), self.take, self.count)
+            finally:
+                # In any case: who was shown a datagram waits for this.
+                self.taken()
         except Exception as error:
             self.fail(error)
             return

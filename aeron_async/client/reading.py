@@ -34,6 +34,7 @@ class SubscriptionEvents:
     on_unanswered: Callable[[str | None], None]
     on_lapsed: Callable[[], None]
     deliver: Callable[[], object] | None = None
+    is_expecting: bool = False
     is_polling: bool = False
     written_channel: str | None = None
 

@@ -571,6 +571,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
                 hand_out_fast=self._hand_out_fast,
                 watch=self._watch,
                 on_end=self._end_delivery,
+                events=self._listener,
             )
             self._progress.add(self._delivery)
             self._listener.deliver = self._delivery.deliver_now

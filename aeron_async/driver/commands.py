@@ -73,7 +73,13 @@ class PublicationUser(PublicationListener, Protocol):
 
 
 class SubscriptionListener(Protocol):
-    """What a client implements to hear about one of its subscriptions."""
+    """What a client implements to hear about one of its subscriptions.
+
+    Attributes:
+        is_expecting: Whether the driver, which sets it, calls `deliver` soon in any case.
+    """
+
+    is_expecting: bool
 
     @property
     def is_polling(self) -> bool:

@@ -364,6 +364,7 @@ class SubscriptionWatch:
 
     is_polling: Final = True
     deliver: Final = None
+    is_expecting: bool = False
 
     def __init__(
         self,

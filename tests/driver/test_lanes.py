@@ -294,3 +294,84 @@ def test_a_reader_that_cannot_be_woken_fails_its_image_at_the_next_poll(
     with pytest.raises(RuntimeError, match="no loop"):
         reception.image.poll(reception.clock.ns)
     assert reception.agent._schedule.has_ready
+
+
+class Client:
+    """A reader with a handler, and what it was called for."""
+
+    def __init__(self, reception: ByOne, error: type[BaseException] | None = None) -> None:
+        self.is_expecting = False
+        self.called: list[str] = []
+        self.deliver: Callable[[], object] | None = self.hand_over
+        self.reception = reception
+        self.error = error
+
+    def on_image_progress(self) -> None:
+        assert not self.is_expecting, "the loop is to call it"
+        self.called.append("progress")
+
+    def on_progress(self) -> None:
+        assert self.is_expecting
+        self.called.append("woken")
+
+    def hand_over(self) -> None:
+        assert not self.is_expecting
+        self.called.append("delivered")
+        if self.error is not None:
+            raise self.error
+
+
+def with_clients(reception: ByOne, *clients: Client | None) -> None:
+    subscribers = reception.image.subscribers.active
+    assert len(subscribers) == len(clients)
+    for subscriber, client in zip(subscribers, clients, strict=True):
+        subscriber.client = client
+        if client is not None:
+            subscriber.on_progress = client.on_progress
+
+
+def take_two(reception: ByOne) -> None:
+    for _ in range(2):
+        (datagram,) = reception.stream.make("next", 1_024, 1, 0)
+        assert reception.lane.take(datagram, SOURCE)
+
+
+def test_a_handler_is_called_once_for_all_that_a_lane_has_taken(reception: ByOne) -> None:
+    client = Client(reception)
+    with_clients(reception, client, None)
+    take_two(reception)
+    assert client.called == ["woken", "woken"]
+    reception.lane.deliver()
+    reception.lane.deliver()
+    assert client.called == ["woken", "woken", "delivered"]
+
+
+def test_a_handler_that_was_removed_meanwhile_is_not_called(reception: ByOne) -> None:
+    clients = Client(reception), Client(reception)
+    with_clients(reception, *clients)
+    take_two(reception)
+    clients[0].deliver = None
+    reception.lane.deliver()
+    assert [each.called[2:] for each in clients] == [[], ["delivered"]]
+    assert not clients[0].is_expecting
+
+
+def test_what_stops_the_loop_leaves_the_other_handlers_to_it(reception: ByOne) -> None:
+    clients = Client(reception, KeyboardInterrupt), Client(reception)
+    with_clients(reception, *clients)
+    take_two(reception)
+    with pytest.raises(KeyboardInterrupt):
+        reception.lane.deliver()
+    assert [each.called[2:] for each in clients] == [["delivered"], ["progress"]]
+    reception.lane.deliver()
+    assert clients[1].called[2:] == ["progress"]
+
+
+def test_a_frame_that_is_not_taken_promises_nothing(reception: ByOne) -> None:
+    clients = Client(reception), Client(reception)
+    with_clients(reception, *clients)
+    reception.image.wake_flag.is_set = True
+    assert not reception.lane.take(next_frame(reception).encode(1_024 - 32), SOURCE)
+    assert not any(each.is_expecting or each.called for each in clients)
+    reception.lane.deliver()
+    assert not any(each.called for each in clients)

@@ -138,6 +138,14 @@ LANES: Final = (
         (("self._turn[0]._read(MESSAGES_PER_BATCH) or NOTHING", "NOTHING"),),
     ),
     Mutant(
+        "a lane calls no handler that it has said it would call",
+        lanes.ReceiveLane,
+        "deliver",
+        (("client.deliver()", "pass"),),
+        plain=BY_PLAIN_LANES,
+        features=frozenset({"handlers"}),
+    ),
+    Mutant(
         "a new handler is not given what is there",
         Subscription,
         "on_message",

@@ -7,9 +7,9 @@ import inspect
 import textwrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aeron_async.client import subscription
 from aeron_async.client.batch_offer import BatchOffer
 from aeron_async.client.image import Image
-from aeron_async.client.message_delivery import MessageDelivery
 from aeron_async.driver.core import (
     data_packet_dispatcher,
     image_gaps,
@@ -27,6 +27,7 @@ from tests.twins import pure
 placing = pure("logbuffer.placing")
 rebuilder = pure("logbuffer.rebuilder")
 lanes = pure("driver.core.lanes")
+message_delivery = pure("client.message_delivery")
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -184,9 +185,10 @@ MUTANTS = (
     ),
     Mutant(
         "a handler is not called again for what is left behind a turn's messages",
-        MessageDelivery,
+        message_delivery.Delivering,
         "_deliver",
         (("is_more = not left\n", "is_more = False\n"),),
+        plain=((subscription, "MessageDelivery", message_delivery.MessageDelivery),),
     ),
     Mutant(
         "a window grows beyond half a term",
@@ -200,8 +202,8 @@ MUTANTS = (
         "take",
         (
             (
-                "term_offset, now_ns\n    ):\n        return False\n",
-                "term_offset, now_ns\n    ):\n        return True\n",
+                "is_expecting = False\n        return False\n",
+                "is_expecting = False\n        return True\n",
             ),
         ),
         plain=BY_PLAIN_LANES,

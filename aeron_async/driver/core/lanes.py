@@ -29,7 +29,7 @@ from aeron_async.protocol.header import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from aeron_async.counters import Counter
     from aeron_async.driver.core.outbox import Address
@@ -112,6 +112,10 @@ class Rebuilding:
 
     def _attach(self, log: LogBuffers, counters: ImageCounters) -> None:
         """Give a compiled lane the log and the counters; the one in Python needs neither."""
+
+    def readable_position(self, _position: int) -> int:
+        """Return the rebuild position; see `ImagePort`."""
+        return self.rebuild_position
 
 
 class Sleeping:
@@ -269,10 +273,10 @@ class ReceiveLane:
     __slots__ = (
         "_bytes_received",
         "_destination",
+        "_expecting",
         "_listener",
         "_now_ns",
         "_segments",
-        "_shown",
         "_streams",
     )
 
@@ -290,7 +294,7 @@ class ReceiveLane:
         self._now_ns = now_ns
         self._bytes_received = bytes_received
         self._segments = array("i", (0, 0))
-        self._shown: tuple[Any, ...] = ()
+        self._expecting: list[Any] = []
 
     def take(self, datagram: Buffer, source: Address) -> bool:
         """Place a datagram and show it to readers; return False if it must go the long way."""
@@ -311,23 +315,42 @@ class ReceiveLane:
         connection = image.connections.find(destination, source, now_ns)
         if connection is None or connection.is_new:
             return False
+        count = len(self._expecting)
+        self._expect(image.subscribers.active)
         if not image.insert_alone_fast(
             memoryview(datagram), segments, connection, term_id, term_offset, now_ns
         ):
+            while len(self._expecting) > count:
+                self._expecting.pop().is_expecting = False
             return False
         destination.last_activity_ns = now_ns
         self._bytes_received.increment(length)
-        self._shown = image.subscribers.active
         if image.failure is not None:
             self._listener.on_image_activity(image)
         return True
 
     def deliver(self) -> None:
-        """Hand what was taken last to the readers that have a handler."""
-        shown, self._shown = self._shown, ()
-        for subscriber in shown:
-            if subscriber.client is not None and subscriber.client.deliver is not None:
-                subscriber.client.deliver()
+        """Hand what was taken to the readers that have a handler."""
+        expecting, self._expecting = self._expecting, []
+        for count, client in enumerate(expecting, start=1):
+            client.is_expecting = False
+            try:
+                if client.deliver is not None:
+                    client.deliver()
+            except BaseException:
+                # That stops the loop, which delivers to the others if it is run again.
+                for each in expecting[count:]:
+                    each.is_expecting = False
+                    each.on_image_progress()
+                raise
+
+    def _expect(self, subscribers: Iterable[Any]) -> None:
+        """Tell readers that have a handler that `deliver` will call it: no loop needs to."""
+        for subscriber in subscribers:
+            client = subscriber.client
+            if client is not None and client.deliver is not None and not client.is_expecting:
+                client.is_expecting = True
+                self._expecting.append(client)
 
 
 if not TYPE_CHECKING and WHY_PURE is None:

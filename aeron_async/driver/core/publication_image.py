@@ -654,10 +654,6 @@ class PublicationImage(Rebuilding):
         if is_held and not self._watch.is_holding:
             self._advance_rebuild_position(now_ns)
 
-    def readable_position(self, _position: int) -> int:
-        """Return the rebuild position; see `ImagePort`."""
-        return self.rebuild_position
-
     @defer_exception_at
     def advance_rebuild_position_fast(self, now_ns: int) -> bool:
         """Show readers what arrived in order; return False where `poll` must do the work.

@@ -103,7 +103,17 @@ WORKING: Final = frozenset({TetherState.ACTIVE, TetherState.LINGER})
 
 
 class HandlerOwner(Protocol):
-    """A client that may have a handler for its messages."""
+    """A client that may have a handler for its messages.
+
+    Attributes:
+        is_expecting: Whether a lane that wakes the client calls `deliver` afterwards in any case.
+    """
+
+    is_expecting: bool
+
+    def on_image_progress(self) -> None:
+        """Wake the client: more can be read."""
+        ...
 
     @property
     def deliver(self) -> Callable[[], object] | None:
