@@ -71,7 +71,7 @@ class TakingMany(Taking):
         self.taken.append((b"", 0))
 
 
-def test_runs_that_lose_nothing_go_on_together() -> None:
+def test_what_is_left_of_many_runs_goes_on_together() -> None:
     taking = TakingMany()
     lossy: Any = Lossy(taking, chain([6, 100]))
     runs = (b"aabbc", b"ddee", b"ffgghh", b"iijj", b"kk")
@@ -80,9 +80,7 @@ def test_runs_that_lose_nothing_go_on_together() -> None:
         ends.extend((sum(ends[-2:-1]) + len(run), 2))
     lossy.batches_received(memoryview(bytearray(b"".join(runs))), ends, ADDRESS)
     assert taking.taken == [
-        (b"aabbc", 2), (b"ddee", 2), (b"", 0),
-        (b"ffhh", 2),
-        (b"iijj", 2), (b"kk", 2), (b"", 0),
+        (b"aabbc", 2), (b"ddee", 2), (b"ffhh", 2), (b"iijj", 2), (b"kk", 2), (b"", 0),
     ]  # fmt: skip
 
 

@@ -311,8 +311,6 @@ class PublicationImage(Rebuilding):
                 hwm_position=self.hwm_position,
                 wanted_length=segments[len(segments) - 2] - start,
             )
-            if not room:
-                return 0
             limit = min(limit, room)
         partition = term_count % PARTITION_COUNT
         where = log.terms[partition], log.term_words[partition], term_offset
