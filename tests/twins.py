@@ -25,6 +25,7 @@ COMPILED: Final = (
     "atomics",
     "chains",
     "clocks",
+    "deliveries",
     "frames",
     "lanes",
     "messages",

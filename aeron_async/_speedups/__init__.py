@@ -52,6 +52,7 @@ def _why_pure() -> str | None:
             "arrays",
             "chains",
             "clocks",
+            "deliveries",
             "paths",
             "lanes",
             "silence",

@@ -18,6 +18,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF, Py_REFCNT
 from libc.stdint cimport int64_t, uint64_t
 
 from aeron_async._speedups.appending cimport FrameWriter
+from aeron_async._speedups.deliveries cimport Delivering
 from aeron_async._speedups.frames cimport load_acquire_64, store_release_64
 from aeron_async._speedups.messages cimport Batch, Message, lay_open
 
@@ -73,10 +74,6 @@ cdef extern from "Python.h":
 cdef extern from "pythread.h":
     unsigned long PyThread_get_thread_ident() noexcept nogil
 
-cdef extern from "Python.h":
-    int PyContext_Enter(object context) except -1
-    int PyContext_Exit(object context) except -1
-
 DEF LISTED_PER_CALL = 16
 """Messages of a list that take about as long as one that is offered or read alone."""
 DEF BYTES_PER_CALL = 2_048
@@ -95,8 +92,6 @@ cdef inline int64_t one_less(int64_t calls) noexcept:
 
 DEF PARTITION_COUNT = 3
 DEF TERM_LENGTH_MAX = 1 << 30
-DEF MESSAGES_PER_TURN = 64
-"""Most messages that a handler gets in a row; see `client.message_delivery`."""
 DEF BATCH_MESSAGES = 1_024
 DEF BATCH_LENGTH = 262_144
 """Most messages and bytes that are read at once; see `client.subscription`, `client.image`."""
@@ -520,7 +515,25 @@ cdef class Offering:
     # A call costs more if the method is bound as a Python function is.
     @cython.binding(False)
     def offer(self, data, *, reserved_value=0, timeout=None):
-        """offer($self, data, *, reserved_value=0, timeout=None)\n--\n\nAppend one message, waiting for a subscriber and for window space; return its position."""
+        """offer($self, data, *, reserved_value=0, timeout=None)\n--\n\nAppend one message, waiting for a subscriber and for window space; return its position.
+
+        Waiting offers are served in the order in which they came.
+
+        Args:
+            data: The message, up to `max_message_length` bytes: bytes, another buffer, or a list or
+                tuple of buffers.
+            reserved_value: 64 bits for the application, sent with the message.
+            timeout: Most seconds to wait; None sets no limit.
+
+        Raises:
+            OfferTimeoutError: The timeout passed; nothing was appended.
+            ConfigurationError: The timeout is not a number of seconds, even if there is no wait.
+            ClosedError: The publication was closed, before or during the call.
+            DriverTimeoutError: The driver was lost during the call, and the client reconnects.
+            NotConnectedError: No subscriber is connected, and `on_disconnected` is "raise".
+            MessageTooLongError: The message is longer than `max_message_length`.
+            MaxPositionExceededError: The stream is at its last position.
+        """
         cdef Step offer = self.spare
         self.spare = None
         if offer is None or is_held(offer):
@@ -863,126 +876,6 @@ cdef class Reading:
             elif delivery.call(message):
                 break
         return ~left
-
-
-@cython.auto_pickle(False)
-cdef class Delivering:
-    """The compiled part of a delivery; twin of `client.message_delivery.Delivering`."""
-
-    cdef public object _context
-    cdef public object _events
-    cdef public object _hand_out_fast
-    cdef public object _handler
-    cdef public object _loop
-    cdef public object _subject
-    cdef public object _unwatch
-    cdef public bint _is_calling
-    cdef public bint _is_due
-    cdef public bint _is_over
-    cdef public bint _is_scheduled
-
-    def wake(self):
-        """Deliver in the next step of the loop, or by `deliver_now`; see the twin."""
-        self._is_due = True
-        if not self._is_scheduled and (self._events is None or not self._events.is_expecting):
-            self.schedule()
-
-    cdef int schedule(self) except -1:
-        self._is_scheduled = True
-        self._loop.call_soon(self._deliver_scheduled, context=self._context)
-        return 0
-
-    def deliver_now(self):
-        """Deliver if it was woken, in a callback of the loop that does nothing else any more."""
-        if not self._is_due:
-            return
-        if self._is_calling:
-            if not self._is_scheduled:
-                self.schedule()
-            return
-        context = self._context
-        PyContext_Enter(context)
-        try:
-            self._deliver()
-        finally:
-            PyContext_Exit(context)
-
-    def done(self):
-        """Return whether the loop will call it anyhow."""
-        return self._is_scheduled
-
-    def set_result(self, _result):
-        """Deliver: there may be more to read."""
-        self.wake()
-
-    def set_exception(self, _error):
-        """Find out that the subscription is closed."""
-        self.wake()
-
-    def _watch_no_more(self):
-        unwatch, self._unwatch = self._unwatch, None
-        if unwatch is not None:
-            unwatch()
-
-    def _deliver_scheduled(self):
-        self._is_scheduled = False
-        self._deliver()
-
-    def _deliver(self):
-        cdef Py_ssize_t left
-        cdef bint is_more = True
-        if self._is_over or not self._is_due:
-            return
-        self._is_due = False
-        self._is_calling = True
-        if self._unwatch is not None:
-            self._watch_no_more()
-        try:
-            left = self._hand_out_fast(self, MESSAGES_PER_TURN)
-            if left < 0:
-                left = self._hand_out(~left)
-            is_more = left == 0
-        except BaseException:
-            # A handler has raised what stops the loop, which may be run again.
-            if not self._is_over:
-                self._put_back()
-            raise
-        finally:
-            self._is_calling = False
-            if not self._is_over and (is_more or not self.has_nothing_to_do()):
-                self._go_on(is_more=is_more)
-
-    cdef bint has_nothing_to_do(self) except -1:
-        """Return whether `_go_on` would do nothing: there is an image, and its driver wakes us."""
-        cdef Reading reading
-        subject = self._subject
-        if not isinstance(subject, Reading):
-            return False
-        reading = <Reading>subject
-        if reading._is_closed or not reading._turn or subject._ready.arm is not None:
-            return False
-        subject._waits_since_ns = None
-        return True
-
-    def __call__(self, message):
-        """Call the handler; for `Reading._hand_out_fast`."""
-        return self.call(message)
-
-    def _call(self, message):
-        return self.call(message)
-
-    cdef bint call(self, message) except -1:
-        """Call the handler; return whether it is to get no more."""
-        try:
-            result = self._handler(message)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:
-            self._report(error)
-            return self._is_over
-        if result is not None:
-            self._check_result(result)
-        return self._is_over
 
 
 def inheriting(kind):

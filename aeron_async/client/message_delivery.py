@@ -178,7 +178,7 @@ class Delivering:
 
 
 if not TYPE_CHECKING and WHY_PURE is None:
-    from aeron_async._speedups.paths import Delivering
+    from aeron_async._speedups.deliveries import Delivering
 
 
 @final

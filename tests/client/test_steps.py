@@ -15,6 +15,7 @@ import pytest
 import aeron_async as aa
 from aeron_async import _speedups
 from tests.drivers import LOOP, embedded_only
+from tests.twins import compiled_twins, needs_compiled, pure_twins
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -245,6 +246,14 @@ def test_offering_says_how_it_is_called() -> None:
     assert list(signature.parameters) == ["self", "data", "reserved_value", "timeout"]
     assert signature.parameters["reserved_value"].default == 0
     assert (aa.Publication.offer.__doc__ or "").startswith("Append one message")
+
+
+@needs_compiled
+def test_the_compiled_offer_says_what_its_twin_says() -> None:
+    said = [
+        inspect.cleandoc(twins.Offering.offer.__doc__) for twins in (pure_twins(), compiled_twins())
+    ]
+    assert said[0] == said[1]
 
 
 async def test_dropping_an_offer_leaves_an_error_on_its_way_alone(pair: Pair) -> None:

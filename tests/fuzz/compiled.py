@@ -23,8 +23,18 @@ from tests.fuzz.calls.unmade import unmade
 from tests.fuzz.calls.values import DifferenceError, Values
 
 MODULES: Final = (
-    *("appending", "arrays", "atomics", "bells", "chains", "clocks", "frames", "lanes", "memory"),
-    *("messages", "paths", "silence", "sockets", "spinning", "watching", "writing"),
+    *(
+        "appending",
+        "arrays",
+        "atomics",
+        "bells",
+        "chains",
+        "clocks",
+        "deliveries",
+        "frames",
+        "lanes",
+    ),
+    *("memory", "messages", "paths", "silence", "sockets", "spinning", "watching", "writing"),
 )
 EPOCH: Final = 20_000
 """After so many calls all values and objects are made anew."""

@@ -6,7 +6,6 @@ import gc
 import types
 from array import array
 from contextlib import suppress
-from contextvars import copy_context
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
@@ -99,43 +98,6 @@ class Subscription(paths.Reading):  # type: ignore[misc,name-defined] # without 
         return None
 
 
-class Delivery(paths.Delivering):  # type: ignore[misc,name-defined] # without types
-    """One whose handler does anything."""
-
-    def __init__(self, held: Held) -> None:
-        self.held = held
-        self._context = copy_context() if held.v.rng.randrange(8) else held.v.anything()
-        self._events = held.v.rng.choice((None, SimpleNamespace(is_expecting=False)))
-        self._subject, self._handler = held.subscription, self.handle
-        self._hand_out_fast = held.subscription._hand_out_fast
-        self._loop = SimpleNamespace(call_soon=lambda *_, **__: held.look())
-
-    def handle(self, _: object) -> object:
-        self.held.look()
-        if self.held.v.rarely():
-            raise ValueError
-        if self.held.v.rarely():
-            self.wake()
-            self.deliver_now()
-        return None if self.held.v.flag() else self
-
-    def _hand_out(self, left: int) -> int:
-        self._call(left)
-        return left // 2
-
-    def _put_back(self) -> None:
-        self.held.look()
-
-    def _report(self, _: BaseException) -> None:
-        self.held.look()
-
-    def _check_result(self, _: object) -> None:
-        self._is_over = self.held.look()
-
-    def _go_on(self, *, is_more: bool) -> None:
-        self._is_due = is_more and self.held.look()
-
-
 class Held:
     """A publication, a subscription, and steps of both, which every round uses or replaces."""
 
@@ -149,8 +111,7 @@ class Held:
             [[values.data() for _ in range(values.rng.randrange(6))] for _ in range(50)]
         )
         values.hook = self.interrupt
-        self.delivery: Any = None
-        for each in (self.make_publication, self.make_subscription, self.make_delivery):
+        for each in (self.make_publication, self.make_subscription):
             with suppress(Exception):
                 each()
 
@@ -257,18 +218,6 @@ class Held:
 
     def hand_out_fast(self) -> None:
         self.subscription._hand_out_fast(self.call_back, self.v.number())
-
-    def make_delivery(self) -> None:
-        self.delivery = Delivery(self)
-
-    def deliver(self) -> None:
-        delivery, acts = self.delivery, ("wake", "deliver_now", "_deliver_scheduled", "done")
-        delivery._is_due |= self.v.flag()
-        getattr(delivery, self.v.rng.choice(acts))()
-
-    def change_delivery(self) -> None:
-        names = [each for each in dir(paths.Delivering) if each[:2] != "__"]
-        setattr(self.delivery, self.v.rng.choice(names), self.v.anything())
 
     def call_back(self, _: object) -> bool:
         return self.look()
@@ -386,7 +335,7 @@ def rounds(values: Values) -> Mapping[str, Callable[[], object]]:
     held = Held(values)
     offers = (held.offer, held.offer_at_once, held.offer_fast, held.offer_list, held.offer_column)
     reads = (held.anext, held.anext_at_once, held.hand_out_fast, held.read_fast, held.take)
-    lists = (held.read_list, held.count_list, held.make_delivery, held.deliver)
+    lists = (held.read_list, held.count_list)
     steps = (held.drive, held.iterate, held.throw, held.close, held.see, held.drop)
     cells = (held.make_cell, held.use_cell, held.release_cell)
     owners = (held.make_publication, held.make_subscription, held.attach, held.detach)
@@ -398,7 +347,6 @@ def rounds(values: Values) -> Mapping[str, Callable[[], object]]:
         f"{each.__name__} again": each for each in (*offers, *reads, *lists, held.drive, held.drive)
     }
     found["change"] = partial(at_times, values, held.change)
-    found["change_delivery"] = partial(at_times, values, held.change_delivery)
     found["inherit_elsewhere"] = partial(at_times, values, held.inherit_elsewhere)
     return found
 
