@@ -51,12 +51,12 @@ cdef bint place_frame(object term, int64_t offset, const char *frame, Py_ssize_t
 
 @cython.auto_pickle(False)
 cdef class Reporting:
-    """The compiled part of a status message sender; twin of `status_message_sender.Reporting`."""
+    """The compiled part of a status message sender; twin of `driver.core.lanes.Reporting`."""
 
 
 @cython.auto_pickle(False)
 cdef class Rebuilding:
-    """The compiled part of an image; twin of `driver.core.publication_image.Rebuilding`."""
+    """The compiled part of an image; twin of `driver.core.lanes.Rebuilding`."""
 
     def _attach(self, log, counters):
         """Take what a lane needs of the log and the counters, which the image keeps."""
@@ -103,7 +103,7 @@ cdef class Rebuilding:
 @cython.final
 @cython.auto_pickle(False)
 cdef class ReceiveLane:
-    """Takes datagrams that arrive alone; twin of `driver.core.data_packet_dispatcher.ReceiveLane`."""
+    """Takes datagrams that arrive alone; twin of `driver.core.lanes.ReceiveLane`."""
 
     def __init__(self, destination, dict streams not None, listener, now_ns, bytes_received):
         cdef Cell cell = bytes_received.cell

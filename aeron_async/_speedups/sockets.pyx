@@ -421,21 +421,26 @@ cdef class LoneReading:
 
     def __call__(self):
         """Take what has arrived alone; leave the rest to `go_on`."""
-        cdef bint is_over
+        cdef bint is_over = True
         # `__init__` was called once, so that all of it stays.
         if self.reader is None or self.reader.decode is None or self.go_on is None:
             raise ValueError("a reading without a reader")
         try:
-            try:
-                is_over = self.reader.take_alone(self.sock.fileno(), self.take, self.count)
-            finally:
-                # In any case: who was shown a datagram waits for this.
-                self.taken()
+            is_over = self.reader.take_alone(self.sock.fileno(), self.take, self.count)
         except Exception as error:
             self.fail(error)
-            return
+        finally:
+            # In any case: who was shown a datagram waits for this.
+            self.tell_taken()
         if not is_over:
             self.go_on()
+
+    cdef int tell_taken(self) except -1:
+        try:
+            self.taken()
+        except Exception as error:
+            self.fail(error)
+        return 0
 
 
 cdef int32_t word_at(const char *words, int64_t index) noexcept nogil:

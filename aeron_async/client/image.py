@@ -676,12 +676,12 @@ class MessageBatch(Sequence["Message"]):
         return arrow.imported(capsules)
 
     def __arrow_c_array__(self, requested_schema: object = None) -> Capsules:
-        """Return a copy for any library that takes arrays over: `polars.from_arrow(batch)`.
+        """Return a copy for a library that takes arrays over: `nanoarrow.Array(batch)`.
 
         Raises:
             ClosedError: The batch was taken.
             ConfigurationError: pyarrow is needed and not installed: without compiled code, for a
-                message of several fragments, or for another schema.
+                message of several fragments, for an image that has closed, or for another schema.
         """
         from aeron_async.client import arrow  # noqa: PLC0415 - used by few
 

@@ -14,6 +14,7 @@ from aeron_async.logbuffer.frame import DATA_WORD, HEADER, TYPE_SHIFT
 
 __all__ = [
     "SegmentTable",
+    "is_same_term",
     "place_batch",
     "place_batches",
     "skip_whole",
@@ -79,6 +80,12 @@ def place_batches(
         if len(batch) or not placed_length:
             break
     return placed
+
+
+def is_same_term(data: memoryview, first: int, second: int) -> bool:
+    """Return whether a datagram at the second offset is of the stream and term of the first one."""
+    one = data[first + IDS_OFFSET : first + IDS_OFFSET + IDS.size]
+    return bytes(data[second + IDS_OFFSET : second + IDS_OFFSET + IDS.size]) == bytes(one)
 
 
 def place_batch(

@@ -152,7 +152,7 @@ def place_apart(
 
     Returns:
         How many bytes of the data were placed, the new high-water mark, and the runs that lie in
-        gaps: begin and end of each, one after the other. All but the first are term offsets.
+        gaps: begin and end of each, one after the other. The mark and the runs are term offsets.
 
     Args:
         data: As for `placing.place_batches`, as are the next five.

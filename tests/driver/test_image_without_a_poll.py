@@ -14,9 +14,10 @@ from aeron_async.protocol.data import DataHeader
 from aeron_async.protocol.status_message import StatusMessage
 from tests.driver.fakes import EOS, MS, SECOND, data, heartbeat, position_of
 from tests.driver.rigs import ImageRig
-from tests.logbuffer.logs import TERM_LENGTH
+from tests.logbuffer.logs import INITIAL_TERM_ID, TERM_LENGTH
 
 FRAME = 160
+ALONE = array("i", [192, 192])
 
 
 def resting(**options: Any) -> ImageRig:
@@ -82,6 +83,17 @@ def test_what_was_placed_and_cleared_is_not_shown() -> None:
         assert rig.image.rebuild_position <= FRAME
         rig.image.poll(time_ns)
     assert rig.image.rebuild_position == FRAME
+
+
+def test_a_header_that_was_written_over_is_looked_at_where_gaps_become_padding() -> None:
+    rig = resting(is_reliable=False)
+    assert place(rig, 0, 3) == 3 * FRAME
+    # Its source forged it: it lies in the payload of the first frame, and ends in the second one.
+    forged = memoryview(data(64, 192)[:32] + bytes(160))
+    where = rig.connection(), INITIAL_TERM_ID, 64
+    assert rig.image.insert_packets_fast(forged, memoryview(ALONE), 0, 0, *where, 2 * MS) == 192
+    assert not rig.image.advance_rebuild_position_fast(2 * MS)
+    assert rig.image.rebuild_position == 0
 
 
 def test_what_was_placed_up_to_the_next_term_and_beyond_is_shown_by_a_poll() -> None:

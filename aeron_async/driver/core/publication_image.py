@@ -49,7 +49,7 @@ from aeron_async.driver.core.system_counters import DriverCounterId, SystemCount
 from aeron_async.logbuffer.late_frames import BEYOND_BUDGET, LateFrames
 from aeron_async.logbuffer.log_buffers import clean_to
 from aeron_async.logbuffer.metadata import END_OF_STREAM_UNKNOWN
-from aeron_async.logbuffer.placing import place_batches, skip_whole
+from aeron_async.logbuffer.placing import is_same_term, place_batches, skip_whole
 from aeron_async.logbuffer.position import PARTITION_COUNT, compute_position, partition_index
 from aeron_async.logbuffer.rebuilder import insert
 from aeron_async.logbuffer.wake_flag import WakeFlag
@@ -323,10 +323,12 @@ class PublicationImage(Rebuilding):
                 self._set_hwm(position + placed)
             if position in (self._whole_position, self.rebuild_position):
                 self._whole_position = position + placed
-            if start + placed < segments[len(segments) - 2] and self._late_frames is not None:
-                behind = index, start + placed, position
+            following, repairs = start + placed, self._late_frames
+            is_more = following < segments[len(segments) - 2]
+            if repairs is not None and is_more and is_same_term(data, start, following):
+                behind = index, following, position
                 known = self.rebuild_position, self.hwm_position, feedback.overrun_threshold
-                more, hwm = self._late_frames.place_apart(data, segments, behind, known, now_ns)
+                more, hwm = repairs.place_apart(data, segments, behind, known, now_ns)
                 placed += more
                 if hwm > self.hwm_position:
                     self._set_hwm(hwm)
@@ -673,7 +675,8 @@ class PublicationImage(Rebuilding):
             end = offset + hwm_position - position
             if end > log.term_length:
                 return False
-            if self._whole_position != hwm_position:
+            # Without late frames a datagram may have been written over a header.
+            if self._whole_position != hwm_position or self._late_frames is None:
                 words = log.term_words[partition_index(position, bits=log.position_bits)]
                 if skip_whole(words, offset, end) != end:
                     return False
