@@ -58,6 +58,8 @@ PATIENCE_NS: Final = 10 * NS_PER_SECOND
 RESEND_LIMIT_NS: Final = 10 * NS_PER_MS
 RESENDS_MAX: Final = 2
 TYPE_SHIFT: Final = 16
+SAID: Final = frozenset({Verdict.SENT, Verdict.LOST, Verdict.PARTITIONED, Verdict.QUEUE_FULL})
+"""What is lost on the way was said all the same, and is not said twice."""
 REPEAT_NS: Final = 12 * NS_PER_MS
 """What is not answered is asked for again after this time, beside the round trip."""
 Key = tuple[Any, ...]
@@ -142,17 +144,24 @@ class WireAuditor(Auditor):
         self._check_silence()
 
     def end_silence(self) -> None:
-        """See that no interval was too long to its end, and expect nothing more."""
-        self._check_silence()
+        """See that no interval was too long to its end, and expect nothing more.
+
+        A stream that was not connected when the silence began was not listened to.
+        """
+        self._check_silence(frozenset(self._heard))
         self._is_silent = False
 
-    def _check_silence(self) -> None:
+    def _check_silence(self, known: frozenset[Key] | None = None) -> None:
         if not self._scenario.features.isdisjoint({"collision", "drift", "jump"}):
             return  # Of two under one session one is not heard; a clock that went back waits.
         for image, publication, receiver, sender in self._connected():
             ids = image.session_id, image.stream_id
-            self._on_heard((*ids, receiver), HEARTBEAT_LIMIT_NS)
-            self._on_heard((*ids, *sender), REPORT_LIMIT_NS)
+            for key, limit_ns in (
+                ((*ids, receiver), HEARTBEAT_LIMIT_NS),
+                ((*ids, *sender), REPORT_LIMIT_NS),
+            ):
+                if known is None or key in known:
+                    self._on_heard(key, limit_ns)
             if image.rebuild_position != publication.sender_position:
                 self._violated(f"image {ids[0]} is not where its publication is", "N10")
 
@@ -265,7 +274,7 @@ class WireAuditor(Auditor):
                 self._on_delivered(kind, source, destination, datagram)
         elif verdict is Verdict.BUFFER_FULL:
             self._on_dropped(destination)
-        elif verdict is not Verdict.SENT or not self._is_honest:
+        elif verdict not in SAID or not self._is_honest:
             return
         elif kind == FrameType.SM:
             self._audit_report(source[0], StatusMessage.decode(datagram))
