@@ -44,6 +44,7 @@ LATE = {
     "a lane takes any frame of its term for the next one": 12,
     "a lane wakes nobody": 18,
     "a range that was resent once is never resent again": 87,
+    "what was placed behind a gap is shown with what is before it": 982,
     "a run is placed beyond what may be placed": 24,
     "a run is placed where its readers have been": 74,
     "a run takes one datagram more than it has looked at": 12,
