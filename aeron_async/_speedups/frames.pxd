@@ -33,7 +33,6 @@ cdef extern from *:
     int64_t load_acquire_64 "AERON_LOAD_ACQUIRE"(int64_t *place) noexcept nogil
     void prefetch "AERON_PREFETCH"(const char *place) noexcept nogil
     int64_t step_of "aeron_step"(int32_t length, int32_t *usual, int64_t *step) noexcept nogil
-    void prefetch_ahead "AERON_AHEAD"(const char *place, int64_t length) noexcept nogil
 
 cdef enum:
     HEADER = 32

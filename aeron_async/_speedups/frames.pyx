@@ -12,12 +12,10 @@ from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memmove, memset
 
 from aeron_async._speedups.frames cimport (HEADER, align, is_slot, load_acquire_32, peek_32, prefetch,
-                                           prefetch_ahead, step_of, store_release_32)
+                                           step_of, store_release_32)
 
 
 cdef int64_t GAP_LENGTH_LIMIT = 1024 * 1024
-DEF AHEAD = 8
-"""How many frames ahead of a walk the processor fetches."""
 # So far from the last number that no sum here overflows; no log has such a position.
 cdef int64_t POSITION_MAX = INT64_MAX - (<int64_t>1 << 33)
 
@@ -360,10 +358,6 @@ cdef int64_t hole_end(const char *term, int64_t offset, int64_t limit) noexcept 
     return min(start, limit)
 
 
-cdef bint may_lie(object requested, int64_t position) except -1:
-    return position in requested
-
-
 def place_apart(object data, segments, int64_t index, int64_t start, object term, words, ids, *, int64_t base,
                 int64_t first, int64_t hwm, int64_t limit, requested):
     """Place runs of datagrams, each where it belongs; twin of `logbuffer.rebuilder.place_apart`."""
@@ -406,7 +400,7 @@ def place_apart(object data, segments, int64_t index, int64_t start, object term
                         break
                     room = min(limit, view.len) - offset
                     if offset < hwm:
-                        if offset != first and not may_lie(requested, base + offset):
+                        if offset != first and base + offset not in requested:
                             break
                         if load_acquire_32(<int32_t *>(<char *>view.buf + offset)):
                             break
@@ -464,9 +458,6 @@ cdef int64_t whole(const char *term, int64_t offset, int64_t limit) noexcept nog
         following = offset + step_of(frame_length, &usual, &step)
         if following > limit:
             break
-        # Only a length says where the next one lies: behind a gap, where the frames were placed a
-        # while ago, each would be waited for. Most are as long as the ones before.
-        prefetch_ahead(term + offset, AHEAD * (following - offset))
         offset = following
     return offset
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from aeron_async.logbuffer.frame import DATA_WORD, HEADER
 from aeron_async.logbuffer.log_buffers import zero
-from aeron_async.logbuffer.placing import skip_whole
+from aeron_async.logbuffer.placing import is_same_term, skip_whole
 from aeron_async.logbuffer.position import partition_index, term_id_at
 from aeron_async.logbuffer.rebuilder import (
     Places,
@@ -207,32 +207,38 @@ class LateFrames:
         self,
         data: memoryview,
         segments: SegmentTable,
-        behind: tuple[int, int, int],
+        behind: tuple[int, int, int, int],
         known: tuple[int, int, int],
         now_ns: int,
     ) -> tuple[int, int]:
-        """Place datagrams of one term that lie apart; return how many bytes, and the new end.
+        """Place datagrams behind a run of their term; return how many bytes, and the new end.
 
         Those that need no walk are placed as `room_at` would allow one by one; it stops at others.
 
         Args:
             data: The datagrams.
             segments: Segment table of the batches; see `placing.place_batches`.
-            behind: The index in `segments` and the offset in `data` at which the first one begins,
-                or an earlier index, and a position in the term, in bytes.
+            behind: Index in `segments`, offset in `data`, length and position of the run that was
+                placed, in bytes; more data follows it.
             known: Up to where the stream is complete, up to where anything may lie, and the
                 position that no frame may pass.
             now_ns: The time.
         """
-        log, (index, start, position), (floor, hwm_position, limit) = self._log, behind, known
-        if self.requested is None:
+        log, (index, start, placed, position), (floor, hwm_position, limit) = (
+            self._log,
+            behind,
+            known,
+        )
+        following = start + placed
+        # Streams that alternate leave nothing to place here.
+        if self.requested is None or not is_same_term(data, start, following):
             return 0, hwm_position
         words, base, _ = self._find(position)
         taken, hwm, late = place_apart(
             data,
             segments,
-            batch_at(segments, index, start),
-            start,
+            batch_at(segments, index, following),
+            following,
             log.terms[partition_index(base, bits=log.position_bits)],
             words,
             self._ids(base),

@@ -410,15 +410,18 @@ def test_what_lies_apart_is_placed_without_a_walk() -> None:
     heard = memoryview(data(0, 64) + data(128, 64) + data(256, 64) + data(64, 64))
     segments = array("i", (len(heard), 64))
     known = 64, 64, TERM_LENGTH
-    assert late_frames.place_apart(heard, segments, (0, 64, 0), known, 7) == (0, 64)
+    assert late_frames.place_apart(heard, segments, (0, 0, 64, 0), known, 7) == (0, 64)
     late_frames.requested = requested = Requested(4_096)
     insert(log.terms[0], log.term_words[0], 0, heard[:64])
-    assert late_frames.place_apart(heard, segments, (0, 64, 0), known, 7) == (3 * 64, 320)
+    assert late_frames.place_apart(heard, segments, (0, 0, 64, 0), known, 7) == (3 * 64, 320)
     assert requested.placed == [(64, 128, 7)]
     assert late_frames.budget.slots == BUDGET_SLOTS
     words = log.term_words[0]
     assert scan_for_gap(words, 0, limit=320) == (192, 64)
     heard = memoryview(data(320, 64) + data(448, 64))
     known = 64, 384, TERM_LENGTH
-    assert late_frames.place_apart(heard, array("i", (128, 64)), (0, 64, 0), known, 8) == (64, 512)
+    assert late_frames.place_apart(heard, array("i", (128, 64)), (0, 0, 64, 0), known, 8) == (
+        64,
+        512,
+    )
     assert requested.placed == [(64, 128, 7)]

@@ -49,7 +49,7 @@ from aeron_async.driver.core.system_counters import DriverCounterId, SystemCount
 from aeron_async.logbuffer.late_frames import BEYOND_BUDGET, LateFrames
 from aeron_async.logbuffer.log_buffers import clean_to
 from aeron_async.logbuffer.metadata import END_OF_STREAM_UNKNOWN
-from aeron_async.logbuffer.placing import is_same_term, place_batches, skip_whole
+from aeron_async.logbuffer.placing import place_batches, skip_whole
 from aeron_async.logbuffer.position import PARTITION_COUNT, compute_position, partition_index
 from aeron_async.logbuffer.rebuilder import insert
 from aeron_async.logbuffer.wake_flag import WakeFlag
@@ -323,12 +323,10 @@ class PublicationImage(Rebuilding):
                 self._set_hwm(position + placed)
             if position in (self._whole_position, self.rebuild_position):
                 self._whole_position = position + placed
-            following, repairs = start + placed, self._late_frames
-            is_more = following < segments[len(segments) - 2]
-            if repairs is not None and is_more and is_same_term(data, start, following):
-                behind = index, following, position
+            if self._late_frames is not None and start + placed < segments[len(segments) - 2]:
+                behind = index, start, placed, position
                 known = self.rebuild_position, self.hwm_position, feedback.overrun_threshold
-                more, hwm = repairs.place_apart(data, segments, behind, known, now_ns)
+                more, hwm = self._late_frames.place_apart(data, segments, behind, known, now_ns)
                 placed += more
                 if hwm > self.hwm_position:
                     self._set_hwm(hwm)
