@@ -9,7 +9,7 @@ effect. The objects that they change are those of the driver, which has no copy 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.errno cimport EAGAIN, EINTR, errno
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memmove
 
 from aeron_async._speedups.frames cimport HEADER, align, is_slot, load_acquire_32, peek_32, store_release_32
@@ -325,7 +325,9 @@ cdef class SendLane:
         cdef int64_t position, limit, begin, offset, length, mtu_length
         cdef Py_buffer view
         cdef OfferSending publication = self.publication
-        if (publication.has_sent_burst or now_ns - publication.polled_ns < self.quiet_ns
+        # Times of no clock must not overflow.
+        cdef int64_t quiet_ns = <int64_t>(<uint64_t>now_ns - <uint64_t>publication.polled_ns)
+        if (publication.has_sent_burst or quiet_ns < self.quiet_ns
                 or now_ns >= publication._fast_until_ns or self.agent._is_polling
                 or not self.agent.is_asleep(now)):
             return 0
