@@ -30,6 +30,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "idle_strategy": ("clock", "protocol.units"),
     "logs": (),
     "settings": ("protocol.units", "unused_variables"),
+    "stats": (),
     "tasks": (),
     "text": (),
     "unused_variables": (),
@@ -129,7 +130,7 @@ TOP_LEVEL = {
     "pyproject.toml",
     "tests",
 }
-OPEN_TO_ALL = {"_speedups", "errors", "logs", "settings", "tasks", "text", "waits"}
+OPEN_TO_ALL = {"_speedups", "errors", "logs", "settings", "stats", "tasks", "text", "waits"}
 DOORS = ("cli", "spark", "testing")
 
 

@@ -1,0 +1,669 @@
+"""Statistics of one driver at one moment: streams, their receivers and losses, and the driver.
+
+`Aeron.stats` takes them. They are columns, copied at one moment; a row is made when it is asked
+for, and the snapshot never changes. Counts and positions grow for as long as their stream lives, so
+rates are differences: `stats.diff(earlier)`.
+
+Every name ends with its unit: `_bytes`, `_ns`, `_count`; a position is in bytes of its stream. None
+means that the source cannot know: a driver in another process, for example, does not count the
+messages that its clients read.
+
+Losses are told apart by these words, which metrics, logs and views share:
+
+    gap          a hole that a NAK was sent for
+    socket_drop  a hole that came with datagrams which the system dropped at our full socket
+    over_run     the publisher sent beyond the window, and the data was refused
+    unfilled     a hole that was filled with padding: its data never comes
+    left_behind  an untethered subscriber was too slow, and the stream went on without it
+    forged       a frame that cannot be of this stream was refused
+    malformed    a frame that no rule of the protocol allows was refused
+    refused      a limit of ours was reached, and the data was not taken
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, cast, overload
+
+import attrs
+
+from aeron_async.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = [
+    "BLOCKED_BY",
+    "LOSS_CAUSES",
+    "BudgetStats",
+    "CycleStats",
+    "DriverStats",
+    "ImageRates",
+    "ImageStats",
+    "LossStats",
+    "PublicationRates",
+    "PublicationStats",
+    "Rates",
+    "ReaderStats",
+    "ReceiverStats",
+    "SocketStats",
+    "Stats",
+    "SubscriptionRates",
+    "SubscriptionStats",
+    "Table",
+]
+
+LOSS_CAUSES: Final = (
+    "gap",
+    "socket_drop",
+    "over_run",
+    "unfilled",
+    "left_behind",
+    "forged",
+    "malformed",
+    "refused",
+)
+"""The causes of losses, in the order of the tallies of an image."""
+BLOCKED_BY: Final = ("sender_limit", "publisher_limit", "not_connected")
+"""What holds an offer back: the receivers, this driver's sender or readers, or no subscriber."""
+NS_PER_SECOND: Final = 1_000_000_000
+
+Row = TypeVar("Row")
+Cell = TypeVar("Cell")
+
+
+@attrs.frozen
+class ReceiverStats:
+    """One receiver of a publication: the socket of a driver, or a reader in this driver.
+
+    Attributes:
+        kind: `receiver`, `spy` or `ipc`.
+        id: The receiver id in hexadecimal digits; of a spy or IPC reader its registration id.
+        address: Where its status messages come from; empty if unknown.
+        position: Up to where it has consumed.
+        window_bytes: How far beyond that it takes data; None for a reader in this driver.
+        silent_ns: Time since it was last heard; None for a reader in this driver.
+        lag_bytes: How far it is behind what was sent or, in this driver, published.
+    """
+
+    kind: str
+    id: str
+    address: str
+    position: int
+    window_bytes: int | None
+    silent_ns: int | None
+    lag_bytes: int
+
+
+@attrs.frozen
+class PublicationStats:
+    """One publication.
+
+    Attributes:
+        state: `active`, `draining`, `linger` or `done`.
+        position: Up to where it was published.
+        position_limit: Below it an offer may begin.
+        sender_position: Up to where it was sent; None for IPC.
+        sender_limit: Up to where receivers allow to send; None for IPC.
+        window_bytes: From the position to its limit; 0 if that was passed.
+        backlog_bytes: Published and not sent; for IPC not consumed.
+        message_count: Messages that clients in this process have published; None if others do.
+        blocked_sender_limit_ns: How long offers waited for receivers, waits that last included.
+        blocked_publisher_limit_ns: How long they waited for the sender, spies or IPC readers.
+        blocked_not_connected_ns: How long they waited for a subscriber.
+        blocked_by: What an offer waits for now, one of `BLOCKED_BY`; empty if none waits.
+        receivers: Those of the network, the furthest behind first, then readers in this driver.
+    """
+
+    registration_id: int
+    channel: str
+    stream_id: int
+    session_id: int
+    state: str
+    is_connected: bool
+    is_exclusive: bool
+    position: int
+    position_limit: int
+    sender_position: int | None
+    sender_limit: int | None
+    window_bytes: int
+    backlog_bytes: int | None
+    message_count: int | None
+    blocked_sender_limit_ns: int
+    blocked_publisher_limit_ns: int
+    blocked_not_connected_ns: int
+    blocked_by: str
+    back_pressure_count: int
+    nak_count: int
+    retransmit_count: int
+    retransmitted_bytes: int
+    receiver_count: int
+    receivers: tuple[ReceiverStats, ...]
+
+    @property
+    def slowest_receiver(self) -> ReceiverStats | None:
+        """Return the receiver that allows the least to be sent; None without one."""
+        if not self.receivers:
+            return None
+        return min(self.receivers, key=lambda each: each.position + (each.window_bytes or 0))
+
+    @property
+    def blocked_ns(self) -> int:
+        """Return how long offers have waited, whatever for."""
+        return (
+            self.blocked_sender_limit_ns
+            + self.blocked_publisher_limit_ns
+            + self.blocked_not_connected_ns
+        )
+
+
+@attrs.frozen
+class LossStats:
+    """The losses of one image with one cause of `LOSS_CAUSES`; bytes of the stream."""
+
+    cause: str
+    count: int
+    bytes: int
+
+
+@attrs.frozen
+class ReaderStats:
+    """One subscription as a reader of an image.
+
+    Attributes:
+        registration_id: That of the subscription.
+        position: Up to where it has consumed.
+        lag_bytes: What has arrived for it and was not consumed.
+    """
+
+    registration_id: int
+    position: int
+    lag_bytes: int
+
+
+@attrs.frozen
+class ImageStats:
+    """One image: a stream as this driver receives it.
+
+    Attributes:
+        state: `init`, `active`, `draining`, `linger` or `done`.
+        source: The address of the publisher, or of its first SETUP.
+        position: Up to where all has arrived.
+        hwm_position: Up to where anything has arrived.
+        missing_bytes: The room between both, part of which may have arrived.
+        window_bytes: How much the publisher may send beyond what was consumed.
+        lag_bytes: What has arrived and the slowest reader has not consumed.
+        lag_ns: How long the oldest of that has been there; None if unknown.
+        received_bytes: What has arrived in order since the image joined.
+        silent_ns: Time since the last datagram; None if unknown.
+        losses: By cause; a cause that never happened is left out.
+        readers: The subscriptions that read it.
+    """
+
+    registration_id: int
+    channel: str
+    stream_id: int
+    session_id: int
+    source: str
+    state: str
+    is_end_of_stream: bool
+    position: int
+    hwm_position: int
+    missing_bytes: int
+    window_bytes: int | None
+    lag_bytes: int
+    lag_ns: int | None
+    received_bytes: int | None
+    silent_ns: int | None
+    nak_count: int
+    status_message_count: int | None
+    losses: tuple[LossStats, ...]
+    readers: tuple[ReaderStats, ...]
+
+    @property
+    def loss_count(self) -> int:
+        """Return how many losses there were, whatever their cause."""
+        return sum(each.count for each in self.losses)
+
+    @property
+    def lost_bytes(self) -> int:
+        """Return how many bytes were lost, whatever the cause."""
+        return sum(each.bytes for each in self.losses)
+
+
+@attrs.frozen
+class SubscriptionStats:
+    """One subscription.
+
+    Attributes:
+        message_count: Messages that it was given; None for a subscription of another process.
+        lag_bytes: What has arrived and was not consumed, on the image where that is most.
+        lag_ns: How long the oldest of that has been there; None if unknown.
+    """
+
+    registration_id: int
+    channel: str
+    stream_id: int
+    image_count: int
+    message_count: int | None
+    lag_bytes: int
+    lag_ns: int | None
+
+
+@attrs.frozen
+class CycleStats:
+    """The duty cycles of one agent: the longest, and how many took longer than its threshold."""
+
+    agent: str
+    max_ns: int
+    exceeded_count: int
+
+
+@attrs.frozen
+class BudgetStats:
+    """A bounded resource of the driver, in its own unit, which `name` ends with."""
+
+    name: str
+    used: int
+    limit: int
+
+
+@attrs.frozen
+class SocketStats:
+    """One socket that receives.
+
+    Attributes:
+        address: Where it is bound.
+        drop_count: What the system dropped because it was full; with UDP_GRO, batches of datagrams.
+        queued_bytes: What waits in it, with the system's overhead; None if unknown.
+        buffer_bytes: Its receive buffer, with the system's overhead; None if unknown.
+    """
+
+    address: str
+    drop_count: int
+    queued_bytes: int | None
+    buffer_bytes: int | None
+
+
+@attrs.frozen(kw_only=True)
+class DriverStats:
+    """The driver itself.
+
+    Attributes:
+        loop_lag_max_ns: The longest time the event loop was late.
+        loop_lags: How often it was late, by time: entry `n` counts lags below 2 ** n ns that are
+            not below 2 ** (n - 1). Empty if unknown.
+        loop_lag_ns: The sum of these lags.
+        counters: Every counter of the driver by its name, such as `bytes_sent`.
+        limits: Limits that were reached, by the name of their counter, and how often.
+    """
+
+    pid: int
+    version: str
+    is_pure: bool | None
+    loop_lag_count: int
+    loop_lag_max_ns: int
+    loop_lags: tuple[int, ...]
+    loop_lag_ns: int
+    cycles: tuple[CycleStats, ...]
+    budgets: tuple[BudgetStats, ...]
+    sockets: tuple[SocketStats, ...]
+    counters: Mapping[str, int]
+    limits: Mapping[str, int]
+
+
+class Table(Sequence[Row], Generic[Row]):
+    """Rows of one type, kept as columns; a row is made when it is asked for.
+
+    Args:
+        row_type: An attrs class whose positional arguments are the columns, in order.
+        make: Returns the columns; called once, when the table is first looked at.
+    """
+
+    __slots__ = ("_columns", "_length", "_make", "row_type")
+
+    def __init__(
+        self, row_type: type[Row], length: int, make: Callable[[], Sequence[Sequence[Any]]]
+    ) -> None:
+        self.row_type: Final = row_type
+        self._length = length
+        self._make: Callable[[], Sequence[Sequence[Any]]] | None = make
+        self._columns: dict[str, Sequence[Any]] = {}
+
+    @classmethod
+    def of(cls, row_type: type[Row], rows: Sequence[Row]) -> Self:
+        """Return a table of rows that are there."""
+        names = names_of(row_type)
+        return cls(
+            row_type, len(rows), lambda: [[getattr(row, name) for row in rows] for name in names]
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the columns, in order."""
+        return names_of(self.row_type)
+
+    def column(self, name: str) -> Sequence[Any]:
+        """Return one column, a value for each row.
+
+        Raises:
+            KeyError: There is no such column.
+        """
+        return self.columns[name]
+
+    @property
+    def columns(self) -> Mapping[str, Sequence[Any]]:
+        """Return the columns by name."""
+        if self._make is not None:
+            made = self._make()
+            self._columns = dict(zip(self.names, made, strict=True))
+            self._make = None
+        return self._columns
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Row]: ...
+
+    def __getitem__(self, index: int | slice) -> Row | list[Row]:
+        columns = self.columns.values()
+        if isinstance(index, slice):
+            return [self.row_type(*row) for row in zip(*(c[index] for c in columns), strict=True)]
+        return self.row_type(*[column[index] for column in columns])
+
+    def __iter__(self) -> Iterator[Row]:
+        make = cast("Callable[..., Row]", self.row_type)
+        return map(make, *self.columns.values())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Table) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<Table of {len(self)} {self.row_type.__name__}>"
+
+
+def names_of(row_type: type[Any]) -> tuple[str, ...]:
+    """Return the names of the columns of a table of such rows."""
+    return tuple(each.name for each in attrs.fields(row_type))
+
+
+@attrs.frozen(kw_only=True)
+class PublicationRates:
+    """What one publication did in one second; see `PublicationStats` for the words.
+
+    Attributes:
+        blocked_ratio: The part of the time in which an offer waited, from 0 to 1, by what for.
+    """
+
+    bytes_per_second: float
+    messages_per_second: float | None
+    retransmitted_bytes_per_second: float
+    naks_per_second: float
+    blocked_ratio: Mapping[str, float]
+
+
+@attrs.frozen(kw_only=True)
+class ImageRates:
+    """What happened to one image in one second; see `ImageStats` for the words."""
+
+    bytes_per_second: float
+    naks_per_second: float
+    losses_per_second: Mapping[str, float]
+    lost_bytes_per_second: Mapping[str, float]
+
+
+@attrs.frozen(kw_only=True)
+class SubscriptionRates:
+    """What one subscription read in one second; None if the source does not count messages."""
+
+    messages_per_second: float | None
+
+
+@attrs.frozen(kw_only=True)
+class Rates:
+    """The difference of two snapshots, by the second.
+
+    Attributes:
+        seconds: The time between both; rates of a stream that is new are from its begin.
+        publications: By registration id.
+        images: By registration id.
+        subscriptions: By registration id.
+        counters: The counters of the driver.
+    """
+
+    seconds: float
+    publications: Mapping[int, PublicationRates]
+    images: Mapping[int, ImageRates]
+    subscriptions: Mapping[int, SubscriptionRates]
+    counters: Mapping[str, float]
+
+
+@attrs.frozen(kw_only=True)
+class Stats:
+    """A snapshot of the statistics of one driver; it never changes.
+
+    Attributes:
+        source: `driver`, or `counters` if all was read from a counters file.
+        epoch_ns: Wall-clock time of the snapshot.
+        monotonic_ns: Its time by the machine's monotonic clock; differences are taken of this.
+        publications: Publications, those that drain or linger included.
+        images: Images.
+        subscriptions: Subscriptions.
+        driver: The driver itself.
+    """
+
+    source: str
+    epoch_ns: int
+    monotonic_ns: int
+    publications: Table[PublicationStats]
+    images: Table[ImageStats]
+    subscriptions: Table[SubscriptionStats]
+    driver: DriverStats
+
+    def diff(self, earlier: Stats) -> Rates:
+        """Return what happened between an earlier snapshot of the same driver and this one.
+
+        Raises:
+            ConfigurationError: `earlier` is of another driver, or not earlier.
+        """
+        elapsed_ns = self.monotonic_ns - earlier.monotonic_ns
+        if elapsed_ns <= 0 or earlier.driver.pid != self.driver.pid:
+            message = (
+                f"diff needs an earlier snapshot of the same driver: this one is of process "
+                f"{self.driver.pid}, the other of process {earlier.driver.pid} and "
+                f"{elapsed_ns} ns older"
+            )
+            raise ConfigurationError(message)
+        seconds = elapsed_ns / NS_PER_SECOND
+        return Rates(
+            seconds=seconds,
+            publications={
+                now.registration_id: publication_rates(now, before, seconds)
+                for now, before in pairs(self.publications, earlier.publications)
+            },
+            images={
+                now.registration_id: image_rates(now, before, seconds)
+                for now, before in pairs(self.images, earlier.images)
+            },
+            subscriptions={
+                now.registration_id: SubscriptionRates(
+                    messages_per_second=counted(
+                        now.message_count, before and before.message_count, seconds
+                    )
+                )
+                for now, before in pairs(self.subscriptions, earlier.subscriptions)
+            },
+            counters={
+                name: (value - earlier.driver.counters.get(name, 0)) / seconds
+                for name, value in self.driver.counters.items()
+            },
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return lists, texts and numbers only, as JSON takes them; `from_dict` is the inverse."""
+        return {
+            "source": self.source,
+            "epoch_ns": self.epoch_ns,
+            "monotonic_ns": self.monotonic_ns,
+            "driver": plain(self.driver),
+            **{
+                name: {key: [plain(each) for each in column] for key, column in table.items()}
+                for name, table in (
+                    ("publications", self.publications.columns),
+                    ("images", self.images.columns),
+                    ("subscriptions", self.subscriptions.columns),
+                )
+            },
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Stats:
+        """Return the snapshot that `to_dict` has taken apart, perhaps in another version.
+
+        What is unknown to this version is left out, and what the other does not know is empty.
+
+        Raises:
+            ConfigurationError: A field has not the type that it must have.
+        """
+        try:
+            return cls(
+                source=str(fields["source"]),
+                epoch_ns=int(fields["epoch_ns"]),
+                monotonic_ns=int(fields["monotonic_ns"]),
+                publications=table_of(
+                    PublicationStats, fields["publications"], {"receivers": ReceiverStats}
+                ),
+                images=table_of(
+                    ImageStats, fields["images"], {"losses": LossStats, "readers": ReaderStats}
+                ),
+                subscriptions=table_of(SubscriptionStats, fields["subscriptions"], {}),
+                driver=driver_of(fields["driver"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            message = f"these are no statistics of a driver: {error!r}"
+            raise ConfigurationError(message) from error
+
+
+# Differences.
+
+
+def pairs(now: Table[Any], earlier: Table[Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield each row, and the row of the same stream in an earlier table; None if it is new."""
+    ids = earlier.column("registration_id")
+    before = {each: index for index, each in enumerate(ids)}
+    for row in now:
+        index = before.get(row.registration_id)
+        yield row, None if index is None else earlier[index]
+
+
+def counted(now: int | None, before: int | None, seconds: float) -> float | None:
+    """Return how much a count has grown in a second; None if the source does not count."""
+    return None if now is None else (now - (before or 0)) / seconds
+
+
+def publication_rates(
+    now: PublicationStats, before: PublicationStats | None, seconds: float
+) -> PublicationRates:
+    """Return the rates of one publication; a new one began at its position."""
+    was = now if before is None else before
+    ns = seconds * NS_PER_SECOND
+    return PublicationRates(
+        bytes_per_second=(now.position - was.position) / seconds,
+        messages_per_second=counted(
+            now.message_count, None if before is None else before.message_count, seconds
+        ),
+        retransmitted_bytes_per_second=(
+            (now.retransmitted_bytes - was.retransmitted_bytes) / seconds
+        ),
+        naks_per_second=(now.nak_count - was.nak_count) / seconds,
+        blocked_ratio={
+            by: min(1.0, (getattr(now, name) - getattr(was, name)) / ns)
+            for by, name in ((by, f"blocked_{by}_ns") for by in BLOCKED_BY)
+        },
+    )
+
+
+def image_rates(now: ImageStats, before: ImageStats | None, seconds: float) -> ImageRates:
+    """Return the rates of one image; a new one began where it joined."""
+    received = now.received_bytes or 0
+    if before is not None:
+        received = now.position - before.position
+    earlier = {} if before is None else {each.cause: each for each in before.losses}
+    nothing = LossStats("", 0, 0)
+    return ImageRates(
+        bytes_per_second=received / seconds,
+        naks_per_second=(now.nak_count - (before.nak_count if before else 0)) / seconds,
+        losses_per_second={
+            each.cause: (each.count - earlier.get(each.cause, nothing).count) / seconds
+            for each in now.losses
+        },
+        lost_bytes_per_second={
+            each.cause: (each.bytes - earlier.get(each.cause, nothing).bytes) / seconds
+            for each in now.losses
+        },
+    )
+
+
+# Plain values.
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON takes it: a row of a nested table becomes a mapping."""
+    if attrs.has(type(value)):
+        return {each.name: plain(getattr(value, each.name)) for each in attrs.fields(type(value))}
+    if isinstance(value, tuple):
+        return [plain(each) for each in value]
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def row_of(row_type: type[Row], fields: Mapping[str, Any]) -> Row:
+    """Return one nested row of its mapping."""
+    return row_type(**{name: fields.get(name) for name in names_of(row_type)})
+
+
+def table_of(
+    row_type: type[Row], columns: Mapping[str, Sequence[Any]], nested: Mapping[str, type[Any]]
+) -> Table[Row]:
+    """Return a table of plain columns, all as long as the first.
+
+    Raises:
+        ValueError: A column has another length.
+    """
+    length = len(columns["registration_id"])
+    made: list[Sequence[Any]] = []
+    for name in names_of(row_type):
+        column = columns.get(name)
+        if column is None:
+            column = [()] * length if name in nested else [None] * length
+        if len(column) != length:
+            message = f"column {name!r} has {len(column)} values and not {length}"
+            raise ValueError(message)
+        kind = nested.get(name)
+        if kind is not None:
+            column = [tuple(row_of(kind, each) for each in value) for value in column]
+        made.append(column)
+    return Table(row_type, length, lambda: made)
+
+
+def driver_of(fields: Mapping[str, Any]) -> DriverStats:
+    """Return the statistics of the driver of their mapping."""
+    return DriverStats(
+        pid=fields["pid"],
+        version=fields["version"],
+        is_pure=fields.get("is_pure"),
+        loop_lag_count=fields.get("loop_lag_count", 0),
+        loop_lag_max_ns=fields.get("loop_lag_max_ns", 0),
+        loop_lags=tuple(fields.get("loop_lags", ())),
+        loop_lag_ns=fields.get("loop_lag_ns", 0),
+        cycles=tuple(row_of(CycleStats, each) for each in fields.get("cycles", ())),
+        budgets=tuple(row_of(BudgetStats, each) for each in fields.get("budgets", ())),
+        sockets=tuple(row_of(SocketStats, each) for each in fields.get("sockets", ())),
+        counters=dict(fields.get("counters", {})),
+        limits=dict(fields.get("limits", {})),
+    )

@@ -1,0 +1,234 @@
+"""The statistics of a driver as columns: rows, differences, and their way through JSON."""
+
+from __future__ import annotations
+
+import json
+
+import attrs
+import pytest
+
+from aeron_async.errors import ConfigurationError
+from aeron_async.stats import (
+    BudgetStats,
+    CycleStats,
+    DriverStats,
+    ImageStats,
+    LossStats,
+    PublicationStats,
+    ReaderStats,
+    ReceiverStats,
+    SocketStats,
+    Stats,
+    SubscriptionStats,
+    Table,
+)
+
+SECOND_NS = 1_000_000_000
+FAST = ReceiverStats("receiver", "0a", "10.0.0.1:4000", 9_000, 1_000, 5, 1_000)
+SLOW = ReceiverStats("receiver", "0b", "10.0.0.2:4000", 7_000, 2_000, 5, 3_000)
+
+PUBLICATION = PublicationStats(
+    registration_id=1,
+    channel="aeron:udp?endpoint=127.0.0.1:20121",
+    stream_id=1001,
+    session_id=-7,
+    state="active",
+    is_connected=True,
+    is_exclusive=False,
+    position=10_000,
+    position_limit=12_000,
+    sender_position=10_000,
+    sender_limit=10_000,
+    window_bytes=2_000,
+    backlog_bytes=0,
+    message_count=50,
+    blocked_sender_limit_ns=SECOND_NS,
+    blocked_publisher_limit_ns=0,
+    blocked_not_connected_ns=0,
+    blocked_by="sender_limit",
+    back_pressure_count=3,
+    nak_count=2,
+    retransmit_count=2,
+    retransmitted_bytes=500,
+    receiver_count=2,
+    receivers=(SLOW, FAST),
+)
+IMAGE = ImageStats(
+    registration_id=2,
+    channel="aeron:udp?endpoint=127.0.0.1:20121",
+    stream_id=1001,
+    session_id=-7,
+    source="127.0.0.1:4000",
+    state="active",
+    is_end_of_stream=False,
+    position=9_000,
+    hwm_position=10_000,
+    missing_bytes=1_000,
+    window_bytes=131_072,
+    lag_bytes=500,
+    lag_ns=1_000,
+    received_bytes=9_000,
+    silent_ns=10,
+    nak_count=2,
+    status_message_count=9,
+    losses=(LossStats("gap", 2, 3_000), LossStats("forged", 1, 100)),
+    readers=(ReaderStats(3, 8_500, 500),),
+)
+SUBSCRIPTION = SubscriptionStats(3, "aeron:udp?endpoint=127.0.0.1:20121", 1001, 1, 40, 500, 1_000)
+DRIVER = DriverStats(
+    pid=42,
+    version="1.2.3",
+    is_pure=False,
+    loop_lag_count=1,
+    loop_lag_max_ns=2_000,
+    loop_lags=(0, 1),
+    loop_lag_ns=2_000,
+    cycles=(CycleStats("sender", 5, 0),),
+    budgets=(BudgetStats("image_logs_bytes", 1, 2),),
+    sockets=(SocketStats("127.0.0.1:20121", 3, 0, 212_992),),
+    counters={"bytes_sent": 100},
+    limits={"images_refused": 1},
+)
+
+
+def stats(
+    publication: PublicationStats = PUBLICATION,
+    image: ImageStats = IMAGE,
+    *,
+    at_ns: int = SECOND_NS,
+    driver: DriverStats = DRIVER,
+) -> Stats:
+    return Stats(
+        source="driver",
+        epoch_ns=at_ns,
+        monotonic_ns=at_ns,
+        publications=Table.of(PublicationStats, [publication]),
+        images=Table.of(ImageStats, [image]),
+        subscriptions=Table.of(SubscriptionStats, [SUBSCRIPTION]),
+        driver=driver,
+    )
+
+
+def test_a_table_makes_its_columns_once_and_rows_of_them() -> None:
+    calls = []
+
+    def make() -> list[list[object]]:
+        calls.append(1)
+        return [[1, 2], ["", ""], [5, 6], [0, 0], [None, 7], [0, 0], [None, None]]
+
+    table = Table(SubscriptionStats, 2, make)
+
+    assert len(table) == 2
+    assert not calls
+    assert [each.registration_id for each in table] == [1, 2]
+    assert table.column("message_count") == [None, 7]
+    assert table[-1] == SubscriptionStats(2, "", 6, 0, 7, 0, None)
+    assert table[1:] == [table[1]]
+    assert calls == [1]
+    assert table == Table.of(SubscriptionStats, list(table))
+    with pytest.raises(KeyError):
+        table.column("colour")
+
+
+def test_the_slowest_receiver_allows_the_least_to_be_sent() -> None:
+    assert PUBLICATION.slowest_receiver is SLOW
+    assert attrs.evolve(PUBLICATION, receivers=()).slowest_receiver is None
+    assert PUBLICATION.blocked_ns == SECOND_NS
+
+
+def test_losses_add_up() -> None:
+    assert (IMAGE.loss_count, IMAGE.lost_bytes) == (3, 3_100)
+
+
+def test_a_difference_is_by_the_second_and_by_cause() -> None:
+    later = stats(
+        attrs.evolve(
+            PUBLICATION,
+            position=14_000,
+            message_count=70,
+            blocked_sender_limit_ns=2 * SECOND_NS,
+            nak_count=6,
+            retransmitted_bytes=700,
+        ),
+        attrs.evolve(
+            IMAGE,
+            position=13_000,
+            nak_count=4,
+            losses=(LossStats("gap", 4, 5_000), LossStats("over_run", 2, 20)),
+        ),
+        at_ns=3 * SECOND_NS,
+        driver=attrs.evolve(DRIVER, counters={"bytes_sent": 300}),
+    )
+
+    rates = later.diff(stats())
+
+    publication, image = rates.publications[1], rates.images[2]
+    assert rates.seconds == 2
+    assert (publication.bytes_per_second, publication.messages_per_second) == (2_000, 10)
+    assert publication.blocked_ratio == {
+        "sender_limit": 0.5,
+        "publisher_limit": 0,
+        "not_connected": 0,
+    }
+    assert (publication.naks_per_second, publication.retransmitted_bytes_per_second) == (2, 100)
+    assert (image.bytes_per_second, image.naks_per_second) == (2_000, 1)
+    assert image.losses_per_second == {"gap": 1, "over_run": 1}
+    assert image.lost_bytes_per_second == {"gap": 1_000, "over_run": 10}
+    assert rates.subscriptions[3].messages_per_second == 0
+    assert rates.counters == {"bytes_sent": 100}
+
+
+def test_a_stream_that_is_new_began_at_its_own_position() -> None:
+    new = attrs.evolve(PUBLICATION, registration_id=9), attrs.evolve(IMAGE, registration_id=8)
+
+    rates = stats(*new, at_ns=2 * SECOND_NS).diff(stats())
+
+    assert rates.publications[9].bytes_per_second == 0
+    assert rates.publications[9].messages_per_second == 50
+    assert rates.images[8].bytes_per_second == 9_000
+    assert rates.images[8].losses_per_second == {"gap": 2, "forged": 1}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [stats(), stats(at_ns=0, driver=attrs.evolve(DRIVER, pid=43))],
+    ids=["not earlier", "another driver"],
+)
+def test_a_difference_needs_an_earlier_snapshot_of_the_same_driver(other: Stats) -> None:
+    with pytest.raises(ConfigurationError, match="earlier snapshot of the same driver"):
+        stats().diff(other)
+
+
+def test_statistics_go_through_json_unchanged() -> None:
+    there = Stats.from_dict(json.loads(json.dumps(stats().to_dict())))
+
+    assert there == stats()
+    assert there.publications[0].receivers == (SLOW, FAST)
+
+
+def test_what_another_version_does_not_know_is_empty_and_what_it_adds_is_left_out() -> None:
+    fields = stats().to_dict()
+    del fields["publications"]["receivers"], fields["images"]["lag_ns"], fields["driver"]["cycles"]
+    fields["publications"]["colour"] = ["red"]
+
+    there = Stats.from_dict(fields)
+
+    assert there.publications[0].receivers == ()
+    assert there.images[0].lag_ns is None
+    assert there.driver.cycles == ()
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {},
+        {**stats().to_dict(), "publications": {}},
+        {**stats().to_dict(), "publications": {"registration_id": [1], "channel": []}},
+        {**stats().to_dict(), "images": 7},
+        {**stats().to_dict(), "driver": None},
+        {**stats().to_dict(), "epoch_ns": "soon"},
+    ],
+)
+def test_what_is_no_statistics_is_refused(broken: dict[str, object]) -> None:
+    with pytest.raises(ConfigurationError, match="no statistics of a driver"):
+        Stats.from_dict(broken)
