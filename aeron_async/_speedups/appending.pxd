@@ -1,6 +1,6 @@
 """Declaration of `FrameWriter`, for the compiled part of a publication."""
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 
 cdef int64_t REFUSED
 
@@ -37,6 +37,8 @@ cdef class FrameWriter:
     cdef int32_t _stream_id
     cdef bint _is_shared
     cdef int64_t _claim_length
+    # Messages that were appended.
+    cdef readonly uint64_t message_count
     # Bytes of the log that the last list or column took.
     cdef int64_t listed_length
 

@@ -3,6 +3,8 @@ from aeron_async.logbuffer.log_buffers import LogBuffers
 REFUSED: int
 
 class FrameWriter:
+    message_count: int
+
     def __init__(
         self,
         log: LogBuffers,

@@ -253,6 +253,7 @@ cdef class FrameWriter:
             word = MIDDLE_WORD if rest > payload else END_WORD
         write_frame(frame, word, <int32_t>offset, self._session_id, self._stream_id,
                     place.term_id, reserved_value, data, <int32_t>rest)
+        self.message_count += 1
         return place.position + size
 
     cdef Py_ssize_t write_list(self, list items, Py_ssize_t first, int64_t limit,
@@ -294,6 +295,7 @@ cdef class FrameWriter:
             each += 1
         self.listed_length = total
         end[0] = place.position + total
+        self.message_count += count - first
         return count - first
 
     def offer_column(self, bounds not None, data not None, int width, Py_ssize_t first,
@@ -362,6 +364,7 @@ cdef class FrameWriter:
         if total:
             write_padding(term + offset, <int32_t>offset, self._session_id, self._stream_id,
                           place.term_id, <int32_t>total)
+        self.message_count += count
         return count
 
     cdef bint add(self, Place *place, int64_t length, int64_t *total) noexcept:

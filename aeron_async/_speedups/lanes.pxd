@@ -23,6 +23,7 @@ cdef inline int add(Cell cell, int64_t amount) except -1:
 cdef class Reporting:
     cdef public int64_t last_sm_position
     cdef public int64_t overrun_threshold
+    cdef public int64_t sent_count
 
 
 cdef class Rebuilding:
@@ -30,6 +31,9 @@ cdef class Rebuilding:
     cdef public int64_t hwm_position
     cdef public int64_t last_packet_ns
     cdef public int64_t idle_position
+    cdef public int64_t _mark_position
+    cdef public int64_t _mark_ns
+    cdef public object arrivals
     cdef public int64_t _calm_until_ns
     cdef public bint is_end_of_stream
     cdef public bint _is_fast_way_closed

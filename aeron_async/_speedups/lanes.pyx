@@ -93,6 +93,8 @@ cdef class Rebuilding:
         self.hwm_position = self.rebuild_position = position
         # Without a gap there is nothing to learn from a heartbeat.
         self.idle_position = -1
+        if position >= self._mark_position or now_ns >= self._mark_ns:
+            self._mark_position, self._mark_ns = self.arrivals.mark(position, now_ns)
         put(self.hwm, position)
         put(self.receiver_position, position)
         for subscriber in <tuple?>self.subscribers.active:

@@ -665,6 +665,7 @@ cdef class Taking:
 
     cdef public int64_t _position
     cdef public int64_t _trigger
+    cdef public int64_t _message_count
     cdef public bint _is_closed
     cdef public Cell _cell
     cdef public WakeFlag _wake_flag
@@ -716,6 +717,7 @@ cdef class Taking:
         if batch.left == 0:
             return None
         self._trigger = trigger
+        self._message_count = <int64_t>(<uint64_t>self._message_count + <uint64_t>batch.left)
         reader._position = begin + batch.end
         return batch
 

@@ -630,10 +630,14 @@ cdef class ReportsIn:
         if (min(limit, sent_position) > position + half_term or position - half_term > sent_position
                 or min(sent_position, position) + window_length > limit):
             return False
-        heard_ns = publication._receivers._last_heard_ns
+        receivers = publication._receivers
+        heard_ns = receivers._last_heard_ns
         memcpy(&receiver_id, frame + 28, 8)
         receiver = receiver_id
         if heard_ns is None or len(heard_ns) != 1 or receiver not in heard_ns:
+            return False
+        # A silent stream's receiver says the same again.
+        if (<dict?>receivers.reports).get(receiver) != (position, window_length):
             return False
         heard_ns[receiver] = now_ns
         budget = publication._retransmit_handler.budget

@@ -347,12 +347,12 @@ class Image(Taking):
             return None
         begun = self._begun
         if begun is not None and self._position < begun.position == position:
-            return Batch([begun], self)
+            return self._counted(Batch([begun], self))
         self._begun = None
         end_position = min(limit_position, position + max_bytes)
         batch = reader.open_batch(limit=limit, limit_position=end_position, image=self)
         if batch.left:
-            return batch
+            return self._counted(batch)
         found: list[Message] = []
         if max_bytes < READ_AHEAD_LENGTH:
             # Fragments may make a message that is longer: one alone, then.
@@ -376,7 +376,11 @@ class Image(Taking):
                 return None
             end_position = min(limit_position, position + READ_AHEAD_LENGTH)
         self._begun = found[0]
-        return Batch(found, self)
+        return self._counted(Batch(found, self))
+
+    def _counted(self, batch: Batch[Message]) -> Batch[Message]:
+        self._message_count += batch.left
+        return batch
 
     def _peek_block(self, position: int, limit: int) -> tuple[memoryview, int]:
         """Return whole frames as they lie in the log, and the length of the padding behind them.
@@ -451,8 +455,12 @@ class Image(Taking):
         """Return the position behind what was read, whether it was taken or not, in bytes."""
         return self._reader.position
 
-    def _rewind(self) -> None:
-        """Move the reader back to the position, so that what lies beyond it is read again."""
+    def _rewind(self, left: int = 0) -> None:
+        """Move the reader back to the position, so that what lies beyond it is read again.
+
+        `left` messages of that had been counted.
+        """
+        self._message_count -= left
         begun = self._begun
         is_left = begun is not None and begun.position > self._position
         self._read_again(begun.position if begun is not None and is_left else self._position)
@@ -733,6 +741,7 @@ class MessageBatch(Sequence["Message"]):
         if not batch.extend(more):
             self.image._read_again(self._end_position)
             return False
+        self.image._message_count += batch.left - self._count  # noqa: SLF001 - a part of its image
         self._count = batch.left
         self._end_position = self.image._read_position
         return True
@@ -766,7 +775,7 @@ class MessageBatch(Sequence["Message"]):
     def _put_back(self) -> None:
         """Let go of the log, and leave the messages to the next reader."""
         self._batch = None
-        self.image._rewind()
+        self.image._rewind(self._count)
 
 
 @final

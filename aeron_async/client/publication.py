@@ -36,8 +36,11 @@ from aeron_async.client.client_conductor import BY_FORK, Closing, check_process
 from aeron_async.client.home_loop import HomeLoop, YieldBudget, refuse_elsewhere
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
 from aeron_async.client.waiters import (
-    FifoWaiters,
+    BY_RECEIVERS,
+    BY_SENDER,
+    UNCONNECTED,
     Notify,
+    OfferWaiters,
     Wait,
     offer_timeout,
     watched_wait,
@@ -183,6 +186,7 @@ class PublicationEvents:
     on_window_changed: Callable[[], None]
     on_publication_error: Callable[[PublicationErrorFrame], None]
     on_publication_failed: Callable[[Exception], None]
+    counts: Callable[[int], tuple[int, int, int, int, str]]
     has_error_handler: bool
 
 
@@ -221,7 +225,7 @@ class PublicationBase(Offering, ABC):
         self._on_error = check_on_error(on_error)
         self._is_closed = False
         self._changed = Notify()
-        self._line = FifoWaiters()
+        self._line = OfferWaiters()
         self._offer_wait = Wait(self, "offer", self._line.since_ns)
         self._news = (-1, 0)
         self._yield_budget = YieldBudget(conductor.home.loop, conductor.clock)
@@ -234,6 +238,7 @@ class PublicationBase(Offering, ABC):
             self._on_window_changed,
             self._on_publication_error,
             self._on_publication_failed,
+            self._counts,
             has_error_handler=on_error is not None,
         )
 
@@ -505,6 +510,7 @@ class PublicationBase(Offering, ABC):
     ) -> int:
         started_ns = self._conductor.clock.now_ns()
         place = self._line.join(started_ns)
+        self._line.block(self._blocked_by(result), started_ns)
         if self.logs_waits and not self._offer_wait.is_watched:
             self._waits.begin(self._offer_wait)
         # Without a budget `offer` checks the line; see the invariant of this module.
@@ -527,6 +533,7 @@ class PublicationBase(Offering, ABC):
         finally:
             self._line.leave(place)
             if not self._line:
+                self._line.unblock(self._conductor.clock.now_ns())
                 self._calls_until_check = self._yield_budget.stride
             elif self.logs_waits and not self._offer_wait.is_watched:
                 # The next in line may have begun to wait after the log line was written.
@@ -543,7 +550,25 @@ class PublicationBase(Offering, ABC):
                 raise NotConnectedError(message)
             await self._line.wait(place)
             result = attempt()
+            if result < 0:
+                self._line.block(self._blocked_by(result), self._conductor.clock.now_ns())
         return result
+
+    def _blocked_by(self, result: int) -> int:
+        """Return what holds back an offer that had this result."""
+        if result == AppendResult.NOT_CONNECTED:
+            return UNCONNECTED
+        ready = self._ready
+        if ready.sender_limit is None:
+            return BY_SENDER
+        # A frame is sent when all of it fits.
+        left = ready.sender_limit.get() - ready.sender_position.get()
+        return BY_RECEIVERS if left < ready.log.mtu_length else BY_SENDER
+
+    def _counts(self, now_ns: int) -> tuple[int, int, int, int, str]:
+        """Return how many messages were offered, and how long offers were held back by what."""
+        count = self._appender.message_count if self._is_started else 0
+        return count, *self._line.blocked(now_ns)
 
     def _explain(self) -> Why:
         """Return why the publication waits; see `aeron_async.why`."""

@@ -33,7 +33,9 @@ class SubscriptionEvents:
     on_unavailable_image: Callable[..., None]
     on_unanswered: Callable[[str | None], None]
     on_lapsed: Callable[[], None]
+    count_messages: Callable[[], int]
     deliver: Callable[[], object] | None = None
+    gone_count: int = 0
     is_expecting: bool = False
     is_polling: bool = False
     written_channel: str | None = None
@@ -136,8 +138,10 @@ class Taking:
         _position: The position, in bytes.
         _trigger: Position beyond which the driver must be notified at once, in bytes.
         _is_closed: Whether the image is closed; its position counter must not be written then.
+        _message_count: Messages that were read, those included that are not taken yet.
     """
 
+    _message_count: int = 0
     _position: int
     _trigger: int
     _is_closed: bool

@@ -126,12 +126,18 @@ class SubscriptionBase(Reading, ABC):
             self._remove_image,
             self._on_unanswered,
             self._on_lapsed,
+            self._count_messages,
         )
         self._lent: MessageBatch | None = None
         self._last_image: Image | None = None
         self.last_error: str | None = None
         self._waits_since_ns: int | None = None
         self._image_wait = Wait(self, "anext", self._waits_since)
+
+    def _count_messages(self) -> int:
+        """Return how many messages were read of all its images, those that are gone included."""
+        reading = sum(each._message_count for each in self._images.values())  # noqa: SLF001 - two halves of one reader
+        return self._listener.gone_count + reading
 
     @abstractmethod
     def _make_image(self, ready: ImageReady) -> Image: ...
@@ -392,6 +398,7 @@ class SubscriptionBase(Reading, ABC):
         if self._lent is not None and self._lent.image is image:
             self._lent._keep()
         image._mark_closed(end)
+        self._listener.gone_count += image._message_count  # noqa: SLF001 - two halves of one reader
         if self._is_for_responses and not self._is_closed:
             self._last_image = image
         self._put_event(ImageEventKind.UNAVAILABLE, image)
@@ -581,7 +588,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         if self._check_served is not None:
             self._check_served()
         if not limit and self._batch.left and self._batch.image is not None:
-            self._batch.image._rewind()
+            self._batch.image._rewind(self._batch.left)
             self._batch = NOTHING
         elif not self._batch.left:
             self._rotate()
@@ -801,7 +808,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             self._lent._put_back()
             self._lent = None
         if self._batch.left and self._batch.image is not None:
-            self._batch.image._rewind()
+            self._batch.image._rewind(self._batch.left)
         self._batch = NOTHING
         if not is_ours:
             self._consumer = None

@@ -30,6 +30,7 @@ from aeron_async.client.arguments import check_timeout
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import AeronError, AeronTimeoutError, OfferTimeoutError
 from aeron_async.logs import get_logger
+from aeron_async.stats import BLOCKED_BY
 from aeron_async.text import printable
 from aeron_async.waits import PublicationSeen
 
@@ -134,7 +135,6 @@ class Place:
         self.late_error: Exception | None = None
 
 
-@final
 class FifoWaiters:
     """A line of tasks of one loop; each joins, waits as often as needed, and leaves."""
 
@@ -205,6 +205,47 @@ class FifoWaiters:
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
+
+@final
+class OfferWaiters(FifoWaiters):
+    """The offers that wait for room, and for how long they have been held back by what."""
+
+    __slots__ = ("_blocked_by", "_blocked_ns", "_since_ns")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._blocked_by = -1
+        self._blocked_ns = [0] * len(BLOCKED_BY)
+        self._since_ns = 0
+
+    def block(self, by: int, now_ns: int) -> None:
+        """Record what holds the first offer back from now on: its place in `BLOCKED_BY`."""
+        if by != self._blocked_by:
+            self.unblock(now_ns)
+            self._blocked_by, self._since_ns = by, now_ns
+
+    def unblock(self, now_ns: int) -> None:
+        """Record that no offer waits any more."""
+        if self._blocked_by >= 0:
+            self._blocked_ns[self._blocked_by] += now_ns - self._since_ns
+            self._blocked_by = -1
+
+    def blocked(self, now_ns: int) -> tuple[int, int, int, str]:
+        """Return the time by cause, waits that last included, and what is waited for now."""
+        first, second, third = self._blocked_ns
+        by, waited_ns = self._blocked_by, now_ns - self._since_ns
+        if by < 0:
+            return first, second, third, ""
+        return (
+            first + waited_ns * (by == BY_RECEIVERS),
+            second + waited_ns * (by == BY_SENDER),
+            third + waited_ns * (by == UNCONNECTED),
+            BLOCKED_BY[by],
+        )
+
+
+BY_RECEIVERS, BY_SENDER, UNCONNECTED = range(len(BLOCKED_BY))
+"""What holds an offer back, by its place in `BLOCKED_BY`."""
 
 # Log lines for long waits.
 

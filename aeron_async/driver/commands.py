@@ -225,6 +225,7 @@ class PublicationReady:
         channel_status: Status of the endpoint: 1 when active; None for IPC, which has none.
         local_address: The bound address of the endpoint, as `host:port`; empty for IPC.
         sender_position: Up to where the stream has been sent, in bytes.
+        sender_limit: Up to where receivers allow to send, in bytes; None where that is not known.
         is_exclusive: Whether no other request shares it.
         wake_flag: To be set after something was appended.
         slowest_receiver: Returns the receiver that sets the limit, if known.
@@ -249,6 +250,7 @@ class PublicationReady:
     seen: Callable[[], PublicationSeen]
     window_watch: MemoryWatch | None = None
     sent_watch: MemoryWatch | None = None
+    sender_limit: Counter | None = None
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -16,6 +16,7 @@ from aeron_async.driver.core.congestion_control import (
     CongestionControlParams,
     congestion_control,
 )
+from aeron_async.driver.core.losses import Losses
 from aeron_async.driver.core.publication_image import PublicationImage
 from aeron_async.driver.core.stream_counters import ImageCounters
 from aeron_async.driver.core.stream_params import choose_delay
@@ -168,7 +169,9 @@ class ImageFactory:
                 group_tag=endpoint.group_tag,
                 listener=self._listener,
                 now_ns=resources.clock.now_ns(),
-                record_loss=self._loss_recorder(setup, endpoint, plan.source),
+                losses=Losses(
+                    self._loss_recorder(setup, endpoint, plan.source), endpoint.drop_count
+                ),
             )
             undo.pop_all()
         image.is_response_requested = bool(setup.flags & SetupFlags.SEND_RESPONSE)

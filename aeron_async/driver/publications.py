@@ -442,6 +442,7 @@ class Publications:
             log=publication.log,
             publisher_limit=publication.counters.publisher_limit,
             sender_position=publication.counters.sender_position,
+            sender_limit=publication.counters.sender_limit,
             channel_status=endpoint.status,
             local_address=endpoint.local_address,
             is_exclusive=publication.params.is_exclusive,

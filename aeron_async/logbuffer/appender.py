@@ -230,6 +230,7 @@ class Appender(ABC):
         "_longs",
         "_metadata",
         "_metadata_words",
+        "_own_count",
         "_session",
         "_stream",
         "_tails",
@@ -255,6 +256,7 @@ class Appender(ABC):
         self._bits = log.position_bits
         self._initial_term_id = log.initial_term_id
         self._session = session_word(log.session_id)
+        self._own_count = 0
         self.max_payload_length: int = max_payload_length(log.mtu_length)
         self.max_message_length: int = max_message_length(log.term_length)
         self.max_position: int = max_position(log.term_length)
@@ -272,6 +274,12 @@ class Appender(ABC):
     @abstractmethod
     def position(self) -> int:
         """Where the next message would start, in bytes."""
+
+    @property
+    def message_count(self) -> int:
+        """How many messages this writer has appended or claimed; blocks of frames do not count."""
+        writer = self.writer
+        return self._own_count if writer is None else self._own_count + writer.message_count
 
     @abstractmethod
     def _reserve(self, size: int, length: int, limit: int) -> int:
@@ -311,6 +319,7 @@ class Appender(ABC):
         start = self._reserve(size, length, limit)
         if start < 0:
             return start
+        self._own_count += 1
         offset = start - self._term_begin
         if offset >= self._term_length:
             offset = self._enter_term(start)
@@ -370,6 +379,7 @@ class Appender(ABC):
         start = self._reserve(size, length, limit)
         if start < 0:
             return start
+        self._own_count += 1
         offset = start - self._term_begin
         if offset >= self._term_length:
             offset = self._enter_term(start)

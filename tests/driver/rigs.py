@@ -33,14 +33,13 @@ from tests.driver.fakes import (
 from tests.logbuffer.logs import SESSION_ID, STREAM_ID, make_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from aeron_async.counters import Counter
     from aeron_async.driver.core.congestion_control import CongestionControlSupplier
     from aeron_async.driver.core.feedback_delay import FeedbackDelay
     from aeron_async.driver.core.flow_control import FlowControl
     from aeron_async.driver.core.image_connection import ImageConnection
     from aeron_async.driver.core.image_state import ImageState
+    from aeron_async.driver.core.losses import Losses
     from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.publication import PublicationState
     from aeron_async.driver.core.session_states import SessionState
@@ -204,7 +203,7 @@ class ImageRig:
         source: Any = SOURCE,
         chosen_control: str | CongestionControlSupplier | None = None,
         kind: type[PublicationImage] = PublicationImage,
-        record_loss: Callable[[int], None] | None = None,
+        losses: Losses | None = None,
     ) -> None:
         self.log = make_log(log_type=LogType.IMAGE, **(spec or {}))
         self.counts = Counts(context) if counts is None else counts
@@ -250,7 +249,7 @@ class ImageRig:
             group_tag=group_tag,
             listener=self,
             now_ns=now_ns,
-            record_loss=record_loss,
+            losses=losses,
         )
         self.readers: list[tuple[TermReader, Counter]] = []
         for _ in range(subscribers):

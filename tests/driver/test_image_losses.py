@@ -8,6 +8,7 @@ import attrs
 
 from aeron_async.concurrent.loss_report import LossReport, StreamLoss, read_loss_report
 from aeron_async.driver.core.feedback_delay import StaticDelay
+from aeron_async.driver.core.losses import Losses
 from aeron_async.driver.images import StreamLossRecorder
 from aeron_async.driver.storage import MemoryStorage
 from aeron_async.testing import simulate
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 CHANNEL = "aeron:udp?endpoint=bob:20121"
 
 
-class Losses(ImageRig):
+class LosingImage(ImageRig):
     """An image, and the losses it has recorded."""
 
     def __init__(self, *, is_reliable: bool = True, delay_ns: int = 0, join: int = 0) -> None:
@@ -33,7 +34,7 @@ class Losses(ImageRig):
             is_reliable=is_reliable,
             feedback_delay=StaticDelay(initial_ns=delay_ns, retry_ns=100 * US),
             join_position=join,
-            record_loss=self.lost.append,
+            losses=Losses(self.lost.append),
         )
         self.image.poll(0)
         self.outbox.take()
@@ -45,7 +46,7 @@ class Losses(ImageRig):
 
 
 def test_a_gap_is_recorded_with_its_first_nak_alone() -> None:
-    losses = Losses()
+    losses = LosingImage()
     losses.arrive(128)
     for now_us in range(1, 501):
         losses.image.poll(now_us * US)
@@ -54,7 +55,7 @@ def test_a_gap_is_recorded_with_its_first_nak_alone() -> None:
 
 
 def test_what_arrives_before_the_nak_is_not_lost() -> None:
-    losses = Losses(delay_ns=1 * MS)
+    losses = LosingImage(delay_ns=1 * MS)
     losses.arrive(64)
     losses.arrive(0, now_ns=999 * US)
     losses.image.poll(2 * MS)
@@ -63,7 +64,7 @@ def test_what_arrives_before_the_nak_is_not_lost() -> None:
 
 
 def test_gaps_behind_the_first_are_recorded_when_they_are_asked_for_and_not_again() -> None:
-    losses = Losses()
+    losses = LosingImage()
     losses.arrive(64, 256)
     assert losses.lost == [64, 128]
     losses.arrive(0, now_ns=10 * US)
@@ -74,7 +75,7 @@ def test_gaps_behind_the_first_are_recorded_when_they_are_asked_for_and_not_agai
 
 
 def test_a_gap_that_grows_is_recorded_as_far_as_it_is_new() -> None:
-    losses = Losses()
+    losses = LosingImage()
     losses.feed(heartbeat(64), 0)
     losses.image.poll(0)
     losses.feed(heartbeat(192), 10 * US)
@@ -83,7 +84,7 @@ def test_a_gap_that_grows_is_recorded_as_far_as_it_is_new() -> None:
 
 
 def test_the_rest_of_a_gap_is_not_recorded_again() -> None:
-    losses = Losses()
+    losses = LosingImage()
     losses.arrive(256)
     losses.arrive(0, now_ns=10 * US)
     losses.arrive(192, now_ns=20 * US)
@@ -92,7 +93,7 @@ def test_the_rest_of_a_gap_is_not_recorded_again() -> None:
 
 
 def test_a_first_gap_that_is_asked_for_after_those_behind_it_is_recorded_as_well() -> None:
-    losses = Losses(delay_ns=1 * MS)
+    losses = LosingImage(delay_ns=1 * MS)
     losses.arrive(192, 320)
     # It shrinks, and waits anew; what lies behind it does not.
     losses.arrive(128, now_ns=999 * US)
@@ -103,7 +104,7 @@ def test_a_first_gap_that_is_asked_for_after_those_behind_it_is_recorded_as_well
 
 
 def test_a_gap_across_terms_is_two_losses() -> None:
-    losses = Losses(join=TERM_LENGTH - 64)
+    losses = LosingImage(join=TERM_LENGTH - 64)
     losses.arrive(TERM_LENGTH + 64)
     losses.arrive(TERM_LENGTH - 64, now_ns=10 * US)
     losses.image.poll(200 * US)
@@ -111,7 +112,7 @@ def test_a_gap_across_terms_is_two_losses() -> None:
 
 
 def test_an_unreliable_stream_records_what_it_fills() -> None:
-    losses = Losses(is_reliable=False)
+    losses = LosingImage(is_reliable=False)
     losses.arrive(64, 256)
     losses.image.poll(1 * MS)
     assert losses.lost == [64, 128]

@@ -17,6 +17,7 @@ from aeron_async.driver.core.loss_detector import (
     REPEATS_MAX,
     RequestedGaps,
 )
+from aeron_async.driver.core.losses import Losses
 from aeron_async.logbuffer.late_frames import Conflict
 from aeron_async.protocol.nak import NAK_LENGTH
 from tests.driver.fakes import HALF_TERM, MS, SECOND, US, data, heartbeat, nak, place
@@ -754,7 +755,7 @@ def test_requests_without_an_answer_do_not_hurry_those_for_the_first_gap() -> No
 
 def test_a_loss_is_recorded_once_though_gaps_are_looked_for_anew() -> None:
     losses: list[int] = []
-    rig = ready(record_loss=losses.append)
+    rig = ready(losses=Losses(losses.append))
     losses.clear()
     feed_every_other(rig, 8, 0)
     rig.image.poll(0)

@@ -17,6 +17,7 @@ import attrs
 
 from aeron_async.driver.core.context import PENDING_SETUP_TIMEOUT_NS
 from aeron_async.driver.core.lanes import ReceiveLane
+from aeron_async.driver.core.losses import FORGED
 from aeron_async.driver.core.publication_image import PublicationImage
 from aeron_async.driver.core.session_states import (
     PendingSetups,
@@ -277,6 +278,7 @@ class DataPacketDispatcher:
                 # whose address changes is received again once the silence of the old address has
                 # ended its image. A stream with several sources has a destination for each.
                 self._foreign_packets.increment()
+                image.losses.note(FORGED, len(datagram))
                 return
             if not image.insert_packet(
                 datagram, connection, term_id=term_id, term_offset=term_offset, now_ns=now_ns
@@ -347,6 +349,7 @@ class DataPacketDispatcher:
                 now_ns=now_ns,
             ):
                 self._rejected_setups.increment()
+                image.losses.note(FORGED, len(datagram))
             return
         state = self._states.state_of(stream_id, session_id, now_ns)
         if state is SessionState.COOL_DOWN or state is SessionState.NO_INTEREST:

@@ -17,15 +17,15 @@ from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.budgets import NakCredit
 from aeron_async.driver.core.feedback_delay import StaticDelay
 from aeron_async.driver.core.loss_detector import LookaheadLossDetector, LossDetector
+from aeron_async.driver.core.losses import UNFILLED
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.logbuffer.log_buffers import zero
 from aeron_async.logbuffer.position import compute_position, partition_index, term_id_at
 from aeron_async.logbuffer.rebuilder import fill_gap, scan_for_gap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from aeron_async.driver.core.feedback_delay import FeedbackDelay
+    from aeron_async.driver.core.losses import Losses
     from aeron_async.driver.core.status_message_sender import StatusMessageSender
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.logbuffer.late_frames import LateFrames
@@ -43,7 +43,7 @@ class ImageGaps:
     """The gaps of one image: NAKs are sent if it is reliable, else gaps become padding.
 
     `late_frames` places what is resent; None if the image is not reliable.
-    `record_loss` gets the length of each loss in bytes; None if nobody could read that.
+    `losses` counts them.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class ImageGaps:
         delay: FeedbackDelay,
         system_counters: SystemCounters,
         late_frames: LateFrames | None,
-        record_loss: Callable[[int], None] | None,
+        losses: Losses,
     ) -> None:
         # The first gap, and when to act on it.
         self.detector: LossDetector = LossDetector(delay)
@@ -64,10 +64,11 @@ class ImageGaps:
         self._ahead: LookaheadLossDetector | None = None
         if late_frames is not None and isinstance(delay, StaticDelay):
             self._ahead = LookaheadLossDetector(
-                log, feedback, delay, self._credit, late_frames, record_loss
+                log, feedback, delay, self._credit, late_frames, losses
             )
         self._fills = system_counters[SystemCounterId.LOSS_GAP_FILLS]
-        self._record_loss = record_loss
+        self._losses = losses
+        self._hwm_position = 0
         # The end of the last first gap that was recorded.
         self._recorded_position = 0
 
@@ -75,6 +76,7 @@ class ImageGaps:
         """Return how far the stream is complete, and whether a new gap was found."""
         log, bits = self._log, self._log.position_bits
         mask = log.term_length - 1
+        self._hwm_position = hwm_position
         while position < hwm_position:
             base = position & ~mask
             limit = min(hwm_position - base, log.term_length)
@@ -150,20 +152,22 @@ class ImageGaps:
         self._feedback.send_gathered_naks()
         return is_filled
 
-    def _record_first(self, record_loss: Callable[[int], None]) -> None:
+    def _record_first(self) -> None:
         """Record the first gap as far as it has not been recorded before."""
         end = self.end
         start = max(end - self.detector.length, self._recorded_position)
         if start < end and not (self._ahead is not None and self._ahead.has_asked(start)):
-            record_loss(end - start)
+            if self._is_reliable:
+                self._losses.on_gap(start, end, self._hwm_position)
+            else:
+                self._losses.record(end - start)
             self._recorded_position = end
 
     def _repair_first(self, now_ns: int) -> bool:
         gap = self.detector
         if not gap.try_feedback(now_ns):
             return False
-        if self._record_loss is not None:
-            self._record_first(self._record_loss)
+        self._record_first()
         if self._is_reliable:
             retry_at_ns = self._feedback.try_gather_nak(
                 term_id=gap.term_id,
@@ -181,6 +185,7 @@ class ImageGaps:
             return False
         if fill_gap(self._log, term_id=gap.term_id, offset=gap.term_offset, length=gap.length):
             self._fills.increment()
+            self._losses.note(UNFILLED, gap.length)
             gap.on_no_gap()
             return True
         # Bytes lie there that are no frame: only a hostile peer can have sent them.

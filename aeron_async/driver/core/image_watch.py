@@ -25,6 +25,7 @@ from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS
 from aeron_async.driver.core.image_connection import NEVER_HEARD_NS
 from aeron_async.driver.core.image_state import ImageEnd, ImageEndReason
+from aeron_async.driver.core.losses import OVER_RUN
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.logbuffer.position import compute_position
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.image_doubts import ImageDoubts
     from aeron_async.driver.core.image_gaps import ImageGaps
     from aeron_async.driver.core.image_state import ImageLife
+    from aeron_async.driver.core.losses import Losses
     from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.status_message_sender import StatusMessageSender
     from aeron_async.driver.core.system_counters import SystemCounters
@@ -302,6 +304,7 @@ class WatchedImage(Protocol):
     is_rejected: bool
     is_end_of_stream: bool
     life: ImageLife
+    losses: Losses
 
     @property
     def is_begun(self) -> bool:
@@ -433,13 +436,14 @@ class ImageWatch:
         ):
             image.on_doubt()
 
-    def on_over_run(self, position: int, source: Address, now_ns: int) -> None:
-        """Count a datagram that begins at `position` and ends beyond the window.
+    def on_over_run(self, position: int, end: int, source: Address, now_ns: int) -> None:
+        """Count a datagram that begins at `position` and ends, at `end`, beyond the window.
 
         The first one is logged. Many, while nothing moves, are a sign of other terms.
         """
         self._over_runs.increment()
         image = self._image
+        image.losses.note(OVER_RUN, end - position)
         image.misfit_ns = now_ns
         if self._over_run_floor != image.rebuild_position:
             self._over_run_floor, self._over_run_ns = image.rebuild_position, now_ns

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from aeron_async.counters import Counter
+    from aeron_async.driver.core.losses import Arrivals
     from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.round_trip import RoundTrip
     from aeron_async.driver.core.stream_counters import ImageCounters
@@ -59,10 +60,12 @@ class Reporting:
     Attributes:
         last_sm_position: The position in the last status message that was sent, in bytes.
         overrun_threshold: Nothing may be placed beyond this position, in bytes.
+        sent_count: How many status messages were sent.
     """
 
     last_sm_position: int
     overrun_threshold: int
+    sent_count: int = 0
 
 
 class Rebuilding:
@@ -78,6 +81,7 @@ class Rebuilding:
         wake_flag: Readers set it; the poll clears it.
         connections: Its sources.
         subscribers: Its readers.
+        arrivals: Marks when its bytes arrived: at `_mark_position`, or at `_mark_ns`.
         _calm_until_ns: Until then nothing is due and no gap is known, so what arrives in order
             needs no poll.
     """
@@ -86,6 +90,9 @@ class Rebuilding:
         "_calm_until_ns",
         "_feedback",
         "_is_fast_way_closed",
+        "_mark_ns",
+        "_mark_position",
+        "arrivals",
         "connections",
         "failure",
         "hwm_position",
@@ -100,6 +107,9 @@ class Rebuilding:
     _calm_until_ns: int
     _feedback: Any
     _is_fast_way_closed: bool
+    _mark_ns: int
+    _mark_position: int
+    arrivals: Arrivals
     connections: Any
     failure: Exception | None
     hwm_position: int

@@ -25,10 +25,9 @@ from aeron_async.logbuffer.position import partition_index, term_id_at
 from aeron_async.logbuffer.rebuilder import scan_for_gap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from aeron_async.driver.core.budgets import NakCredit
     from aeron_async.driver.core.feedback_delay import FeedbackDelay
+    from aeron_async.driver.core.losses import Losses
     from aeron_async.driver.core.status_message_sender import StatusMessageSender
     from aeron_async.logbuffer.late_frames import LateFrames
     from aeron_async.logbuffer.log_buffers import LogBuffers
@@ -204,7 +203,7 @@ class LookaheadLossDetector:
     it sends a NAK. Here it waits for `delay`, since a late datagram may still arrive.
 
     `late_frames` is shown which gaps are requested, so that each resend finds its place at once.
-    `record_loss` gets the length of each gap for which a NAK is sent; None if nobody could read it.
+    `losses` counts the gaps for which a NAK is sent.
     """
 
     __slots__ = (
@@ -218,8 +217,8 @@ class LookaheadLossDetector:
         "_is_unpaid",
         "_limit_position",
         "_log",
+        "_losses",
         "_position",
-        "_record_loss",
         "_recorded_position",
         "_repeat_ns",
         "_requested",
@@ -233,7 +232,7 @@ class LookaheadLossDetector:
         delay: FeedbackDelay,
         credit: NakCredit,
         late_frames: LateFrames,
-        record_loss: Callable[[int], None] | None,
+        losses: Losses,
     ) -> None:
         # When to scan further; never when everything was scanned, or the stream must first advance.
         self._scan_ns = NEVER_NS
@@ -242,7 +241,7 @@ class LookaheadLossDetector:
         self._feedback = feedback
         self._delay = delay
         self._credit = credit
-        self._record_loss = record_loss
+        self._losses = losses
         # From the one to the other, NAKs were sent for all gaps.
         self._asked_from = 0
         self._position = 0
@@ -389,8 +388,8 @@ class LookaheadLossDetector:
                 most -= 1
                 asked.setdefault(base, []).append((offset, gap_length))
                 self._requested.on_asked(position, base + end, now_ns)
-                if self._record_loss is not None and position >= self._recorded_position:
-                    self._record_loss(gap_length)
+                if position >= self._recorded_position:
+                    self._losses.on_gap(position, base + end, self._limit_position)
                     self._recorded_position = base + end
                 position = base + end
         self._position = position

@@ -299,6 +299,7 @@ class NetworkPublication(SubscribablePublication):
             or not self._receivers.on_status_message_fast(receiver_id, now_ns)
         ):
             return False
+        self._receivers.reports[receiver_id] = position, window_length
         self._retransmit_handler.budget.window_length = window_length
         flow_control.receiver_id = receiver_id
         edge = min(sent_position, position) + window_length
@@ -335,6 +336,7 @@ class NetworkPublication(SubscribablePublication):
                 self.has_unicast_eos = True
         else:
             self._receivers.on_status_message(sm.receiver_id, now_ns, source)
+            self._receivers.reports[sm.receiver_id] = position, sm.receiver_window
         if not self._has_initial_connection:
             self._has_initial_connection = True
             self._sender.on_answered()

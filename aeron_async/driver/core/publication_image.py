@@ -42,6 +42,7 @@ from aeron_async.driver.core.image_gaps import ImageGaps
 from aeron_async.driver.core.image_state import OUT_OF_SIGHT, ImageLife, ImageState
 from aeron_async.driver.core.image_watch import ImageWatch
 from aeron_async.driver.core.lanes import Rebuilding
+from aeron_async.driver.core.losses import FORGED, MALFORMED, REFUSED, Arrivals, Losses
 from aeron_async.driver.core.status_message_sender import StatusMessageSender
 from aeron_async.driver.core.strategies import defer_exception, defer_exception_at
 from aeron_async.driver.core.subscriber_position import SubscriberPositions, UntetheredCheck
@@ -57,8 +58,6 @@ from aeron_async.protocol.datagram import HEARTBEAT, INVALID, check_data
 from aeron_async.protocol.header import DataFlags, wrap_int32
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from aeron_async.driver.core.congestion_control.base import CongestionControl
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.feedback_delay import FeedbackDelay
@@ -85,8 +84,7 @@ class PublicationImage(Rebuilding):
 
     `join_position` is where it starts, and `source` is the address its SETUP came from. Feedback
     goes out by `destination`, which received the SETUP. If the image is not reliable, gaps become
-    padding. All positions are in bytes. `record_loss` gets the length of each loss in bytes; None
-    if nobody could read that.
+    padding. All positions are in bytes. `losses` counts what is lost.
     """
 
     _feedback: StatusMessageSender
@@ -122,6 +120,7 @@ class PublicationImage(Rebuilding):
         "is_response_requested",
         "life",
         "log",
+        "losses",
         "misfit_ns",
         "registration_id",
         "rtt_replies",
@@ -148,7 +147,7 @@ class PublicationImage(Rebuilding):
         group_tag: int | None,
         listener: SubscribableListener,
         now_ns: int,
-        record_loss: Callable[[int], None] | None = None,
+        losses: Losses | None = None,
     ) -> None:
         self.registration_id: int = registration_id
         self.log: LogBuffers = log
@@ -175,16 +174,12 @@ class PublicationImage(Rebuilding):
             system_counters=system_counters,
             now_ns=now_ns,
         )
+        self.losses: Losses = Losses() if losses is None else losses
         self._late_frames = LateFrames(log) if is_reliable else None
         self._doubts = ImageDoubts(log, self._feedback, source, system_counters, self.on_doubt)
         # The first gap, and those behind it.
         self._gaps = ImageGaps(
-            log,
-            self._feedback,
-            feedback_delay,
-            system_counters,
-            self._late_frames,
-            record_loss,
+            log, self._feedback, feedback_delay, system_counters, self._late_frames, self.losses
         )
         parts = self._feedback, self._gaps, self._doubts, self._late_frames
         self._watch = ImageWatch(self, *parts, context, system_counters)
@@ -222,6 +217,8 @@ class PublicationImage(Rebuilding):
         # When a datagram last did not fit the terms of the image.
         self.misfit_ns: int = NEVER_HEARD_NS
         self.is_rejected: bool = False
+        self.arrivals = Arrivals(self.log.term_length)
+        self._mark_position = self._mark_ns = 0
         self.is_end_of_stream = False
         self._is_revoked = False
         self._heartbeats_after_end = 0
@@ -352,6 +349,7 @@ class PublicationImage(Rebuilding):
             datagram, initial_term_id=log.initial_term_id, term_length=log.term_length
         )
         if length < 0:
+            self.losses.note(MALFORMED if length == INVALID else FORGED, len(datagram))
             if length == INVALID:
                 self._system_counters[SystemCounterId.INVALID_PACKETS].increment()
                 self._on_misfit(connection, now_ns, is_invalid=True)
@@ -366,7 +364,7 @@ class PublicationImage(Rebuilding):
         end = position + length
         feedback = self._feedback
         if end > feedback.overrun_threshold:
-            self._watch.on_over_run(position, connection.source, now_ns)
+            self._watch.on_over_run(position, end, connection.source, now_ns)
         elif length == HEARTBEAT:
             self._on_heartbeat(position, datagram[EOS_FLAGS_OFFSET], connection, now_ns)
         elif position < feedback.last_sm_position:
@@ -416,10 +414,12 @@ class PublicationImage(Rebuilding):
         if conflict is BEYOND_BUDGET:
             # Treat it as lost. It will be resent, and the first missing frame needs no budget.
             self._system_counters[DriverCounterId.LATE_PACKETS_DROPPED].increment()
+            self.losses.note(REFUSED, len(datagram))
             return False
         if not conflict.is_shown and doubts.try_spend_conflict(now_ns):
             late_frames.clear(conflict, hwm_position=self.hwm_position)
             self._whole_position = floor_position
+        self.losses.note(FORGED, len(datagram))
         doubts.on_conflict(conflict, connection.source, now_ns, shown=floor_position)
         return False
 
@@ -718,6 +718,8 @@ class PublicationImage(Rebuilding):
 
     def _set_rebuild_position(self, position: int) -> None:
         self.rebuild_position = position
+        if position >= self._mark_position or self.last_packet_ns >= self._mark_ns:
+            self._mark_position, self._mark_ns = self.arrivals.mark(position, self.last_packet_ns)
         self.counters.receiver_position.set(position)
         for subscriber in self.subscribers.active:
             subscriber.on_progress()

@@ -35,6 +35,7 @@ class ReceiverLiveness:
     If it refused the newest receiver, forged ids would keep a real receiver out.
 
     Attributes:
+        reports: What each live receiver reported last: its position and its window, in bytes.
         last_gone: Id of the receiver that left or timed out last, and when it was last heard;
             None if a receiver has rejected or refused the stream since.
     """
@@ -52,6 +53,7 @@ class ReceiverLiveness:
         self._last_heard_ns: dict[int, int] = {}
         self._departed: dict[int, None] = {}
         self._sources: dict[int, Address] = {}
+        self.reports: dict[int, tuple[int, int]] = {}
         self.last_gone: tuple[int, int] | None = None
 
     def __len__(self) -> int:
@@ -88,7 +90,7 @@ class ReceiverLiveness:
         if len(heard_ns) >= MAX_RECEIVERS:
             oldest = next(iter(heard_ns))
             del heard_ns[oldest]
-            self._sources.pop(oldest, None)
+            self._drop(oldest)
         heard_ns[receiver_id] = now_ns
         if source is not None:
             self._sources[receiver_id] = source
@@ -142,7 +144,7 @@ class ReceiverLiveness:
             if now_ns <= self._last_heard_ns[receiver_id] + self._timeout_ns:
                 break
             self.last_gone = receiver_id, self._last_heard_ns.pop(receiver_id)
-            self._sources.pop(receiver_id, None)
+            self._drop(receiver_id)
 
     def note_position(self, sender_position: int, now_ns: int) -> int:
         """Record from which position no receiver can have got data; return when that may change.
@@ -171,9 +173,14 @@ class ReceiverLiveness:
         is_kept = unheard is not None and sender_position - unheard <= term_length // 2
         return unheard if unheard is not None and is_kept else sender_position
 
+    def _drop(self, receiver_id: int) -> None:
+        """Drop all else that is known of a receiver that is no longer alive."""
+        self._sources.pop(receiver_id, None)
+        self.reports.pop(receiver_id, None)
+
     def _forget(self, receiver_id: int) -> None:
         self.last_gone = receiver_id, self._last_heard_ns.pop(receiver_id)
-        self._sources.pop(receiver_id, None)
+        self._drop(receiver_id)
         self._departed.pop(receiver_id, None)
         if len(self._departed) >= MAX_DEPARTED:
             del self._departed[next(iter(self._departed))]

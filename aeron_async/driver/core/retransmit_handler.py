@@ -77,6 +77,8 @@ class RetransmitHandler:
         self._overflow = overflow
         self._suppressed = suppressed
         self._round_trip = None if has_group_semantics else round_trip
+        # How often it has resent, and how many bytes of the stream.
+        self.resend_count = self.resent_length = 0
         # Oldest first: their delays end in this order, but not always their lingers.
         # Not a deque: an empty one takes 600 bytes, and there is one of these for each publication.
         self._actions: list[RetransmitAction] = []
@@ -190,6 +192,8 @@ class RetransmitHandler:
         resent_length = self._resend(action.position, action.length)
         # Padding counts in full although only its header is sent, and may pass the end.
         resent_length = min(resent_length, action.length)
+        self.resend_count += resent_length > 0
+        self.resent_length += resent_length
         self.budget.give_back(action.length - resent_length)
         action.length = resent_length
         action.is_delayed = False

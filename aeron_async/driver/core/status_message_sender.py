@@ -379,6 +379,7 @@ class StatusMessageSender(Reporting):
             self._status_messages_sent.increment(self._send_to_live(sm, now_ns))
         else:
             self._connections.gather_for_live(sm, now_ns, batch)
+        self.sent_count += 1
         self.last_sm_position = position
         self.overrun_threshold = position + log.term_length // 2
         self._is_pending = False
