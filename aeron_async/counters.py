@@ -521,6 +521,16 @@ class CountersManager(CountersReader):
         found = self._named.get(name_of(type_id, registration_id))
         return None if found is None else self.record(ids_named(found)[0])
 
+    @property
+    def value_words(self) -> memoryview:
+        """Return the values of all counters, one in each sixteen words, for who reads many."""
+        return self._values
+
+    @property
+    def allocated_count(self) -> int:
+        """Return how many counters are in use."""
+        return len(self._counters)
+
     def write_label(self, counter_id: int, label: str) -> None:
         """Replace a label; its length is stored last, so that no reader reads past the text."""
         encoded = label.encode("utf-8", "replace")[:MAX_LABEL_LENGTH]

@@ -453,6 +453,7 @@ cdef class ReportsOut:
                 self.gather(destination, destination.control_address or connection.source, frame)
             deadline_ns = later(now, feedback._timeout_ns)
             feedback._deadline_ns = deadline_ns
+            feedback.sent_count = <int64_t>(<uint64_t>feedback.sent_count + 1)
         image._calm_until_ns = min(until_ns, deadline_ns)
         return image._calm_until_ns
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from aeron_async.idle_strategy import IdleStrategy
     from aeron_async.protocol.channel_uri import ChannelUri
     from aeron_async.protocol.header import Buffer
+    from aeron_async.stats import Stats
 
 __all__ = ["Aeron"]
 
@@ -174,6 +175,42 @@ class Aeron:
         if not self._conductor.is_started:
             self._check_started()
         return self.driver.counters
+
+    def stats(self) -> Stats:
+        """Return the statistics of this moment: streams, receivers, losses, and the driver itself.
+
+        It takes some microseconds a stream: with hundreds of streams, prefer `gather_stats`.
+
+        Raises:
+            ClosedError: The client is not started, or closed.
+            ConfigurationError: The driver is of another process: ask that process.
+            WrongLoopError: Called from another event loop or process.
+        """
+        return self._own_driver().stats()
+
+    async def gather_stats(self) -> Stats:
+        """Return the statistics of about now; the loop runs other tasks between a few streams.
+
+        What is said of one stream is of one moment.
+
+        Raises:
+            ClosedError: The client is not started, or closed.
+            ConfigurationError: The driver is of another process: ask that process.
+            WrongLoopError: Called from another event loop or process.
+        """
+        return await self._own_driver().gather_stats()
+
+    def _own_driver(self) -> MediaDriver:
+        check_process(self._conductor.closed, "the client")
+        if not self._conductor.is_started:
+            self._check_started()
+        if not isinstance(self.driver, MediaDriver):
+            message = (
+                f"the driver in {self.driver.path} runs in another event loop: its own process "
+                "takes its statistics, by MediaDriver.stats"
+            )
+            raise ConfigurationError(message)
+        return self.driver
 
     async def start(self) -> None:
         """Start the driver if it is this client's own, and register with it.

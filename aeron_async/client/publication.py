@@ -186,8 +186,9 @@ class PublicationEvents:
     on_window_changed: Callable[[], None]
     on_publication_error: Callable[[PublicationErrorFrame], None]
     on_publication_failed: Callable[[Exception], None]
-    counts: Callable[[int], tuple[int, int, int, int, str]]
+    offers: OfferWaiters
     has_error_handler: bool
+    appender: Appender | None = None
 
 
 class PublicationBase(Offering, ABC):
@@ -238,7 +239,7 @@ class PublicationBase(Offering, ABC):
             self._on_window_changed,
             self._on_publication_error,
             self._on_publication_failed,
-            self._counts,
+            self._line,
             has_error_handler=on_error is not None,
         )
 
@@ -250,7 +251,7 @@ class PublicationBase(Offering, ABC):
         """
         self._check_open()
         self._ready = ready
-        self._appender = self._make_appender()
+        self._appender = self._listener.appender = self._make_appender()
         self._is_started = True
         self._limit: Counter = ready.publisher_limit
         self._wake_sender = ready.wake_flag.set
@@ -564,11 +565,6 @@ class PublicationBase(Offering, ABC):
         # A frame is sent when all of it fits.
         left = ready.sender_limit.get() - ready.sender_position.get()
         return BY_RECEIVERS if left < ready.log.mtu_length else BY_SENDER
-
-    def _counts(self, now_ns: int) -> tuple[int, int, int, int, str]:
-        """Return how many messages were offered, and how long offers were held back by what."""
-        count = self._appender.message_count if self._is_started else 0
-        return count, *self._line.blocked(now_ns)
 
     def _explain(self) -> Why:
         """Return why the publication waits; see `aeron_async.why`."""

@@ -135,9 +135,9 @@ class SubscriptionBase(Reading, ABC):
         self._image_wait = Wait(self, "anext", self._waits_since)
 
     def _count_messages(self) -> int:
-        """Return how many messages were read of all its images, those that are gone included."""
+        """Return how many messages were handed out, those of images that are gone included."""
         reading = sum(each._message_count for each in self._images.values())  # noqa: SLF001 - two halves of one reader
-        return self._listener.gone_count + reading
+        return self._listener.gone_count + reading - self._batch.left
 
     @abstractmethod
     def _make_image(self, ready: ImageReady) -> Image: ...

@@ -208,40 +208,36 @@ class FifoWaiters:
 
 @final
 class OfferWaiters(FifoWaiters):
-    """The offers that wait for room, and for how long they have been held back by what."""
+    """The offers that wait for room, and for how long they have been held back by what.
 
-    __slots__ = ("_blocked_by", "_blocked_ns", "_since_ns")
+    Attributes:
+        blocked_by: What holds the first offer back now: its place in `BLOCKED_BY`; -1 for nothing.
+        since_blocked_ns: Since when, in nanoseconds.
+        blocked_ns: How long offers were held back before, by each of `BLOCKED_BY`.
+    """
+
+    __slots__ = ("blocked_by", "blocked_ns", "since_blocked_ns")
 
     def __init__(self) -> None:
         super().__init__()
-        self._blocked_by = -1
-        self._blocked_ns = [0] * len(BLOCKED_BY)
-        self._since_ns = 0
+        self.blocked_by: int = -1
+        self.since_blocked_ns: int = 0
+        # Never changed, but replaced: a snapshot keeps it.
+        self.blocked_ns: tuple[int, ...] = (0,) * len(BLOCKED_BY)
 
     def block(self, by: int, now_ns: int) -> None:
         """Record what holds the first offer back from now on: its place in `BLOCKED_BY`."""
-        if by != self._blocked_by:
+        if by != self.blocked_by:
             self.unblock(now_ns)
-            self._blocked_by, self._since_ns = by, now_ns
+            self.blocked_by, self.since_blocked_ns = by, now_ns
 
     def unblock(self, now_ns: int) -> None:
         """Record that no offer waits any more."""
-        if self._blocked_by >= 0:
-            self._blocked_ns[self._blocked_by] += now_ns - self._since_ns
-            self._blocked_by = -1
-
-    def blocked(self, now_ns: int) -> tuple[int, int, int, str]:
-        """Return the time by cause, waits that last included, and what is waited for now."""
-        first, second, third = self._blocked_ns
-        by, waited_ns = self._blocked_by, now_ns - self._since_ns
-        if by < 0:
-            return first, second, third, ""
-        return (
-            first + waited_ns * (by == BY_RECEIVERS),
-            second + waited_ns * (by == BY_SENDER),
-            third + waited_ns * (by == UNCONNECTED),
-            BLOCKED_BY[by],
-        )
+        if self.blocked_by >= 0:
+            blocked_ns = list(self.blocked_ns)
+            blocked_ns[self.blocked_by] += now_ns - self.since_blocked_ns
+            self.blocked_ns = tuple(blocked_ns)
+            self.blocked_by = -1
 
 
 BY_RECEIVERS, BY_SENDER, UNCONNECTED = range(len(BLOCKED_BY))

@@ -109,14 +109,19 @@ class Agent(Sleeping, ABC):
                 clock.expect(self, max(deadline_ns, now_ns))
                 # Measured from when the work began: otherwise work that takes longer than a short
                 # retry delay would be due again whenever it ends, and the agent would never sleep.
+                timer_ns = NEVER_NS
                 if self._is_awake or deadline_ns - began_ns < SOON_NS:
                     await asyncio.sleep(0)
                 elif deadline_ns == NEVER_NS:
                     await self._wait(None)
                 else:
-                    await self._wait(max(deadline_ns - now_ns, TIMER_MIN_NS))
+                    timer_ns = now_ns + max(deadline_ns - now_ns, TIMER_MIN_NS)
+                    await self._wait(timer_ns - now_ns)
                 self._is_awake = False
                 now_ns = clock.now_ns()
+                late_ns = now_ns + clock.stalled_ns - stalled_ns - timer_ns
+                if late_ns >= 0 and clock.stall_log is not None:
+                    clock.stall_log.on_wake(late_ns)
                 if clock.stalled_ns != stalled_ns:
                     now_ns = await self._let_sockets_be_read()
         finally:

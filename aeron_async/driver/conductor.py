@@ -6,6 +6,7 @@ Source: Aeron `DriverConductor`, `ClientCommandAdapter`.
 from __future__ import annotations
 
 import asyncio
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aeron_async.clock import NEVER_NS
@@ -18,6 +19,7 @@ from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.stream_params import SessionIds, check_is_supported
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.core.udp_channel import needs_unique_suffix
+from aeron_async.driver.driver_stats import StatsTaker
 from aeron_async.driver.ipc_publications import IpcPublications
 from aeron_async.driver.media.channel_resolver import (
     numeric_publication,
@@ -138,6 +140,13 @@ class Conductor(Agent):
         self.client_counters: Final = ClientCounters(resources.counters_manager)
         self._names = NameWatch(
             resources, self._publications.endpoints, self._subscriptions.endpoints, self.wake
+        )
+
+    @cached_property
+    def stats(self) -> StatsTaker:
+        """Return what takes the statistics of the driver."""
+        return StatsTaker(
+            self._resources, self._table, self._subscriptions, self._publications.endpoints
         )
 
     @property

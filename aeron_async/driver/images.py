@@ -340,6 +340,16 @@ class Images:
     def __iter__(self) -> Iterator[PublicationImage]:
         return iter(tuple(self._images))
 
+    @property
+    def endpoints(self) -> Mapping[PublicationImage, ReceiveChannelEndpoint]:
+        """Return each image with the endpoint that receives it."""
+        return self._images
+
+    @property
+    def log_length(self) -> int:
+        """Return the length of the logs of all images, in bytes."""
+        return self._budget.log_length
+
     def are_at(self, endpoint: ReceiveChannelEndpoint) -> bool:
         """Return whether any image receives at an endpoint."""
         return any(each is endpoint for each in self._images.values())

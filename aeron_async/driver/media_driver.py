@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.suppliers import NameResolver
     from aeron_async.driver.media.network import Network, TransportKind
     from aeron_async.driver.own_loop import LoopFactory
+    from aeron_async.stats import Stats
 
 __all__ = ["MediaDriver"]
 
@@ -223,6 +224,28 @@ class MediaDriver:
             message = "the media driver belongs to the parent of this process: attach a client"
             raise WrongLoopError(message)
         return self._counters
+
+    def stats(self) -> Stats:
+        """Return the statistics of this moment: streams, receivers, losses, and the driver itself.
+
+        It takes some microseconds a stream: with hundreds of streams, prefer `gather_stats`.
+
+        Raises:
+            ClosedError: The driver has not been started, or is closed.
+            WrongLoopError: Called from another event loop or process.
+        """
+        return self.conductor.stats.take()
+
+    async def gather_stats(self) -> Stats:
+        """Return the statistics of about now; the loop runs other tasks between a few streams.
+
+        What is said of one stream is of one moment.
+
+        Raises:
+            ClosedError: The driver has not been started, or is closed.
+            WrongLoopError: Called from another event loop or process.
+        """
+        return await self.conductor.stats.take_in_slices()
 
     def _on_forked(self) -> None:
         """Let no reader touch the counters in a child process, which has not their memory."""

@@ -20,7 +20,7 @@ from aeron_async.driver.core.network_publication import NetworkPublication
 from aeron_async.errors import ErrorCode, PublicationError, RegistrationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from aeron_async.driver.commands import PublicationErrorFrame, PublicationListener
     from aeron_async.driver.core.publication import SubscribablePublication
@@ -89,6 +89,11 @@ class PublicationTable:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    @property
+    def entries(self) -> Mapping[SubscribablePublication, PublicationEntry]:
+        """Return each publication with its endpoint and the clients that hold it."""
+        return self._entries
 
     @property
     def network(self) -> tuple[NetworkPublication, ...]:

@@ -126,6 +126,9 @@ ASYNCIO_LOGGER: Final = "asyncio"
 SLOW_CALLBACK: Final = "Executing "
 """How the line of asyncio, and of uvloop, about a slow callback begins in debug mode."""
 
+LAG_CLASSES: Final = 40
+"""Powers of two of nanoseconds: the last counts all beyond nine minutes."""
+
 log: Final = get_logger(__name__)
 
 
@@ -170,12 +173,19 @@ class StallLog:
     Args:
         system_counters: The driver's counters.
         threshold_ns: How late an agent may be before that counts; for the log.
+
+    Attributes:
+        lags: How often the timer of an agent was late; entry `n` counts below 2 ** n ns.
+        lag_ns: The sum of these times.
     """
 
     def __init__(self, system_counters: SystemCounters, *, threshold_ns: int) -> None:
         self._count = system_counters[DriverCounterId.LOOP_LAG_COUNT]
         self._max_ns = system_counters[DriverCounterId.LOOP_LAG_MAX_NS]
         self._threshold_ns = threshold_ns
+        # By powers of two: how often an agent's timer was late by so many nanoseconds, and the sum.
+        self.lags: list[int] = [0] * LAG_CLASSES
+        self.lag_ns: int = 0
         self._logged_ns: int | None = None
         # Since the last line.
         self._pauses = 0
@@ -192,6 +202,11 @@ class StallLog:
         if self._slow_callbacks is not None:
             self._slow_callbacks.close()
             self._slow_callbacks = None
+
+    def on_wake(self, late_ns: int) -> None:
+        """Count how late an agent was that its timer, or something after that, has woken."""
+        self.lags[min(late_ns.bit_length(), LAG_CLASSES - 1)] += 1
+        self.lag_ns += late_ns
 
     def on_pause(self, late_ns: int, now_ns: int, agent: str) -> None:
         """Count a stall, and log it unless a line was logged less than a second ago.

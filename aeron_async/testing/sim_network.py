@@ -242,6 +242,8 @@ class SimTransport(BoundedTransport):
         self._takes_many_batches = takes_runs and hasattr(protocol, "batches_received")
         self._arrived = ReceiveBuffer(rcvbuf_length, is_gathering=takes_runs, coin=coin)
         self._take_alone = getattr(protocol, "take_alone", None)
+        self._on_dropped = getattr(protocol, "datagrams_dropped", None)
+        self._dropped_count = 0
         self._is_reading = False
         self._held: tuple[bytes, Destination] | None = None
 
@@ -323,6 +325,7 @@ class SimTransport(BoundedTransport):
         if self.peer is not None and source != self.peer:
             return Verdict.NOT_THE_PEER
         if not self._arrived.try_add(datagram, source, self._virtual.now_ns):
+            self._dropped_count += 1
             return Verdict.BUFFER_FULL
         self.read_soon()
         return None
@@ -344,6 +347,10 @@ class SimTransport(BoundedTransport):
         self._is_reading = False
         if self.host.is_paused:
             return
+        if self._dropped_count and self._on_dropped is not None:
+            # The system says so beside the next datagram.
+            dropped_count, self._dropped_count = self._dropped_count, 0
+            self._tell(self._on_dropped, dropped_count)
         count_left = BURST_LIMIT
         batches: list[list[bytes]] = []
         while self._arrived and count_left > 0:

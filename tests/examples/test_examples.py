@@ -36,6 +36,10 @@ PRINTED = {
         "STOP 192",
         *(f"heard {64 * (number + 1)} message {number}" for number in range(3)),
     ],
+    "stream_statistics": [
+        r"aeron:udp\?endpoint=\S+ waits for 127\.0\.0\.1:\d+",
+        "it publishes again: True",
+    ],
     "back_pressure": [
         "without a reader: stopped at position 65536",
         r"try_offer says OfferOutcome\.BACK_PRESSURED",

@@ -71,7 +71,7 @@ BATCHES: Final = (
         "a batch that is put back is not read again",
         MessageBatch,
         "_put_back",
-        (("self.image._rewind()", "pass"),),
+        (("self.image._rewind(self._count)", "pass"),),
         features=frozenset({"turns"}),
     ),
     Mutant(

@@ -125,10 +125,10 @@ class Arrivals:
         times_ns.append(now_ns)
         return position + self._step, now_ns + MARK_NS
 
-    def waiting_ns(self, position: int, now_ns: int) -> int:
-        """Return how long the byte at `position`, which has arrived, has been there at least."""
+    def arrived_ns(self, position: int) -> int:
+        """Return by when the byte at `position`, which has arrived, had come."""
         index = bisect_right(self._positions, position)
         if index < len(self._positions):
-            return max(0, now_ns - self._times_ns[index])
-        # It came after the last mark, so within a tenth of a second of that or of now.
-        return max(0, now_ns - self._times_ns[-1] - MARK_NS) if self._times_ns else 0
+            return self._times_ns[index]
+        # It came after the last mark, but less than a tenth of a second after.
+        return self._times_ns[-1] + MARK_NS if self._times_ns else 0

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from aeron_async.driver.core.stream_counters import ChannelStatus
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.core.udp_channel import format_address
+from aeron_async.driver.media.sockets import receive_state
 from aeron_async.errors import ErrorCode
 from aeron_async.logs import get_logger
 
@@ -116,6 +117,10 @@ class ChannelSocket(asyncio.DatagramProtocol):
     def granted_sndbuf_length(self) -> int:
         """Return the length of the kernel's send buffer, in bytes; 0 if unknown."""
         return cast("int", self._socket.get_extra_info("granted_sndbuf_length", 0))
+
+    def receive_state(self) -> tuple[int, int | None, int | None]:
+        """Return how much the system has dropped here, how many bytes wait, and how many may."""
+        return receive_state(self._socket.get_extra_info("socket"))
 
     @property
     def can_send(self) -> bool:

@@ -573,6 +573,27 @@ class BufferLengths:
         )
 
 
+MEMINFO: Final = struct.Struct("9I")
+SO_MEMINFO: Final = 55
+"""Linux tells by it what a socket holds, its limits, and how many datagrams it has dropped."""
+
+
+def receive_state(sock: socket.socket | None) -> tuple[int, int | None, int | None]:
+    """Return how much a socket has dropped, how many bytes it holds, and how many it may hold.
+
+    The lengths include the system's overhead. Where the system does not say, they are None.
+    """
+    if sock is None or sys.platform != "linux":
+        return 0, None, None
+    try:
+        held = sock.getsockopt(socket.SOL_SOCKET, SO_MEMINFO, MEMINFO.size)
+    except OSError:
+        # It is closed, or the kernel is older than 4.12.
+        return 0, None, None
+    queued, buffer, *_, dropped = MEMINFO.unpack(held)
+    return dropped, queued, buffer
+
+
 class ShortageLog:
     """Logs one warning for each setting and length that was not granted, for all sockets together.
 
