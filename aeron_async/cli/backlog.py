@@ -13,14 +13,14 @@ from cyclopts import Parameter
 from aeron_async.cli.aeron_directories import Directory, Watch, facts_of, headline_of, show
 from aeron_async.cli.options import Flag, Int32  # noqa: TC001 - cyclopts reads annotations at run time
 from aeron_async.cli.output import print_json, print_line
-from aeron_async.cli.stream_positions import PublicationFigures, StreamPositions
+from aeron_async.driver.stream_positions import PublicationFigures, StreamPositions
 from aeron_async.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aeron_async.aeron_directory import AeronDirectory
-    from aeron_async.cli.stream_positions import ImageFigures
+    from aeron_async.driver.stream_positions import ImageFigures
 
 __all__ = ["backlog"]
 

@@ -20,13 +20,13 @@ from aeron_async.cli.aeron_directories import (
 )
 from aeron_async.cli.options import Flag, Int32  # noqa: TC001 - cyclopts reads annotations at run time
 from aeron_async.cli.output import print_json, print_line
-from aeron_async.cli.stream_positions import StreamPositions
+from aeron_async.driver.stream_positions import StreamPositions
 from aeron_async.logbuffer.metadata import LogType
 from aeron_async.text import printable
 
 if TYPE_CHECKING:
     from aeron_async.aeron_directory import AeronDirectory, LogDescription
-    from aeron_async.cli.stream_positions import (
+    from aeron_async.driver.stream_positions import (
         ImageFigures,
         PublicationFigures,
         SubscriberFigures,
