@@ -66,6 +66,7 @@ LOSS_CAUSES: Final = (
 """The causes of losses, in the order of the tallies of an image."""
 BLOCKED_BY: Final = ("sender_limit", "publisher_limit", "not_connected")
 """What holds an offer back: the receivers, this driver's sender or readers, or no subscriber."""
+BLOCKED_NAMES: Final = tuple((by, f"blocked_{by}_ns") for by in BLOCKED_BY)
 NS_PER_SECOND: Final = 1_000_000_000
 
 Row = TypeVar("Row")
@@ -100,7 +101,7 @@ class PublicationStats:
     """One publication.
 
     Attributes:
-        state: `active`, `draining`, `linger` or `done`.
+        state: `active`, `draining`, `linger` or `done`; empty if unknown.
         position: Up to where it was published.
         position_limit: Below it an offer may begin.
         sender_position: Up to where it was sent; None for IPC.
@@ -120,7 +121,7 @@ class PublicationStats:
     stream_id: int
     session_id: int
     state: str
-    is_connected: bool
+    is_connected: bool | None
     is_exclusive: bool
     position: int
     position_limit: int
@@ -129,15 +130,15 @@ class PublicationStats:
     window_bytes: int
     backlog_bytes: int | None
     message_count: int | None
-    blocked_sender_limit_ns: int
-    blocked_publisher_limit_ns: int
-    blocked_not_connected_ns: int
+    blocked_sender_limit_ns: int | None
+    blocked_publisher_limit_ns: int | None
+    blocked_not_connected_ns: int | None
     blocked_by: str
-    back_pressure_count: int
-    nak_count: int
-    retransmit_count: int
-    retransmitted_bytes: int
-    receiver_count: int
+    back_pressure_count: int | None
+    nak_count: int | None
+    retransmit_count: int | None
+    retransmitted_bytes: int | None
+    receiver_count: int | None
     receivers: tuple[ReceiverStats, ...]
 
     @property
@@ -148,13 +149,10 @@ class PublicationStats:
         return min(self.receivers, key=lambda each: each.position + (each.window_bytes or 0))
 
     @property
-    def blocked_ns(self) -> int:
-        """Return how long offers have waited, whatever for."""
-        return (
-            self.blocked_sender_limit_ns
-            + self.blocked_publisher_limit_ns
-            + self.blocked_not_connected_ns
-        )
+    def blocked_ns(self) -> int | None:
+        """Return how long offers have waited, whatever for; None if that is not measured."""
+        times = [getattr(self, name) for _, name in BLOCKED_NAMES]
+        return None if None in times else sum(times)
 
 
 @attrs.frozen
@@ -186,8 +184,8 @@ class ImageStats:
     """One image: a stream as this driver receives it.
 
     Attributes:
-        state: `init`, `active`, `draining`, `linger` or `done`.
-        source: The address of the publisher, or of its first SETUP.
+        state: `init`, `active`, `draining`, `linger` or `done`; empty if unknown.
+        source: The address of the publisher, or of its first SETUP; empty if unknown.
         position: Up to where all has arrived.
         hwm_position: Up to where anything has arrived.
         missing_bytes: The room between both, part of which may have arrived.
@@ -206,7 +204,7 @@ class ImageStats:
     session_id: int
     source: str
     state: str
-    is_end_of_stream: bool
+    is_end_of_stream: bool | None
     position: int
     hwm_position: int
     missing_bytes: int
@@ -215,7 +213,7 @@ class ImageStats:
     lag_ns: int | None
     received_bytes: int | None
     silent_ns: int | None
-    nak_count: int
+    nak_count: int | None
     status_message_count: int | None
     losses: tuple[LossStats, ...]
     readers: tuple[ReaderStats, ...]
@@ -301,10 +299,10 @@ class DriverStats:
     pid: int
     version: str
     is_pure: bool | None
-    loop_lag_count: int
-    loop_lag_max_ns: int
+    loop_lag_count: int | None
+    loop_lag_max_ns: int | None
     loop_lags: tuple[int, ...]
-    loop_lag_ns: int
+    loop_lag_ns: int | None
     cycles: tuple[CycleStats, ...]
     budgets: tuple[BudgetStats, ...]
     sockets: tuple[SocketStats, ...]
@@ -398,13 +396,14 @@ class PublicationRates:
     """What one publication did in one second; see `PublicationStats` for the words.
 
     Attributes:
-        blocked_ratio: The part of the time in which an offer waited, from 0 to 1, by what for.
+        blocked_ratio: The part of the time in which an offer waited, from 0 to 1, by what for;
+            empty if that is not measured.
     """
 
     bytes_per_second: float
     messages_per_second: float | None
-    retransmitted_bytes_per_second: float
-    naks_per_second: float
+    retransmitted_bytes_per_second: float | None
+    naks_per_second: float | None
     blocked_ratio: Mapping[str, float]
 
 
@@ -413,7 +412,7 @@ class ImageRates:
     """What happened to one image in one second; see `ImageStats` for the words."""
 
     bytes_per_second: float
-    naks_per_second: float
+    naks_per_second: float | None
     losses_per_second: Mapping[str, float]
     lost_bytes_per_second: Mapping[str, float]
 
@@ -573,18 +572,20 @@ def publication_rates(
     """Return the rates of one publication; a new one began at its position."""
     was = now if before is None else before
     ns = seconds * NS_PER_SECOND
+    blocked = ((by, getattr(now, name), getattr(was, name)) for by, name in BLOCKED_NAMES)
     return PublicationRates(
         bytes_per_second=(now.position - was.position) / seconds,
         messages_per_second=counted(
             now.message_count, None if before is None else before.message_count, seconds
         ),
-        retransmitted_bytes_per_second=(
-            (now.retransmitted_bytes - was.retransmitted_bytes) / seconds
+        retransmitted_bytes_per_second=counted(
+            now.retransmitted_bytes, was.retransmitted_bytes, seconds
         ),
-        naks_per_second=(now.nak_count - was.nak_count) / seconds,
+        naks_per_second=counted(now.nak_count, was.nak_count, seconds),
         blocked_ratio={
-            by: min(1.0, (getattr(now, name) - getattr(was, name)) / ns)
-            for by, name in ((by, f"blocked_{by}_ns") for by in BLOCKED_BY)
+            by: min(1.0, (waited_ns - (before_ns or 0)) / ns)
+            for by, waited_ns, before_ns in blocked
+            if waited_ns is not None
         },
     )
 
@@ -598,7 +599,9 @@ def image_rates(now: ImageStats, before: ImageStats | None, seconds: float) -> I
     nothing = LossStats("", 0, 0)
     return ImageRates(
         bytes_per_second=received / seconds,
-        naks_per_second=(now.nak_count - (before.nak_count if before else 0)) / seconds,
+        naks_per_second=counted(
+            now.nak_count, None if before is None else before.nak_count, seconds
+        ),
         losses_per_second={
             each.cause: (each.count - earlier.get(each.cause, nothing).count) / seconds
             for each in now.losses
@@ -657,10 +660,10 @@ def driver_of(fields: Mapping[str, Any]) -> DriverStats:
         pid=fields["pid"],
         version=fields["version"],
         is_pure=fields.get("is_pure"),
-        loop_lag_count=fields.get("loop_lag_count", 0),
-        loop_lag_max_ns=fields.get("loop_lag_max_ns", 0),
+        loop_lag_count=fields.get("loop_lag_count"),
+        loop_lag_max_ns=fields.get("loop_lag_max_ns"),
         loop_lags=tuple(fields.get("loop_lags", ())),
-        loop_lag_ns=fields.get("loop_lag_ns", 0),
+        loop_lag_ns=fields.get("loop_lag_ns"),
         cycles=tuple(row_of(CycleStats, each) for each in fields.get("cycles", ())),
         budgets=tuple(row_of(BudgetStats, each) for each in fields.get("budgets", ())),
         sockets=tuple(row_of(SocketStats, each) for each in fields.get("sockets", ())),

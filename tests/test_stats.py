@@ -189,6 +189,25 @@ def test_a_stream_that_is_new_began_at_its_own_position() -> None:
     assert rates.images[8].losses_per_second == {"gap": 2, "forged": 1}
 
 
+def test_what_a_source_does_not_measure_has_no_rate() -> None:
+    publication = attrs.evolve(
+        PUBLICATION,
+        blocked_sender_limit_ns=None,
+        blocked_publisher_limit_ns=None,
+        nak_count=None,
+        retransmitted_bytes=None,
+    )
+    image = attrs.evolve(IMAGE, nak_count=None)
+
+    rates = stats(publication, image, at_ns=2 * SECOND_NS).diff(stats(publication, image))
+
+    assert publication.blocked_ns is None
+    assert rates.publications[1].blocked_ratio == {"not_connected": 0}
+    assert rates.publications[1].naks_per_second is None
+    assert rates.publications[1].retransmitted_bytes_per_second is None
+    assert rates.images[2].naks_per_second is None
+
+
 @pytest.mark.parametrize(
     "other",
     [stats(), stats(at_ns=0, driver=attrs.evolve(DRIVER, pid=43))],
@@ -209,6 +228,7 @@ def test_statistics_go_through_json_unchanged() -> None:
 def test_what_another_version_does_not_know_is_empty_and_what_it_adds_is_left_out() -> None:
     fields = stats().to_dict()
     del fields["publications"]["receivers"], fields["images"]["lag_ns"], fields["driver"]["cycles"]
+    del fields["driver"]["loop_lag_count"]
     fields["publications"]["colour"] = ["red"]
 
     there = Stats.from_dict(fields)
@@ -216,6 +236,7 @@ def test_what_another_version_does_not_know_is_empty_and_what_it_adds_is_left_ou
     assert there.publications[0].receivers == ()
     assert there.images[0].lag_ns is None
     assert there.driver.cycles == ()
+    assert there.driver.loop_lag_count is None
 
 
 @pytest.mark.parametrize(
