@@ -78,6 +78,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DIRECTORY_VARIABLE",
+    "DRIVER_TIMEOUT_MS",
     "HEARTBEAT_ENDED",
     "IMAGES_DIRECTORY",
     "PUBLICATIONS_DIRECTORY",
@@ -101,6 +102,8 @@ COUNTERS_MAX: Final = 1 << 18
 """Most counters that one call yields: four times those of Aeron's default length."""
 ENTRIES_MAX: Final = 10_000
 """Most errors, or entries of a loss report, that one call returns."""
+DRIVER_TIMEOUT_MS: Final = 10_000
+"""How old the heartbeat of an active driver may be: Aeron's driver timeout."""
 HEARTBEAT_ENDED: Final = -1
 """What a driver stores when it ends."""
 

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 import attrs
 from cyclopts import Parameter
 
-from aeron_async.aeron_directory import AeronDirectory, CncMissing, default_directory
+from aeron_async.aeron_directory import (
+    DRIVER_TIMEOUT_MS,
+    AeronDirectory,
+    CncMissing,
+    default_directory,
+)
 from aeron_async.cli.options import Count, Positive, RunOptions, is_a_name
 from aeron_async.cli.output import clear_terminal, print_json, print_line
 from aeron_async.cli.runner import ExitCode, run
@@ -40,8 +45,6 @@ __all__ = [
     "show",
 ]
 
-DRIVER_TIMEOUT_MS: Final = 10_000
-"""How old the heartbeat of an active driver may be: Aeron's driver timeout."""
 MS_PER_SECOND: Final = 1_000
 
 Directory = Annotated[

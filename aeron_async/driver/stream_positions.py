@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from aeron_async.driver.core.stream_counters import StreamCounterType, StreamKey
+from aeron_async.driver.core.stream_counters import (
+    STREAM_KEY_CHANNEL_LENGTH,
+    StreamCounterType,
+    StreamKey,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,6 +42,7 @@ IMAGE_FIELDS: Final = {
     StreamCounterType.RECEIVER_POSITION.type_id: "position",
     StreamCounterType.RECEIVER_NAKS_SENT.type_id: "naks_sent",
 }
+EXCLUSIVE: Final = StreamCounterType.PUBLISHER_POSITION_EXCLUSIVE
 SUBSCRIBER_TYPE_ID: Final = StreamCounterType.SUBSCRIPTION_POSITION.type_id
 
 
@@ -46,6 +51,18 @@ def is_window(record: CounterRecord) -> bool:
     return record.type_id == StreamCounterType.AUTO_WINDOW.type_id and record.label.startswith(
         (StreamCounterType.AUTO_WINDOW.label_name, StreamCounterType.CUBIC_WINDOW.label_name)
     )
+
+
+def channel_of(record: CounterRecord, key: StreamKey) -> str:
+    """Return the channel of a counter: a long one stands in the label, and its begin in the key."""
+    if len(key.channel.encode()) < STREAM_KEY_CHANNEL_LENGTH:
+        return key.channel
+    _, _, label = record.label.partition(
+        f": {key.registration_id} {key.session_id} {key.stream_id} "
+    )
+    if record.type_id == SUBSCRIBER_TYPE_ID:
+        label = label.rpartition(" @")[0]
+    return label if label.startswith(key.channel) else key.channel
 
 
 def distance(ahead: int | None, behind: int | None) -> int | None:
@@ -62,11 +79,13 @@ class SubscriberFigures:
     """One subscription in one stream.
 
     Attributes:
+        channel: As far as the driver keeps it, which is further than in the key; not escaped.
         source_id: Registration id of its publication, or correlation id of its image; 0 for a
             moment after an official driver has added it.
     """
 
     key: StreamKey
+    channel: str
     position: int
     source_id: int
 
@@ -76,10 +95,14 @@ class PublicationFigures:
     """One publication; positions in bytes, and None where the driver has no such counter.
 
     Attributes:
+        channel: As far as the driver keeps it, which is further than in the key; not escaped.
+        is_exclusive: None if its position is not counted.
         counted_position: What the driver last counted; it is behind the log.
     """
 
     key: StreamKey
+    channel: str
+    is_exclusive: bool | None = None
     counted_position: int | None = None
     limit: int | None = None
     sender_position: int | None = None
@@ -123,12 +146,14 @@ class ImageFigures:
     """One image; positions in bytes, and None where the driver has no such counter.
 
     Attributes:
+        channel: As far as the driver keeps it, which is further than in the key; not escaped.
         position: Up to where nothing is missing.
         chosen_window: What the congestion control grants now; None for a static window.
         lost_length: Bytes that the loss report has of the stream and session, repaired or not.
     """
 
     key: StreamKey
+    channel: str
     position: int | None = None
     highest_position: int | None = None
     naks_sent: int | None = None
@@ -195,18 +220,29 @@ class StreamPositions:
             key = StreamKey.decode(record)
             if key is None:
                 continue
-            found = key.registration_id
-            if (field := PUBLICATION_FIELDS.get(record.type_id)) is not None:
-                publication = publications.setdefault(found, PublicationFigures(key=key))
-                setattr(publication, field, record.value)
-            elif (field := IMAGE_FIELDS.get(record.type_id)) is not None:
-                setattr(images.setdefault(found, ImageFigures(key=key)), field, record.value)
-            elif is_window(record):
-                images.setdefault(found, ImageFigures(key=key)).chosen_window = record.value
-            elif record.type_id == SUBSCRIBER_TYPE_ID:
+            found, type_id = key.registration_id, record.type_id
+            if type_id == SUBSCRIBER_TYPE_ID:
                 subscribers.append(
-                    SubscriberFigures(key=key, position=record.value, source_id=record.reference_id)
+                    SubscriberFigures(
+                        key=key,
+                        channel=channel_of(record, key),
+                        position=record.value,
+                        source_id=record.reference_id,
+                    )
                 )
+            elif (field := PUBLICATION_FIELDS.get(type_id)) is not None:
+                publication = publications.get(found)
+                if publication is None:
+                    publication = PublicationFigures(key=key, channel=channel_of(record, key))
+                    publications[found] = publication
+                setattr(publication, field, record.value)
+                if type_id == EXCLUSIVE.type_id:
+                    publication.is_exclusive = record.label.startswith(EXCLUSIVE.label_name)
+            elif (field := IMAGE_FIELDS.get(type_id)) is not None or is_window(record):
+                image = images.get(found)
+                if image is None:
+                    image = images[found] = ImageFigures(key=key, channel=channel_of(record, key))
+                setattr(image, field or "chosen_window", record.value)
         strays: list[SubscriberFigures] = []
         for subscriber in subscribers:
             source = images.get(subscriber.source_id) or publications.get(subscriber.source_id)

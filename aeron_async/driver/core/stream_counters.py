@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NO_OWNER_ID",
+    "STREAM_KEY_CHANNEL_LENGTH",
     "ChannelCounterType",
     "ChannelStatus",
     "ImageCounters",
@@ -61,7 +62,8 @@ DRIVER_OWNER_ID: Final = 0
 NO_OWNER_ID: Final = -1
 
 _STREAM_KEY: Final = struct.Struct("<qiii")
-_STREAM_KEY_CHANNEL_LENGTH: Final = 92
+STREAM_KEY_CHANNEL_LENGTH: Final = 92
+"""Bytes of a channel that a key holds."""
 _CHANNEL_KEY: Final = struct.Struct("<i")
 _CHANNEL_KEY_CHANNEL_LENGTH: Final = 108
 _ADDRESS_KEY: Final = struct.Struct("<ii")
@@ -150,7 +152,7 @@ class StreamKey:
             return None
         registration_id, session_id, stream_id, length = _STREAM_KEY.unpack_from(record.key)
         # Another process wrote the length.
-        used = min(max(length, 0), _STREAM_KEY_CHANNEL_LENGTH)
+        used = min(max(length, 0), STREAM_KEY_CHANNEL_LENGTH)
         channel = record.key[_STREAM_KEY.size : _STREAM_KEY.size + used]
         return cls(
             registration_id=registration_id,
@@ -186,7 +188,7 @@ def allocate_stream_counter(
 
     Source: Aeron `StreamCounter.allocate`, `aeron_stream_counter_allocate`.
     """
-    used = channel.encode("utf-8", "replace")[:_STREAM_KEY_CHANNEL_LENGTH]
+    used = channel.encode("utf-8", "replace")[:STREAM_KEY_CHANNEL_LENGTH]
     name = counter_type.label_name
     return manager.allocate(
         counter_type.type_id,
