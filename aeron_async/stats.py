@@ -544,7 +544,7 @@ class Stats:
                 subscriptions=table_of(SubscriptionStats, fields["subscriptions"], {}),
                 driver=driver_of(fields["driver"]),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             message = f"these are no statistics of a driver: {error!r}"
             raise ConfigurationError(message) from error
 

@@ -8,105 +8,8 @@ import attrs
 import pytest
 
 from aeron_async.errors import ConfigurationError
-from aeron_async.stats import (
-    BudgetStats,
-    CycleStats,
-    DriverStats,
-    ImageStats,
-    LossStats,
-    PublicationStats,
-    ReaderStats,
-    ReceiverStats,
-    SocketStats,
-    Stats,
-    SubscriptionStats,
-    Table,
-)
-
-SECOND_NS = 1_000_000_000
-FAST = ReceiverStats("receiver", "0a", "10.0.0.1:4000", 9_000, 1_000, 5, 1_000)
-SLOW = ReceiverStats("receiver", "0b", "10.0.0.2:4000", 7_000, 2_000, 5, 3_000)
-
-PUBLICATION = PublicationStats(
-    registration_id=1,
-    channel="aeron:udp?endpoint=127.0.0.1:20121",
-    stream_id=1001,
-    session_id=-7,
-    state="active",
-    is_connected=True,
-    is_exclusive=False,
-    position=10_000,
-    position_limit=12_000,
-    sender_position=10_000,
-    sender_limit=10_000,
-    window_bytes=2_000,
-    backlog_bytes=0,
-    message_count=50,
-    blocked_sender_limit_ns=SECOND_NS,
-    blocked_publisher_limit_ns=0,
-    blocked_not_connected_ns=0,
-    blocked_by="sender_limit",
-    back_pressure_count=3,
-    nak_count=2,
-    retransmit_count=2,
-    retransmitted_bytes=500,
-    receiver_count=2,
-    receivers=(SLOW, FAST),
-)
-IMAGE = ImageStats(
-    registration_id=2,
-    channel="aeron:udp?endpoint=127.0.0.1:20121",
-    stream_id=1001,
-    session_id=-7,
-    source="127.0.0.1:4000",
-    state="active",
-    is_end_of_stream=False,
-    position=9_000,
-    hwm_position=10_000,
-    missing_bytes=1_000,
-    window_bytes=131_072,
-    lag_bytes=500,
-    lag_ns=1_000,
-    received_bytes=9_000,
-    silent_ns=10,
-    nak_count=2,
-    status_message_count=9,
-    losses=(LossStats("gap", 2, 3_000), LossStats("forged", 1, 100)),
-    readers=(ReaderStats(3, 8_500, 500),),
-)
-SUBSCRIPTION = SubscriptionStats(3, "aeron:udp?endpoint=127.0.0.1:20121", 1001, 1, 40, 500, 1_000)
-DRIVER = DriverStats(
-    pid=42,
-    version="1.2.3",
-    is_pure=False,
-    loop_lag_count=1,
-    loop_lag_max_ns=2_000,
-    loop_lags=(0, 1),
-    loop_lag_ns=2_000,
-    cycles=(CycleStats("sender", 5, 0),),
-    budgets=(BudgetStats("image_logs_bytes", 1, 2),),
-    sockets=(SocketStats("127.0.0.1:20121", 3, 0, 212_992),),
-    counters={"bytes_sent": 100},
-    limits={"images_refused": 1},
-)
-
-
-def stats(
-    publication: PublicationStats = PUBLICATION,
-    image: ImageStats = IMAGE,
-    *,
-    at_ns: int = SECOND_NS,
-    driver: DriverStats = DRIVER,
-) -> Stats:
-    return Stats(
-        source="driver",
-        epoch_ns=at_ns,
-        monotonic_ns=at_ns,
-        publications=Table.of(PublicationStats, [publication]),
-        images=Table.of(ImageStats, [image]),
-        subscriptions=Table.of(SubscriptionStats, [SUBSCRIPTION]),
-        driver=driver,
-    )
+from aeron_async.stats import LossStats, Stats, SubscriptionStats, Table
+from tests.snapshots import DRIVER, FAST, IMAGE, PUBLICATION, SECOND_NS, SLOW, stats
 
 
 def test_a_table_makes_its_columns_once_and_rows_of_them() -> None:
@@ -248,6 +151,7 @@ def test_what_another_version_does_not_know_is_empty_and_what_it_adds_is_left_ou
         {**stats().to_dict(), "images": 7},
         {**stats().to_dict(), "driver": None},
         {**stats().to_dict(), "epoch_ns": "soon"},
+        {**stats().to_dict(), "epoch_ns": float("inf")},
     ],
 )
 def test_what_is_no_statistics_is_refused(broken: dict[str, object]) -> None:
