@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from aeron_async.stats import Stats
 
-PATIENCE_S = 20
+PATIENCE_S = 60
 
 
 @pytest.fixture
@@ -81,6 +81,18 @@ async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(0)
+
+
+class Taking:
+    """Takes snapshots, whose times are their numbers."""
+
+    def __init__(self, make: Callable[[int], Stats] = lambda at_ns: stats(at_ns=at_ns)) -> None:
+        self.count = 0
+        self._make = make
+
+    def __call__(self) -> Stats:
+        self.count += 1
+        return self._make(self.count)
 
 
 class Raw:
@@ -181,13 +193,7 @@ async def test_the_lines_are_those_of_the_reference(path: Path) -> None:
 
 
 async def test_a_watcher_sees_the_newest(path: Path) -> None:
-    taken = 0
-
-    def take() -> Stats:
-        nonlocal taken
-        taken += 1
-        return stats(at_ns=taken)
-
+    take = Taking()
     async with door_at(path, take) as door, DoorClient(path) as client:
         seen = []
         async for each in client.watch(0.05):
@@ -203,38 +209,26 @@ async def test_a_watcher_sees_the_newest(path: Path) -> None:
 
 
 async def test_watchers_of_an_interval_share_a_snapshot(path: Path) -> None:
-    taken = 0
-
-    def take() -> Stats:
-        nonlocal taken
-        taken += 1
-        return stats(at_ns=taken)
-
+    take = Taking()
     async with door_at(path, take), raw(path) as one, raw(path) as two, raw(path) as three:
         for each in (one, two, three):
             await each.line()
         first = await one.ask({"watch": INTERVAL_MAX_MS})
         assert await two.ask({"watch": INTERVAL_MAX_MS}) == first
         assert await three.ask({"watch": INTERVAL_MAX_MS}) == first
-        assert taken == 1
+        assert take.count == 1
 
 
 async def test_who_asks_at_about_the_same_time_shares_a_snapshot(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(door_module, "FRESH_NS", 10**15)
-    taken = 0
-
-    def take() -> Stats:
-        nonlocal taken
-        taken += 1
-        return stats(at_ns=taken)
-
+    take = Taking()
     async with door_at(path, take) as door:
         async with DoorClient(path) as one, DoorClient(path) as two:
             first, second = await asyncio.gather(one.get_stats(), two.get_stats())
             assert first == second == await one.get_stats()
-            assert taken == 1
+            assert take.count == 1
         await until(lambda: door.client_count == 0)
         assert door._state == []
         monkeypatch.setattr(door_module, "FRESH_NS", 0)
@@ -244,13 +238,7 @@ async def test_who_asks_at_about_the_same_time_shares_a_snapshot(
 
 
 async def test_nothing_runs_without_a_client(path: Path) -> None:
-    taken = 0
-
-    def take() -> Stats:
-        nonlocal taken
-        taken += 1
-        return stats()
-
+    take = Taking()
     async with door_at(path, take) as door:
         async with DoorClient(path) as client:
             async for _ in client.watch(0.05):
@@ -258,7 +246,7 @@ async def test_nothing_runs_without_a_client(path: Path) -> None:
         await until(lambda: door.client_count == 0)
         await until(lambda: len(door._tasks) == 0)
         assert not door._watches
-        assert taken == 1
+        assert take.count == 1
 
 
 async def test_a_client_asks_while_it_watches(path: Path) -> None:
@@ -443,10 +431,10 @@ async def test_the_system_says_whose_process_a_client_is() -> None:
 async def test_a_client_that_does_not_read_is_dropped_and_counted(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door_module, "READ_TIMEOUT_S", 0.05)
     many = stats_of_many(1_000)
     async with door_at(path, lambda: many) as door, DoorClient(path) as other:
-        with socket.socket(socket.AF_UNIX) as client:
+        with socket.socket(socket.AF_UNIX) as client, monkeypatch.context() as patch:
+            patch.setattr(door_module, "READ_TIMEOUT_S", 0.05)
             client.connect(str(path))
             client.send(b'{"watch": 50}\n')
             await until(lambda: door.slow_client_count == 1)
@@ -454,14 +442,11 @@ async def test_a_client_that_does_not_read_is_dropped_and_counted(
         assert await other.get_stats() == many
 
 
-async def test_a_client_that_reads_slowly_gets_the_newest_state(path: Path) -> None:
-    taken = 0
-
-    def take() -> Stats:
-        nonlocal taken
-        taken += 1
-        return stats_of_many(1_000, at_ns=taken)
-
+async def test_a_client_that_reads_slowly_gets_the_newest_state(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door_module, "READ_TIMEOUT_S", PATIENCE_S)
+    take = Taking(lambda at_ns: stats_of_many(1_000, at_ns=at_ns))
     async with door_at(path, take) as door, raw(path) as client:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         client.writer.write(b'{"watch": 50}\n')
@@ -495,6 +480,21 @@ async def test_what_cannot_be_taken_is_told_and_the_door_stays(path: Path) -> No
         is_broken = False
         assert await anext(client.watch()) == stats()
         assert door.failed_request_count == 4
+
+
+async def test_a_fault_of_the_door_ends_one_client_and_is_logged(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with door_at(path) as door, DoorClient(path) as other:
+        async with raw(path) as client:
+            await client.line()
+            with monkeypatch.context() as patch, captured_logs() as lines:
+                patch.setattr(StatsDoor, "_answer", lambda *_arguments: 1 // 0)
+                client.writer.write(b"{}\n")
+                assert await client.end() == b""
+        assert [each["event"] for each in lines] == ["door_task_failed"]
+        await until(lambda: door.client_count == 1)
+        assert await other.get_stats() == stats()
 
 
 async def test_a_state_that_is_too_long_is_refused(
@@ -726,6 +726,24 @@ async def test_a_client_says_why_there_is_no_door(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (PermissionError(), "run as the user of its process"),
+        (OSError(5, "Input/output error"), "cannot be used: Input/output error"),
+    ],
+)
+async def test_a_client_says_why_the_system_refuses_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, text: str
+) -> None:
+    async def refuse(*_arguments: Any, **_more: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(asyncio, "open_unix_connection", refuse)
+    with pytest.raises(DriverError, match=text):
+        await DoorClient(path).__aenter__()
+
+
+@pytest.mark.parametrize(
     ("lines", "error", "text"),
     [
         ([b"SSH-2.0\x1b[2J\n"], ProtocolError, r"is no door: it says SSH-2.0\\x1b"),
@@ -777,7 +795,8 @@ async def test_a_door_that_says_nothing_is_waited_for_a_time(path: Path) -> None
     async with served(path, is_greeting=False):
         with pytest.raises(AeronTimeoutError, match=r"said nothing within 0\.01 s"):
             await DoorClient(path, timeout=0.01).__aenter__()
-    async with served(path), DoorClient(path, timeout=0.05) as client:
+    async with served(path), DoorClient(path) as client:
+        client._timeout = 0.01
         with pytest.raises(AeronTimeoutError, match="did not answer about 'stats'"):
             await client.get_stats()
         with pytest.raises(AeronTimeoutError, match="sent no statistics"):

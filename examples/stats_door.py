@@ -1,0 +1,54 @@
+"""Show the statistics of a process at a door, and read them as a tool does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import aeron_async as aa
+from aeron_async.door import DoorClient, StatsDoor
+from aeron_async.driver.counter_stats import stats_of_counters
+
+if TYPE_CHECKING:
+    from aeron_async.stats import Stats
+
+CHANNEL = os.environ.get("CHANNEL", "aeron:udp?endpoint=127.0.0.1:20121")
+
+
+async def main() -> None:
+    """Publish a little, and look at it through the door."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with aa.Aeron.connect() as aeron:
+
+            def take() -> Stats:
+                return stats_of_counters(
+                    aeron.counters,
+                    pid=os.getpid(),
+                    epoch_ns=time.time_ns(),
+                    monotonic_ns=time.monotonic_ns(),
+                )
+
+            subscription = await aeron.add_subscription(CHANNEL, stream_id=1001)
+            publication = await aeron.add_publication(CHANNEL, stream_id=1001)
+            await publication.offer(bytes(100))
+            await anext(subscription)
+            path = Path(folder, "door")
+            async with StatsDoor(path, take, version="1.0", pid=os.getpid()):
+                await look(path)
+
+
+async def look(path: Path) -> None:
+    """Print what a tool sees, which is a process of its own elsewhere."""
+    async with DoorClient(path) as door:
+        print(*door.hello.serves)
+        async for stats in door.watch(1.0):
+            for image in stats.images:
+                print(image.stream_id, image.position, image.missing_bytes)
+            break
+
+
+asyncio.run(main())
