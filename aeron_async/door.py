@@ -210,7 +210,7 @@ class StatsDoor:
         version: Version of the program, for the greeting.
         pid: Process id, for the greeting.
         extra: What is served beside the statistics, by name: each is called in the event loop, and
-            returns a text or anything else that JSON takes.
+            returns a text or anything else that JSON takes. Texts and lists are encoded in pieces.
         max_clients: Most clients at once; the next one is told so.
 
     Attributes:
@@ -313,9 +313,8 @@ class StatsDoor:
     def _on_failed(self, task: asyncio.Task[Any]) -> None:
         _log.error("door_task_failed", task=task.get_name(), exc_info=task.exception())
 
-    # Who comes in.
-
-    # Not `sock_accept`: a task that is cancelled may lose the client that it has just accepted.
+    # Who comes in. Not by `sock_accept`: a task that is cancelled may lose a client that has just
+    # been accepted.
 
     def _listen(self) -> None:
         self._pause = None
@@ -324,7 +323,8 @@ class StatsDoor:
 
     def _accept(self) -> None:
         """Let one client in; the loop calls again while more wait."""
-        assert self._socket is not None
+        if self._socket is None:
+            return
         listener = self._socket.listener
         try:
             sock, _ = listener.accept()

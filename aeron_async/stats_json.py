@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["decode_json", "encode_json", "json_pieces"]
 
 CELLS_MAX: Final = 1_000
-ROWS_MAX: Final = 100
+ROWS_MAX: Final = 50
 TEXT_MAX: Final = 32_768
 
 msgspec: Final[Any] = import_module("msgspec") if find_spec("msgspec") else None
