@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
 import attrs
@@ -39,7 +40,7 @@ from aeron_async.text import SHORT, printable
 if TYPE_CHECKING:
     import os
     import socket
-    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
     from types import TracebackType
 
 __all__ = ["DoorClient", "DoorHello", "StatsDoor"]
@@ -206,7 +207,8 @@ class StatsDoor:
 
     Args:
         path: Where the socket is made; others must not be able to write its folder.
-        take: Takes a snapshot; called in the event loop, and only while a client asks.
+        take: Takes a snapshot, or returns what to await for one; called in the event loop, and only
+            while a client asks.
         version: Version of the program, for the greeting.
         pid: Process id, for the greeting.
         extra: What is served beside the statistics, by name: each is called in the event loop, and
@@ -228,7 +230,7 @@ class StatsDoor:
     def __init__(
         self,
         path: str | os.PathLike[str],
-        take: Callable[[], Stats],
+        take: Callable[[], Stats | Awaitable[Stats]],
         *,
         version: str,
         pid: int,
@@ -286,6 +288,11 @@ class StatsDoor:
 
     async def aclose(self) -> None:
         """Close the door, and every connection at once; a second call does nothing."""
+        self.close()
+        await self._tasks.aclose()
+
+    def close(self) -> None:
+        """Close the door; `aclose` also waits until every connection is closed."""
         self._is_closed = True
         opened, self._socket = self._socket, None
         if opened is not None:
@@ -296,7 +303,7 @@ class StatsDoor:
             opened.close()
             self._budget.close()
             _log.info("door_closed", path=self.path)
-        await self._tasks.aclose()
+        self._tasks.cancel()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -432,7 +439,8 @@ class StatsDoor:
             if not self._state or now_ns - self._state_ns >= FRESH_NS:
                 self._state = []
                 self._state_ns = now_ns
-                self._state = await chunks_of(self._take())
+                taken = self._take()
+                self._state = await chunks_of(await taken if isawaitable(taken) else taken)
             return self._state
 
     # What it watches.

@@ -55,6 +55,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "driver": (
         "driver",
         "aeron_directory",
+        "door",
         "doorbell",
         "concurrent",
         "idle_strategy",
@@ -70,6 +71,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "doorbell",
         "aeron_directory",
         "driver.commands",
+        "driver.counter_stats",
         "driver.own_loop",
         "driver.media_driver",
         "driver.core.context",

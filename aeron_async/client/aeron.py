@@ -25,6 +25,7 @@ from aeron_async.client.exclusive_publication import ExclusivePublication
 from aeron_async.client.opening import Opening
 from aeron_async.client.publication import Publication
 from aeron_async.client.subscription import Subscription
+from aeron_async.driver.counter_stats import CncSource
 from aeron_async.driver.media_driver import MediaDriver
 from aeron_async.driver.own_loop import InvokedMediaDriver, ThreadedMediaDriver
 from aeron_async.errors import ClosedError, ConfigurationError
@@ -179,38 +180,39 @@ class Aeron:
     def stats(self) -> Stats:
         """Return the statistics of this moment: streams, receivers, losses, and the driver itself.
 
-        It takes some microseconds a stream: with hundreds of streams, prefer `gather_stats`.
+        It takes some microseconds a stream: with hundreds of streams, prefer `gather_stats`. Of a
+        driver in another process it is what its counters and its loss report tell.
 
         Raises:
             ClosedError: The client is not started, or closed.
-            ConfigurationError: The driver is of another process: ask that process.
+            DriverError: The driver of the other process shows no life.
             WrongLoopError: Called from another event loop or process.
         """
-        return self._own_driver().stats()
+        self._check_usable()
+        if isinstance(self.driver, MediaDriver):
+            return self.driver.stats()
+        with CncSource(self.driver.path, clock=self.clock) as source:
+            return source.take()
 
     async def gather_stats(self) -> Stats:
         """Return the statistics of about now; the loop runs other tasks between a few streams.
 
-        What is said of one stream is of one moment.
+        What is said of one stream is of one moment. Of a driver in another process it is what
+        `stats` returns.
 
         Raises:
             ClosedError: The client is not started, or closed.
-            ConfigurationError: The driver is of another process: ask that process.
+            DriverError: The driver of the other process shows no life.
             WrongLoopError: Called from another event loop or process.
         """
-        return await self._own_driver().gather_stats()
+        self._check_usable()
+        if isinstance(self.driver, MediaDriver):
+            return await self.driver.gather_stats()
+        return self.stats()
 
-    def _own_driver(self) -> MediaDriver:
+    def _check_usable(self) -> None:
         check_process(self._conductor.closed, "the client")
-        if not self._conductor.is_started:
-            self._check_started()
-        if not isinstance(self.driver, MediaDriver):
-            message = (
-                f"the driver in {self.driver.path} runs in another event loop: its own process "
-                "takes its statistics, by MediaDriver.stats"
-            )
-            raise ConfigurationError(message)
-        return self.driver
+        self._check_started()
 
     async def start(self) -> None:
         """Start the driver if it is this client's own, and register with it.

@@ -13,6 +13,8 @@ import os
 import random
 import warnings
 from functools import partial
+from importlib.metadata import version as installed_version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast, overload
 from weakref import WeakSet
 
@@ -20,6 +22,7 @@ import anyio
 
 from aeron_async.clock import NS_PER_SECOND, SystemClock
 from aeron_async.counters import CountersManager
+from aeron_async.door import StatsDoor
 from aeron_async.doorbell import DriverBells
 from aeron_async.driver.client_command_adapter import RING_WORDS, ClientCommandAdapter
 from aeron_async.driver.conductor import Conductor
@@ -53,6 +56,9 @@ if TYPE_CHECKING:
 
 __all__ = ["MediaDriver"]
 
+DOOR_NAME: Final = "stats.sock"
+"""The door of a driver in its Aeron directory."""
+DOOR_OFF: Final = "off"
 NAMED_MAX: Final = 8
 """Most publications that one line of the log names."""
 
@@ -84,6 +90,7 @@ class MediaDriver:
         self._counters: CountersManager | None = None
         self._storage: DriverStorage | None = None
         self._watcher: Watcher | None = None
+        self._door: StatsDoor | None = None
         self._resolver_agent: NameResolverAgent | None = None
         self._tasks = TaskOwner()
         self._closing = TaskOwner()
@@ -285,6 +292,7 @@ class MediaDriver:
         try:
             self._storage = await self._open_storage()
             await self._begin(self._loop, self._storage)
+            await self._open_door(self.conductor)
         except BaseException:
             self._abort()
             raise
@@ -349,6 +357,31 @@ class MediaDriver:
         for agent in (conductor.sender, conductor.receiver, conductor):
             task = self._tasks.start(agent.run(), f"aeron-{agent.role_name}")
             task.add_done_callback(self._on_agent_done)
+
+    async def _open_door(self, conductor: Conductor) -> None:
+        """Open the door for tools: where the settings say, or in the Aeron directory.
+
+        Raises:
+            ConfigurationError: It cannot be opened where the settings say.
+        """
+        path, directory = self.context.stats_socket, self.context.aeron_directory
+        if path == DOOR_OFF or (path is None and directory is None):
+            return
+        name = str(Path(directory or "") / DOOR_NAME) if path is None else path
+        try:
+            self._door = StatsDoor(
+                name,
+                conductor.stats.take_in_slices,
+                version=installed_version("aeron-async"),
+                pid=os.getpid(),
+            )
+            await self._door.start()
+        except ConfigurationError as error:
+            self._door = None
+            if path is not None:
+                raise
+            # Nobody has asked for it: the driver runs without.
+            log.warning("door_not_opened", path=printable(name), reason=str(error))
 
     async def _name_resolver(
         self, counters_manager: CountersManager, system_counters: SystemCounters
@@ -449,6 +482,8 @@ class MediaDriver:
         """Wait for the end of the agents, or of a start that finds the driver closed."""
         with anyio.CancelScope(shield=True):
             await self._closed.wait()
+            if self._door is not None:
+                await self._door.aclose()
             if self._conductor is not None:
                 await self._conductor.wait_closed()
 
@@ -476,6 +511,8 @@ class MediaDriver:
         self._is_aborted = self._is_closing = True
         self._tasks.cancel()
         steps: list[Callable[[], object]] = []
+        if self._door is not None:
+            steps.append(self._door.close)
         if self._conductor is not None:
             steps += [partial(self._conductor.release_clients, self._error), self._conductor.close]
         if self._resolver_agent is not None:

@@ -122,6 +122,7 @@ receiver_window_auto aeron_async.rcv.window.auto true -
 socket_batching aeron_async.socket.batching true -
 loop_lag_threshold_ns aeron_async.loop.lag.threshold 100ms -
 close_linger_timeout_ns aeron_async.close.linger.timeout 5s -
+stats_socket aeron_async.stats.socket not_set -
 udp_channel_incoming_interceptors aeron_async.udp.channel.incoming.interceptors not_set -
 udp_channel_loss_args aeron_async.udp.channel.loss.args not_set -
 udp_channel_fixed_loss_args aeron_async.udp.channel.fixed.loss.args not_set -

@@ -10,7 +10,7 @@ import pytest
 
 import aeron_async as aa
 from aeron_async.driver.core.context import DriverContext
-from aeron_async.errors import ConfigurationError, OfferTimeoutError
+from aeron_async.errors import OfferTimeoutError
 from aeron_async.protocol.header import FrameType
 from aeron_async.testing.fates import Conditions
 from aeron_async.testing.world import simulate
@@ -29,6 +29,11 @@ SECOND = 1_000_000_000
 
 def lost(image: ImageStats) -> dict[str, tuple[int, int]]:
     return {each.cause: (each.count, each.bytes) for each in image.losses}
+
+
+def known(value: int | None) -> int:
+    assert value is not None
+    return value
 
 
 def only_publication(stats: Stats) -> PublicationStats:
@@ -109,7 +114,7 @@ def test_a_slow_reader_is_named_at_both_ends() -> None:
             assert row.blocked_by == "sender_limit"
             assert row.blocked_sender_limit_ns == pytest.approx(5 * SECOND, rel=0.05)
             # Until the sender had sent what was offered.
-            assert row.blocked_publisher_limit_ns < MS
+            assert known(row.blocked_publisher_limit_ns) < MS
             assert row.blocked_not_connected_ns == 0
             slowest = row.slowest_receiver
             assert slowest is not None
@@ -194,10 +199,10 @@ def test_losses_on_a_link_are_gaps_and_what_is_not_resent_is_unfilled(
             assert 10 < count < 100
             assert length >= count * 160
             if is_reliable:
-                assert row.nak_count > 0
-                assert image.nak_count >= row.nak_count
-                assert row.retransmit_count > 0
-                assert row.retransmitted_bytes >= length
+                assert known(row.nak_count) > 0
+                assert known(image.nak_count) >= known(row.nak_count)
+                assert known(row.retransmit_count) > 0
+                assert known(row.retransmitted_bytes) >= length
 
     simulate(story, seed=7)
 
@@ -250,7 +255,7 @@ def test_a_blocked_loop_is_counted_in_its_own_driver() -> None:
             assert late.loop_lag_max_ns == pytest.approx(3 * SECOND, rel=0.1)
             assert sum(late.loop_lags[32:]) >= 1
             assert sum(calm.loop_lags[32:]) == 0
-            assert late.loop_lag_ns >= 3 * SECOND - 100 * MS
+            assert known(late.loop_lag_ns) >= 3 * SECOND - 100 * MS
 
     simulate(story)
 
@@ -324,21 +329,16 @@ def test_a_stream_that_has_gone_is_in_no_later_snapshot() -> None:
     simulate(story)
 
 
-def test_an_attached_client_says_who_has_the_statistics(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    del tmp_path_factory
-
+def test_a_client_that_is_not_open_has_no_statistics() -> None:
     async def story(world: World) -> None:
         aeron = world.host("alice").aeron()
         with pytest.raises(aa.ClosedError):
             aeron.stats()
         async with aeron:
-            aeron.stats()
+            assert not aeron.stats().publications
         with pytest.raises(aa.ClosedError):
             aeron.stats()
-        attached = aa.Aeron.connect(directory="/nowhere")
-        with pytest.raises((aa.ClosedError, ConfigurationError)):
-            attached.stats()
+        with pytest.raises(aa.ClosedError):
+            await aeron.gather_stats()
 
     simulate(story)

@@ -406,6 +406,13 @@ class DriverSettings(StreamSettings):
         "How long a driver that closes waits until its publications are drained.",
     )
 
+    stats_socket: str | None = text(
+        "aeron_async.stats.socket",
+        None,
+        "Unix socket at which tools read statistics, or `off`; with an Aeron directory by default "
+        "`stats.sock` in it.",
+    )
+
     # Differs: the C driver has variables for these, and Aeron has no properties.
     udp_channel_incoming_interceptors: str | None = text(
         "aeron_async.udp.channel.incoming.interceptors",
