@@ -1,0 +1,1 @@
+"""Metrics of a driver, for Prometheus and OpenTelemetry, made of its statistics."""

@@ -1,0 +1,567 @@
+"""Series of metrics: what one snapshot adds to them, and which streams have one of their own.
+
+Streams with the same labels are one series. A counter of a series is the sum over its streams, and
+keeps what streams had counted that have gone. Of a position only the increments are counted, from
+where it was when the stream was first seen: a stream may begin anywhere.
+
+Invariant: a counter never falls while its series is there, and there are never more than
+`max_series` series of a metric beside those with `stream="other"`. What is kept of streams is the
+last snapshot, and series that have no stream for up to five minutes.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import accumulate, chain
+from operator import add, lt
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+
+import attrs
+
+from aeron_async.errors import ConfigurationError
+from aeron_async.metrics.definitions import (
+    INFO,
+    INVALID_PACKETS,
+    LOOP_LAG,
+    LOOP_LAG_POWERS,
+    METRICS,
+    REFUSED,
+    SERIES_DROPPED,
+    SNAPSHOT_AGE,
+    STREAM_LABELS,
+    Merge,
+    Metric,
+    MetricKind,
+    MetricSource,
+)
+from aeron_async.stats import BLOCKED_BY, LOSS_CAUSES
+from aeron_async.text import SHORT, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+
+    from aeron_async.stats import DriverStats, ReceiverStats, Stats, Table
+
+__all__ = ["Buckets", "Family", "Labels", "MetricSeries", "channel_labels"]
+
+GONE_NS: Final = 300_000_000_000
+"""How long a series stays after its last stream has gone."""
+CHANNELS_CACHED: Final = 1_024
+CHANNEL_LENGTH_MAX: Final = 200
+OTHER: Final = (("stream", "other"), ("channel", "other"))
+UNKNOWN_CAUSE: Final = "unknown"
+NS_PER_SECOND: Final = 1_000_000_000
+
+Number: TypeAlias = int | float
+Pairs: TypeAlias = tuple[tuple[str, str], ...]
+Column: TypeAlias = "Sequence[int | None]"
+
+
+@attrs.frozen
+class Labels:
+    """The labels of one series.
+
+    Attributes:
+        pairs: Names and values, in order; values are printable.
+        text: As the text format has them, in braces; empty if there are none.
+    """
+
+    pairs: Pairs
+    text: str = attrs.field(init=False, eq=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        inner = ",".join(f'{name}="{escaped(value)}"' for name, value in self.pairs)
+        object.__setattr__(self, "text", f"{{{inner}}}" if inner else "")
+
+
+@attrs.frozen
+class Buckets:
+    """The one histogram: how many values were at most each bound, the last one infinite."""
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    total: float
+
+
+@attrs.frozen
+class Family:
+    """All series of one metric at one moment: a value for each label set."""
+
+    metric: Metric
+    labels: Sequence[Labels]
+    values: Sequence[Number]
+    histogram: Buckets | None = None
+
+
+@final
+class SeriesTable:
+    """The series of all metrics that are made of one table.
+
+    Args:
+        metrics: What is made of the columns.
+        max_series: Most series with a name of their own; labels beyond them share one.
+        positions: The columns of which only increments count.
+    """
+
+    def __init__(
+        self, metrics: Sequence[Metric], max_series: int, positions: frozenset[str] = frozenset()
+    ) -> None:
+        self._metrics = metrics
+        self._max_series = max_series
+        self._named_count = 0
+        self.positions = positions
+        # By series:
+        self._labels: list[Labels] = []
+        self._series_by_pairs: dict[Pairs, int] = {}
+        self._gone_at_ns: dict[int, int] = {}  # those without a row, the longest gone first
+        # What sums hold beside the rows of now: None until a row was known.
+        self._bases: dict[str, list[int | None]] = {
+            each.column: [] for each in metrics if each.kind is MetricKind.COUNTER
+        }
+        # By row of the last snapshot:
+        self._ids: Sequence[Hashable] = ()
+        self._series: list[int] = []
+        self._is_one_to_one = True
+        self._last: dict[str, Column] = dict.fromkeys(self._bases, ())
+        self._hidden: dict[Hashable, Pairs] = {}
+
+    @property
+    def hidden_count(self) -> int:
+        """Return how many label sets of now have no series of their own."""
+        return len(set(self._hidden.values()))
+
+    @property
+    def kept_count(self) -> int:
+        """Return how many series and rows are kept."""
+        return len(self._labels) + len(self._ids)
+
+    def update(
+        self, ids: Sequence[Hashable], pairs_of: Callable[[int], Pairs], now_ns: int
+    ) -> None:
+        """Give each row a series: those that came, and take leave of those that have gone.
+
+        Args:
+            ids: What tells rows apart, in order.
+            pairs_of: Returns the labels of a row by its index.
+            now_ns: The time of the snapshot.
+        """
+        if ids != self._ids:
+            self._join(ids, pairs_of, now_ns)
+        gone = self._gone_at_ns
+        if gone and now_ns - next(iter(gone.values())) > GONE_NS:
+            self._forget({each for each, at_ns in gone.items() if now_ns - at_ns > GONE_NS})
+
+    def families(self, columns: Mapping[str, Column]) -> Iterator[Family]:
+        """Yield the series of each metric; columns that are not known have None or are empty."""
+        for metric in self._metrics:
+            column = columns[metric.column]
+            if metric.kind is MetricKind.COUNTER:
+                values = self._sums(metric.column, column)
+            else:
+                values = self._merged(metric.merge, column)
+            yield family(metric, self._labels, values)
+
+    def _join(self, ids: Sequence[Hashable], pairs_of: Callable[[int], Pairs], now_ns: int) -> None:
+        """Find a series for each row, and keep in the sums what rows had that have gone."""
+        before = {each: row for row, each in enumerate(self._ids)}
+        rows = [before.pop(each, None) for each in ids]
+        hidden, self._hidden = self._hidden, {}
+        series: list[int] = []
+        for index, row in enumerate(rows):
+            if row is None:
+                series.append(self._series_for(ids[index], pairs_of(index)))
+                continue
+            series.append(self._series[row])
+            if ids[index] in hidden:
+                self._hidden[ids[index]] = hidden[ids[index]]
+        for name, last in self._last.items():
+            base = self._bases[name]
+            if last:
+                for row in before.values():
+                    keep(base, self._series[row], last[row])
+            self._last[name] = [None if row is None or not last else last[row] for row in rows]
+        living = set(series)
+        for each in sorted(set(self._series) - living):
+            self._gone_at_ns[each] = now_ns
+        for each in living & self._gone_at_ns.keys():
+            del self._gone_at_ns[each]
+        self._ids, self._series = list(ids), series
+        self._is_one_to_one = series == list(range(len(series)))
+
+    def _series_for(self, row_id: Hashable, pairs: Pairs) -> int:
+        """Return the series of labels; those beyond the limit share one."""
+        found = self._series_by_pairs.get(pairs)
+        if found is not None:
+            return found
+        if self._named_count < self._max_series:
+            self._named_count += 1
+        else:
+            self._hidden[row_id] = pairs
+            pairs = OTHER + tuple(pair for pair in pairs if pair[0] not in STREAM_LABELS)
+            found = self._series_by_pairs.get(pairs)
+            if found is not None:
+                return found
+        self._series_by_pairs[pairs] = len(self._labels)
+        self._labels.append(Labels(pairs))
+        for base in self._bases.values():
+            base.append(None)
+        return len(self._labels) - 1
+
+    def _forget(self, gone: set[int]) -> None:
+        """Remove series, and number the others anew."""
+        kept = [each for each in range(len(self._labels)) if each not in gone]
+        number = {each: new for new, each in enumerate(kept)}
+        self._labels = [self._labels[each] for each in kept]
+        self._series_by_pairs = {each.pairs: new for new, each in enumerate(self._labels)}
+        self._bases = {name: [base[each] for each in kept] for name, base in self._bases.items()}
+        self._series = [number[each] for each in self._series]
+        self._is_one_to_one = self._series == list(range(len(self._series)))
+        self._gone_at_ns = {
+            number[each]: at_ns for each, at_ns in self._gone_at_ns.items() if each not in gone
+        }
+        self._named_count = sum(each.pairs[:2] != OTHER for each in self._labels)
+
+    def _sums(self, name: str, column: Column) -> Sequence[int | None]:
+        """Return the sums by series, and remember the column."""
+        self._follow(name, column)
+        base, series = self._bases[name], self._series
+        self._last[name] = column
+        if self._is_one_to_one and None not in column:
+            bases: Any = base
+            return [*map(add, bases, column), *base[len(column) :]]
+        sums: list[Any] = base.copy()
+        if None in column:
+            for each, now in zip(series, column, strict=True):
+                if now is not None:
+                    sums[each] += now
+        else:
+            for each, now in zip(series, column, strict=True):
+                sums[each] += now
+        return sums
+
+    def _follow(self, name: str, column: Column) -> None:
+        """Change the base of sums where a row began, ended or started anew since the last look."""
+        last, base = self._last[name], self._bases[name]
+        below: Callable[[Any, Any], bool] = lt
+        # Three walks in C; the one in Python only if they find something.
+        if None not in last and None not in column and not any(map(below, column, last)):
+            return
+        is_position = name in self.positions
+        for each, was, now in zip(self._series, last, column, strict=True):
+            if now is None:
+                keep(base, each, was)
+            elif was is None:
+                keep(base, each, -now if is_position else 0)
+            elif now < was:
+                keep(base, each, was - now if is_position else was)
+
+    def _merged(self, merge: Merge, column: Column) -> Sequence[int | None]:
+        """Return a gauge by series; None where no row has a value."""
+        if self._is_one_to_one:
+            return [*column, *[None] * (len(self._labels) - len(column))]
+        values: list[int | None] = [None] * len(self._labels)
+        for each, now in zip(self._series, column, strict=True):
+            was = values[each]
+            if was is None or now is None:
+                values[each] = now if was is None else was
+            elif merge is Merge.SUM:
+                values[each] = was + now
+            elif (now > was) is (merge is Merge.LARGEST):
+                values[each] = now
+        return values
+
+
+@final
+class MetricSeries:
+    """All series of one driver, from snapshot to snapshot.
+
+    Args:
+        max_series: Most series of a metric beside those with `stream="other"`; 1 or more.
+        info: More labels of `aeron_info`, such as `kernel` and `loop`.
+
+    Raises:
+        ConfigurationError: `max_series` is below 1.
+    """
+
+    def __init__(self, max_series: int = 500, info: Mapping[str, str] | None = None) -> None:
+        if max_series < 1:
+            message = f"max_series={max_series} must be 1 or more"
+            raise ConfigurationError(message)
+        self._max_series = max_series
+        self._info = dict(info or {})
+        self._pid: int | None = None
+        self._at_ns = 0
+        self._regs: Sequence[Any] = ()
+        self._blocked_ids: Sequence[Hashable] = ()
+        self._tables = {
+            source: SeriesTable(
+                [each for each in METRICS if each.source is source],
+                max_series,
+                frozenset({"sent"}) if source is MetricSource.PUBLICATIONS else frozenset(),
+            )
+            for source in MetricSource
+            if source not in {MetricSource.DRIVER, MetricSource.PAGE}
+        }
+
+    @property
+    def kept_count(self) -> int:
+        """Return how many series and rows are kept of earlier snapshots."""
+        return sum(each.kept_count for each in self._tables.values())
+
+    def collect(
+        self,
+        stats: Stats,
+        *,
+        now_ns: int | None = None,
+        refused: Mapping[str, int] | None = None,
+    ) -> Iterator[Family]:
+        """Yield every metric that has a series; take them all before the next snapshot.
+
+        Args:
+            stats: A snapshot that is later than the one before.
+            now_ns: The time of the machine's monotonic clock, for the age; None leaves it out.
+            refused: What a server has refused, by reason.
+
+        Raises:
+            ConfigurationError: The snapshot is older than the one before.
+        """
+        if stats.driver.pid != self._pid:
+            # Registration ids begin anew: nothing of this driver was seen before.
+            self._pid = stats.driver.pid
+            for table in self._tables.values():
+                table.update((), no_pairs, stats.monotonic_ns)
+        elif stats.monotonic_ns < self._at_ns:
+            message = (
+                f"metrics need snapshots in order, and this one is "
+                f"{self._at_ns - stats.monotonic_ns} ns older than the one before"
+            )
+            raise ConfigurationError(message)
+        self._at_ns = stats.monotonic_ns
+        for each in self._page(stats, now_ns, refused):
+            if each.values:
+                yield each
+        for each in chain(
+            self._publications(stats),
+            self._images(stats),
+            self._subscriptions(stats),
+            self._driver(stats.driver),
+        ):
+            if each.values or each.histogram:
+                yield each
+        hidden = sum(table.hidden_count for table in self._tables.values())
+        yield family(SERIES_DROPPED, [NO_LABELS], [hidden])
+
+    def _page(
+        self, stats: Stats, now_ns: int | None, refused: Mapping[str, int] | None
+    ) -> Iterator[Family]:
+        info = {"version": stats.driver.version, **self._info}
+        pairs = tuple((name, printable(value, SHORT)) for name, value in info.items())
+        yield family(INFO, [Labels(pairs)], [1])
+        if now_ns is not None:
+            age_s = max(0, now_ns - stats.monotonic_ns) / NS_PER_SECOND
+            yield family(SNAPSHOT_AGE, [NO_LABELS], [age_s])
+        if refused is not None:
+            yield labelled(REFUSED, refused.items())
+
+    def _publications(self, stats: Stats) -> Iterator[Family]:
+        rows = stats.publications
+        regs, pairs_of = rows.column("registration_id"), stream_pairs_of(rows)
+        table = self._tables[MetricSource.PUBLICATIONS]
+        table.update(regs, pairs_of, stats.monotonic_ns)
+        sent = rows.column("sender_position")
+        if None in sent:
+            positions = rows.column("position")
+            sent = [at if to is None else to for to, at in zip(sent, positions, strict=True)]
+        yield from table.families(
+            {
+                **rows.columns,
+                "sent": sent,
+                "slowest_lag": list(map(slowest_lag, rows.column("receivers"))),
+                "rows": [1] * len(rows),
+                "connected": [
+                    None if each is None else int(each) for each in rows.column("is_connected")
+                ],
+            }
+        )
+        table = self._tables[MetricSource.BLOCKED]
+        if regs != self._regs:
+            self._regs = regs
+            self._blocked_ids = [(each, by) for each in regs for by in BLOCKED_BY]
+        each_by = len(BLOCKED_BY)
+        table.update(
+            self._blocked_ids,
+            lambda row: (*pairs_of(row // each_by), ("by", BLOCKED_BY[row % each_by])),
+            stats.monotonic_ns,
+        )
+        columns = [rows.column(f"blocked_{by}_ns") for by in BLOCKED_BY]
+        yield from table.families({"ns": list(chain.from_iterable(zip(*columns, strict=True)))})
+
+    def _images(self, stats: Stats) -> Iterator[Family]:
+        rows = stats.images
+        regs, pairs_of = rows.column("registration_id"), stream_pairs_of(rows)
+        table = self._tables[MetricSource.IMAGES]
+        received = rows.column("received_bytes")
+        # A table of counters knows positions only.
+        is_known = any(each is not None for each in received) or not received
+        table.positions = frozenset() if is_known else frozenset({"received"})
+        table.update(regs, pairs_of, stats.monotonic_ns)
+        yield from table.families(
+            {
+                **rows.columns,
+                "received": received if is_known else rows.column("position"),
+            }
+        )
+        losses: dict[tuple[Any, str], tuple[int, int, int]] = {}
+        for row, column in enumerate(rows.column("losses")):
+            for each in column:
+                key = regs[row], each.cause if each.cause in LOSS_CAUSES else UNKNOWN_CAUSE
+                _, count, lost_bytes = losses.get(key, (row, 0, 0))
+                losses[key] = row, count + each.count, lost_bytes + each.bytes
+        ids = list(losses)
+        table = self._tables[MetricSource.LOSSES]
+        table.update(
+            ids,
+            lambda index: (*pairs_of(losses[ids[index]][0]), ("cause", ids[index][1])),
+            stats.monotonic_ns,
+        )
+        yield from table.families(
+            {
+                "count": [count for _, count, _ in losses.values()],
+                "bytes": [lost_bytes for _, _, lost_bytes in losses.values()],
+            }
+        )
+
+    def _subscriptions(self, stats: Stats) -> Iterator[Family]:
+        rows = stats.subscriptions
+        table = self._tables[MetricSource.SUBSCRIPTIONS]
+        table.update(rows.column("registration_id"), stream_pairs_of(rows), stats.monotonic_ns)
+        yield from table.families(rows.columns)
+
+    def _driver(self, driver: DriverStats) -> Iterator[Family]:
+        counters = driver.counters
+        drops = counters.get("socket_drops")
+        if drops is None and driver.sockets:
+            drops = sum(each.drop_count for each in driver.sockets)
+        values: dict[str, Iterable[tuple[str, Number | None]]] = {
+            "cycle_max": [(each.agent, each.max_ns) for each in driver.cycles],
+            "cycles_exceeded": [(each.agent, each.exceeded_count) for each in driver.cycles],
+            "socket_drops": [("socket_full", drops)],
+            "invalid_packets": [
+                (reason, counters.get(name)) for name, reason in INVALID_PACKETS.items()
+            ],
+            "limits": driver.limits.items(),
+            "budgets": [
+                (each.name, each.used / each.limit) for each in driver.budgets if each.limit
+            ],
+        }
+        for metric in METRICS:
+            if metric is LOOP_LAG:
+                if driver.loop_lags:
+                    yield Family(metric, [], [], histogram_of(driver))
+            elif metric.source is MetricSource.DRIVER:
+                yield labelled(metric, list(values[metric.column])[: self._max_series])
+
+
+# Columns.
+
+
+def stream_pairs_of(rows: Table[Any]) -> Callable[[int], Pairs]:
+    """Return a function that returns the labels of a row."""
+    channels, stream_ids = rows.column("channel"), rows.column("stream_id")
+
+    def pairs_of(row: int) -> Pairs:
+        channel, alias = channel_labels(str(channels[row]))
+        pairs = (("stream", str(stream_ids[row])), ("channel", channel))
+        return (*pairs, ("alias", alias)) if alias else pairs
+
+    return pairs_of
+
+
+def slowest_lag(receivers: Sequence[ReceiverStats]) -> int | None:
+    """Return how far the receiver is behind that allows the least to be sent."""
+    if not receivers:
+        return None
+    if len(receivers) == 1:
+        return receivers[0].lag_bytes
+    return min(receivers, key=lambda each: each.position + (each.window_bytes or 0)).lag_bytes
+
+
+def histogram_of(driver: DriverStats) -> Buckets:
+    """Return the lags of the loop in buckets that are always the same."""
+    below = list(accumulate(driver.loop_lags))
+    counts = [below[min(power, len(below) - 1)] for power in LOOP_LAG_POWERS]
+    return Buckets(
+        bounds=(*(2**power / NS_PER_SECOND for power in LOOP_LAG_POWERS), float("inf")),
+        counts=(*counts, below[-1]),
+        total=driver.loop_lag_ns / NS_PER_SECOND,
+    )
+
+
+def keep(base: list[int | None], series: int, value: int | None) -> None:
+    """Add a value to the base of a series, which is known from then on; None adds nothing."""
+    if value is not None:
+        base[series] = (base[series] or 0) + value
+
+
+# Families.
+
+
+def family(metric: Metric, labels: Sequence[Labels], values: Sequence[Number | None]) -> Family:
+    """Return the series whose value is known, in the base unit."""
+    known: Any = values
+    if None in values:
+        pairs = [pair for pair in zip(labels, values, strict=True) if pair[1] is not None]
+        labels, known = [each for each, _ in pairs], [each for _, each in pairs]
+    if metric.divisor != 1:
+        known = [each / metric.divisor for each in known]
+    return Family(metric, labels, known)
+
+
+def labelled(metric: Metric, items: Iterable[tuple[str, Number | None]]) -> Family:
+    """Return series that differ in the label of the metric only; of equal labels the last one."""
+    values = {label_of(metric.label, str(name)): value for name, value in items}
+    return family(metric, list(values), list(values.values()))
+
+
+# Labels.
+
+
+@lru_cache(maxsize=CHANNELS_CACHED)
+def label_of(name: str, value: str) -> Labels:
+    """Return one label as labels."""
+    return Labels(((name, printable(value, SHORT)),))
+
+
+NO_LABELS: Final = Labels(())
+
+
+def no_pairs(_row: int) -> Pairs:
+    """Return the labels of what has no rows."""
+    return ()
+
+
+@lru_cache(maxsize=CHANNELS_CACHED)
+def channel_labels(channel: str) -> tuple[str, str]:
+    """Return the labels `channel` and `alias` of a channel: where it leads, and nothing else.
+
+    The media, the endpoint or else the control address, and the group. Session ids, tags and
+    lengths would make a new series of each start. Nothing is refused: the text is foreign.
+    """
+    head, _, query = channel.partition("?")
+    values: dict[str, str] = {}
+    for each in query.split("|"):
+        key, _, value = each.partition("=")
+        values.setdefault(key, value)
+    kept = [key for key in ("endpoint", "control") if values.get(key)][:1]
+    if not kept and values.get("control-mode"):
+        kept = ["control-mode"]
+    if values.get("group"):
+        kept.append("group")
+    shown = "|".join(f"{key}={values[key]}" for key in kept)
+    where = f"{head}?{shown}" if shown else head
+    return printable(where, CHANNEL_LENGTH_MAX), printable(values.get("alias", ""), SHORT)
+
+
+def escaped(value: str) -> str:
+    r"""Return the value of a label as the text format has it, with `\`, `"` and newline escaped."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
