@@ -1,0 +1,124 @@
+"""The newest snapshot for other threads, also where the loop does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from structlog.testing import capture_logs
+
+from aeron_async.errors import ClosedError, ConfigurationError
+from aeron_async.metrics.latest import LatestStats
+from tests.metrics.snapshots import snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aeron_async.stats import Stats
+
+# Nobody waits as long: a busy machine is no reason to fail.
+LONG_S = 60.0
+SHORT_S = 0.01
+
+
+class Driver:
+    """Takes snapshots one second apart, and knows the threads that asked."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.threads: set[int] = set()
+        self.is_closed = False
+
+    def take(self) -> Stats:
+        self.threads.add(threading.get_ident())
+        if self.is_closed:
+            message = "the driver has been closed"
+            raise ClosedError(message)
+        self.count += 1
+        return snapshot(at_s=self.count)
+
+
+def called_beside(call: Callable[[], object]) -> None:
+    """Run something in a thread while the loop, in which this is called, stands still."""
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join(LONG_S)
+    assert not thread.is_alive()
+
+
+async def test_a_thread_gets_what_the_loop_takes() -> None:
+    driver = Driver()
+    latest = LatestStats(driver.take, timeout_s=LONG_S)
+
+    stats = await asyncio.to_thread(latest)
+
+    assert stats == snapshot(at_s=1)
+    assert driver.threads == {threading.get_ident()}
+    assert latest.late_count == 0
+
+
+async def test_the_loop_itself_takes_one_at_once() -> None:
+    driver = Driver()
+    assert LatestStats(driver.take)() == snapshot(at_s=1)
+
+
+async def test_a_loop_that_stands_still_leaves_the_snapshot_before_or_none() -> None:
+    driver, got = Driver(), list[object]()
+    latest = LatestStats(driver.take, timeout_s=SHORT_S)
+
+    called_beside(lambda: got.append(latest()))
+    assert got == [None]
+    first = latest()
+    called_beside(lambda: got.append(latest()))
+
+    assert got == [None, first]
+    assert latest.late_count == 2
+
+
+async def test_threads_that_wait_for_a_loop_share_one_request() -> None:
+    driver = Driver()
+    latest = LatestStats(driver.take, timeout_s=SHORT_S)
+    for _ in range(5):
+        called_beside(latest)
+    assert driver.count == 0
+
+    await asyncio.sleep(0)
+    assert driver.count == 1
+    patient = LatestStats(driver.take, timeout_s=LONG_S)
+    assert await asyncio.to_thread(patient) is not None
+
+
+def test_a_loop_that_was_closed_leaves_the_snapshot_before() -> None:
+    driver = Driver()
+
+    async def make() -> LatestStats:
+        latest = LatestStats(driver.take, timeout_s=LONG_S)
+        latest()
+        return latest
+
+    latest, got = asyncio.run(make()), list[object]()
+    called_beside(lambda: got.append(latest()))
+    assert got == [snapshot(at_s=1)]
+    assert latest.late_count == 1
+
+
+async def test_what_cannot_be_taken_is_counted_and_said_once_until_it_can() -> None:
+    driver = Driver()
+    latest = LatestStats(driver.take, timeout_s=LONG_S)
+    first = latest()
+    driver.is_closed = True
+    with capture_logs() as lines:
+        assert await asyncio.to_thread(latest) is first
+        assert await asyncio.to_thread(latest) is first
+    assert [line["event"] for line in lines] == ["stats_not_taken"]
+    assert latest.failed_count == 2
+
+    driver.is_closed = False
+    assert await asyncio.to_thread(latest) == snapshot(at_s=2)
+
+
+async def test_the_timeout_is_checked() -> None:
+    with pytest.raises(ConfigurationError, match="timeout_s=0 must be above 0"):
+        LatestStats(Driver().take, timeout_s=0)
