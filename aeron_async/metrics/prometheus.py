@@ -1,7 +1,7 @@
 """The metrics for a registry of prometheus_client, which asks from threads of its own.
 
 Needs prometheus_client, which the extra `prometheus` installs. A page of a thousand streams costs
-it more than ten times what `serve_metrics` takes: it is for programs that have a registry already.
+it some ten times what `serve_metrics` takes: it is for programs that have a registry already.
 """
 
 from __future__ import annotations

@@ -134,6 +134,11 @@ PRINTED = {
         "receiver 1 at 9000: send up to 4000",
     ],
     "resolve_names": ["service names: 1 3", "service names: 1 3", "no such service: UNKNOWN_HOST"],
+    "serve_metrics": [
+        "no subscriber of stream 1001",
+        "ready",
+        r'aeron_connected\{stream="1001",channel="aeron:udp\?endpoint=127\.0\.0\.1:\d+"\} 1',
+    ],
     "read_counters": [
         r" *\d+  Bytes sent",
         r" *\d+  Bytes received",
@@ -149,6 +154,7 @@ COMPLAINTS = {
 }
 IN_PAIRS = {"publisher", "subscriber"}
 WITH_LOGS = {"configure_logs"}
+WITH_EXPORTERS = {"export_metrics"}
 UNTIL_TOLD = {"stop_on_signals", "response_server"}
 ON_SPARK = {"market_data_bars", "archive_outliers"}
 ON_ONE_HOST = {"beside_java", "in_a_container"}
@@ -269,13 +275,22 @@ def test_no_example_goes_unproven() -> None:
     names = {path.stem for path in EXAMPLES.glob("*.py")}
     # Those of Spark share the session of its tests.
     under_spark = {name for name in names if name.startswith("spark_")} | ON_SPARK
-    others = IN_PAIRS | WITH_LOGS | UNTIL_TOLD | ON_ONE_HOST | UNDER_PYTEST
+    others = IN_PAIRS | WITH_LOGS | WITH_EXPORTERS | UNTIL_TOLD | ON_ONE_HOST | UNDER_PYTEST
     assert names - under_spark == PRINTED.keys() | others
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
 def test_an_example_is_short(path: Path) -> None:
     assert len(path.read_text().splitlines()) < LINE_LIMIT
+
+
+def test_exported_metrics_are_the_same_for_both_libraries() -> None:
+    pytest.importorskip("prometheus_client", reason="pip install 'aeron-async[prometheus]'")
+    pytest.importorskip("opentelemetry.sdk.metrics", reason="pip install opentelemetry-sdk")
+    assert finish(start("export_metrics")) == [
+        'aeron_driver_limit_reached_total{limit="images_refused"} 3.0',
+        "aeron.driver.limit_reached {'limit': 'images_refused'} 3",
+    ]
 
 
 def test_configured_logs_show_the_changes_beside_the_output(unused_udp_port: int) -> None:
