@@ -10,7 +10,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry, generate_latest
 
-from aeron_async.metrics.latest import LatestStats
+from aeron_async.metrics import LatestStats
 from aeron_async.metrics.otel import StatsInstruments
 from aeron_async.metrics.prometheus import StatsCollector
 from aeron_async.stats import Stats

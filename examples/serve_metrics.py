@@ -7,7 +7,7 @@ import os
 import time
 
 import aeron_async as aa
-from aeron_async.metrics.endpoint import serve_metrics
+from aeron_async.metrics import serve_metrics
 from aeron_async.stats import Stats
 
 CHANNEL = os.environ.get("CHANNEL", "aeron:udp?endpoint=127.0.0.1:20121")

@@ -29,6 +29,7 @@ from aeron_async.logs import get_logger
 from aeron_async.metrics.latest import loop_name
 from aeron_async.metrics.series import MetricSeries
 from aeron_async.metrics.text import CONTENT_TYPE, write_metrics
+from aeron_async.protocol.arguments import check_function, check_number
 from aeron_async.tasks import TaskOwner
 from aeron_async.text import SHORT, printable
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["MetricsServer", "ServerLimits", "serve_metrics"]
 
 PLAIN: Final = "text/plain; charset=utf-8"
+PORT_MAX: Final = 65_535
 PATHS: Final = ("/metrics", "/live", "/ready")
 METHODS: Final = ("GET", "HEAD")
 REASONS_MAX: Final = 100
@@ -144,6 +146,7 @@ class MetricsServer:
         self._writing = asyncio.Lock()
         self._tasks = TaskOwner()
         self._checks_host = True
+        self._is_closed = False
         self._is_failing = False
         self.port = 0
         self.refused: Counter[str] = Counter()
@@ -159,11 +162,15 @@ class MetricsServer:
         return server
 
     async def aclose(self) -> None:
-        """End all connections."""
+        """End all connections, also those that the loop has accepted and not handed over yet."""
+        self._is_closed = True
         await self._tasks.aclose()
 
     def _on_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Give a client a place, or refuse it; no task is made for what is refused."""
+        if self._is_closed:
+            writer.transport.abort()
+            return
         if len(self._tasks) >= self._limits.connections:
             self.refused["busy"] += 1
             text = f"all {self._limits.connections} connections are in use\n".encode("ascii")
@@ -171,7 +178,9 @@ class MetricsServer:
             writer.write(answer.head(with_length=True) + text)
             writer.close()
             return
-        self._tasks.start(self._serve(reader, writer), "metrics-client")
+        task = self._tasks.start(self._serve(reader, writer), "metrics-client")
+        # Not at the end of the task itself, which may be cancelled before it has begun.
+        task.add_done_callback(lambda _: writer.transport.abort())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request, and end the connection."""
@@ -190,8 +199,6 @@ class MetricsServer:
             self.refused["slow_reader"] += 1
         except (OSError, EOFError):
             self.refused["gone"] += 1
-        finally:
-            writer.transport.abort()
 
     async def _request(self, reader: asyncio.StreamReader) -> tuple[str, str]:
         """Return the method and the path of a request."""
@@ -300,6 +307,9 @@ async def serve_metrics(
         ConfigurationError: An argument is not valid.
         OSError: The address cannot be listened at.
     """
+    check_function(take, "take")
+    check_function(ready, "ready")
+    check_number(port, "port", minimum=0, maximum=PORT_MAX)
     if not host:
         message = "host='' would listen at all addresses: say 0.0.0.0 or :: if you mean that"
         raise ConfigurationError(message)
@@ -316,6 +326,8 @@ async def serve_metrics(
 
 def ready_answer(reasons: Sequence[str]) -> Answer:
     """Return 200, or 503 with the reasons, a line each."""
+    if isinstance(reasons, str):
+        reasons = [reasons]
     if not reasons:
         return Answer(HTTPStatus.OK, [b"ready\n"])
     lines = [printable(each) for each in reasons[:REASONS_MAX]]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.logs import get_logger
+from aeron_async.protocol.arguments import check_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +40,7 @@ class LatestStats:
         failed_count: Snapshots that could not be taken.
 
     Raises:
-        ConfigurationError: `timeout_s` is not above 0.
+        ConfigurationError: `timeout_s` is not above 0, or `take` has to be awaited.
     """
 
     def __init__(self, take: Callable[[], Stats], *, timeout_s: float = 1.0) -> None:
@@ -48,7 +49,7 @@ class LatestStats:
             raise ConfigurationError(message)
         self._loop = asyncio.get_running_loop()
         self.loop_name: Final = loop_name()
-        self._take = take
+        self._take = check_function(take, "take")
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._pending: Future[Stats | None] | None = None

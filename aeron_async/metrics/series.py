@@ -4,7 +4,7 @@ Streams with the same labels are one series. A counter of a series is the sum ov
 keeps what streams had counted that have gone. Of a position only the increments are counted, from
 where it was when the stream was first seen: a stream may begin anywhere.
 
-Invariant: a counter never falls while its series is there, and there are never more than
+Invariant: a counter of streams never falls while its series is there, and there are never more than
 `max_series` series of a metric beside those with `stream="other"`. What is kept of streams is the
 last snapshot, and series that have no stream for up to five minutes.
 """
@@ -34,6 +34,7 @@ from aeron_async.metrics.definitions import (
     MetricKind,
     MetricSource,
 )
+from aeron_async.protocol.arguments import check_number
 from aeron_async.stats import BLOCKED_BY, LOSS_CAUSES
 from aeron_async.text import SHORT, printable
 
@@ -119,7 +120,7 @@ class SeriesTable:
             each.column: [] for each in metrics if each.kind is MetricKind.COUNTER
         }
         # By row of the last snapshot:
-        self._ids: Sequence[Hashable] = ()
+        self._ids: list[Hashable] = []
         self._series: list[int] = []
         self._is_one_to_one = True
         self._last: dict[str, Column] = dict.fromkeys(self._bases, ())
@@ -145,6 +146,7 @@ class SeriesTable:
             pairs_of: Returns the labels of a row by its index.
             now_ns: The time of the snapshot.
         """
+        ids = list(ids)
         if ids != self._ids:
             self._join(ids, pairs_of, now_ns)
         gone = self._gone_at_ns
@@ -161,7 +163,7 @@ class SeriesTable:
                 values = self._merged(metric.merge, column)
             yield family(metric, self._labels, values)
 
-    def _join(self, ids: Sequence[Hashable], pairs_of: Callable[[int], Pairs], now_ns: int) -> None:
+    def _join(self, ids: list[Hashable], pairs_of: Callable[[int], Pairs], now_ns: int) -> None:
         """Find a series for each row, and keep in the sums what rows had that have gone."""
         before = {each: row for row, each in enumerate(self._ids)}
         rows = [before.pop(each, None) for each in ids]
@@ -185,7 +187,7 @@ class SeriesTable:
             self._gone_at_ns[each] = now_ns
         for each in living & self._gone_at_ns.keys():
             del self._gone_at_ns[each]
-        self._ids, self._series = list(ids), series
+        self._ids, self._series = ids, series
         self._is_one_to_one = series == list(range(len(series)))
 
     def _series_for(self, row_id: Hashable, pairs: Pairs) -> int:
@@ -284,10 +286,7 @@ class MetricSeries:
     """
 
     def __init__(self, max_series: int = 500, info: Mapping[str, str] | None = None) -> None:
-        if max_series < 1:
-            message = f"max_series={max_series} must be 1 or more"
-            raise ConfigurationError(message)
-        self._max_series = max_series
+        self._max_series = check_number(max_series, "max_series", minimum=1)
         self._info = dict(info or {})
         self._pid: int | None = None
         self._at_ns = 0

@@ -111,6 +111,7 @@ async def test_many_clients_at_once_get_whole_pages_one_after_another() -> None:
     ("reasons", "status", "body"),
     [
         ((), 200, "ready\n"),
+        ("one text", 503, "one text\n"),
         (["no subscriber of orders", "disk full\x1b[2J"], 503,
          "no subscriber of orders\ndisk full\\x1b[2J\n"),
     ],
@@ -362,6 +363,54 @@ async def test_cancelling_the_service_ends_it() -> None:
             await task
     with pytest.raises(OSError, match=r"refused|failed"):
         await asyncio.open_connection("127.0.0.1", server.port)
+
+
+class Gone:
+    """A connection that the loop hands over when the server has been closed."""
+
+    def __init__(self) -> None:
+        self.transport = self
+        self.is_aborted = False
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+async def test_a_connection_that_is_handed_over_too_late_is_ended() -> None:
+    async with serve_metrics(everything) as server:
+        pass
+    late: Any = Gone()
+    server._on_client(late, late)
+    assert late.is_aborted
+
+
+async def test_a_connection_is_ended_whose_task_has_not_begun() -> None:
+    early: Any = Gone()
+    async with serve_metrics(everything) as server:
+        server._on_client(early, early)
+    assert early.is_aborted
+
+
+async def waits() -> list[str]:
+    return []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"take": waits}, "take"),
+        ({"take": 7}, "take=7 must be a function"),
+        ({"ready": waits}, "ready"),
+        ({"port": 65_536}, "port=65536 must be a whole number from 0 to 65535"),
+        ({"max_series": 0}, "max_series=0"),
+    ],
+)
+async def test_arguments_are_checked_before_anything_is_opened(
+    arguments: dict[str, Any], error: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=error):
+        async with serve_metrics(**{"take": everything, **arguments}):
+            pass
 
 
 async def test_the_loop_turns_while_a_page_is_written() -> None:

@@ -122,3 +122,11 @@ async def test_what_cannot_be_taken_is_counted_and_said_once_until_it_can() -> N
 async def test_the_timeout_is_checked() -> None:
     with pytest.raises(ConfigurationError, match="timeout_s=0 must be above 0"):
         LatestStats(Driver().take, timeout_s=0)
+
+
+async def test_a_function_that_has_to_be_awaited_is_refused() -> None:
+    async def take() -> Stats:
+        return snapshot()
+
+    with pytest.raises(ConfigurationError, match="take"):
+        LatestStats(take)  # type: ignore[arg-type]

@@ -421,8 +421,49 @@ def test_hostile_texts_give_a_page_that_is_read_back_with_its_values(
     assert total == sum(count for _, count in channels)
 
 
+histories = st.lists(
+    # Whose rows are there, by registration id, and how much each has counted since.
+    st.dictionaries(st.integers(0, 5), st.integers(0, 9), max_size=6),
+    max_size=12,
+)
+
+
+@given(histories=histories, max_series=st.integers(1, 4))
+def test_in_any_history_sums_are_what_was_counted_and_never_fall(
+    histories: list[dict[int, int]], max_series: int
+) -> None:
+    series = MetricSeries(max_series)
+    counts: dict[int, int] = {}
+    total = {SENT: 0, MESSAGES: 0}
+    before: dict[tuple[str, str], float] = {}
+    for step, more_by_id in enumerate(histories):
+        for gone in counts.keys() - more_by_id.keys():
+            del counts[gone]
+        for each, more in more_by_id.items():
+            total[MESSAGES] += more
+            total[SENT] += more if each in counts else 0
+            counts[each] = counts.get(each, 0) + more
+        # Six registrations are three streams. The positions began somewhere.
+        rows = [
+            publication(each, 7 + count, message_count=count, stream_id=each % 3)
+            for each, count in counts.items()
+        ]
+        page = "".join(write_metrics(snapshot(rows, at_s=step), series))
+        now = {
+            (name, stream): value
+            for name in total
+            for stream, value in values_of(page, name).items()
+        }
+        assert {key: value for key, value in before.items() if now[key] < value} == {}
+        for name, expected in total.items():
+            assert sum(value for (found, _), value in now.items() if found == name) == expected
+        before = now
+
+
 def test_the_limit_of_series_is_checked() -> None:
-    with pytest.raises(ConfigurationError, match="max_series=0 must be 1 or more"):
+    with pytest.raises(
+        ConfigurationError, match="max_series=0 must be a whole number of 1 or more"
+    ):
         MetricsText(0)
 
 
