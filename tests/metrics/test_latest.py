@@ -117,6 +117,10 @@ async def test_what_cannot_be_taken_is_counted_and_said_once_until_it_can() -> N
 
     driver.is_closed = False
     assert await asyncio.to_thread(latest) == snapshot(at_s=2)
+    driver.is_closed = True
+    with capture_logs() as lines:
+        await asyncio.to_thread(latest)
+    assert [line["event"] for line in lines] == ["stats_not_taken"]
 
 
 async def test_the_timeout_is_checked() -> None:

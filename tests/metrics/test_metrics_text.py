@@ -195,6 +195,50 @@ def test_a_stream_that_went_keeps_its_sum_for_five_minutes() -> None:
     assert values_of(text.render(snapshot([publication(2, 25)], at_s=352)), SENT) == {"2": 25}
 
 
+def test_a_series_that_has_a_stream_again_is_not_forgotten() -> None:
+    text = MetricsText()
+    text.render(snapshot([publication(1, 0), publication(2, 0)]))
+    text.render(snapshot([publication(2, 0)], at_s=2))
+    back = publication(3, 0, stream_id=1)
+    text.render(snapshot([publication(2, 0), back], at_s=3))
+    text.render(snapshot([publication(2, 0), attrs.evolve(back, sender_position=8)], at_s=4))
+
+    page = text.render(
+        snapshot([publication(2, 0), attrs.evolve(back, sender_position=9)], at_s=900)
+    )
+
+    assert values_of(page, SENT) == {"1": 9, "2": 0}
+
+
+def test_series_are_forgotten_one_after_another() -> None:
+    text = MetricsText()
+    for gone in range(4):
+        rows = [publication(each, gone) for each in range(gone, 5)]
+        text.render(snapshot(rows, at_s=100 * gone))
+    found = [
+        set(values_of(text.render(snapshot([publication(4, 9)], at_s=at_s)), SENT))
+        for at_s in (400, 401, 501, 601, 701)
+    ]
+    assert found == [set("01234"), set("1234"), set("234"), set("34"), set("4")]
+
+
+def test_a_position_that_falls_counts_from_there() -> None:
+    text = MetricsText()
+    pages = [text.render(snapshot([publication(1, each)])) for each in (50, 90, 10, 15)]
+    assert [values_of(page, SENT)["1"] for page in pages] == [0, 40, 40, 45]
+
+
+def test_the_slowest_receiver_allows_the_least_to_be_sent() -> None:
+    row = publication(1)
+    fast, slow = (
+        attrs.evolve(row.receivers[0], position=position, window_bytes=window, lag_bytes=lag)
+        for position, window, lag in ((100, 900, 7), (200, 10, 3))
+    )
+    for receivers in ((fast, slow), (slow, fast), (slow,)):
+        page = MetricsText().render(snapshot([attrs.evolve(row, receivers=receivers)]))
+        assert values_of(page, "aeron_publication_slowest_receiver_lag_bytes") == {"1": 3}
+
+
 def test_registration_ids_of_another_process_are_other_streams() -> None:
     text = MetricsText()
     text.render(snapshot([publication(1, 0)]))
@@ -250,6 +294,10 @@ def test_streams_beyond_the_limit_are_summed_and_counted() -> None:
         if name == "aeron_publication_blocked_seconds_total" and ("stream", "other") in labels
     }
     assert by == {"sender_limit": 4, "publisher_limit": 0, "not_connected": 0}
+
+    more = text.render(snapshot([publication(each, 10) for each in range(1, 6)]))
+    # The places of the first are not free yet: the four, and what each of five waited for.
+    assert samples(more)["aeron_series_dropped", frozenset()] == 4 + 15
 
 
 def test_no_metric_has_more_series_than_the_limit_and_those_of_other() -> None:

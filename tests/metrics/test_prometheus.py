@@ -71,6 +71,18 @@ def test_the_page_is_that_of_the_loop_asked_from_another_thread() -> None:
     assert asked_in == {threading.get_ident()}
 
 
+def test_no_snapshot_is_taken_while_another_one_is_counted() -> None:
+    locked = []
+
+    def take() -> object:
+        locked.append(collector._lock.locked())
+        return everything()
+
+    collector = prometheus.StatsCollector(take)
+    page_of(collector)
+    assert locked == [True]
+
+
 def test_scrapes_in_many_threads_at_once_never_see_a_counter_fall() -> None:
     steps = iter(range(1_000))
     collector = prometheus.StatsCollector(
