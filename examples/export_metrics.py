@@ -4,49 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry, generate_latest
 
+import aeron_async as aa
 from aeron_async.metrics import LatestStats
 from aeron_async.metrics.otel import StatsInstruments
 from aeron_async.metrics.prometheus import StatsCollector
-from aeron_async.stats import Stats
 
-
-def take() -> Stats:
-    """Return a snapshot; LatestStats calls this in the event loop."""
-    nothing: dict[str, list[int]] = {"registration_id": []}
-    return Stats.from_dict({
-        "source": "program",
-        "epoch_ns": time.time_ns(),
-        "monotonic_ns": time.monotonic_ns(),
-        "driver": {"pid": os.getpid(), "version": "1.0", "limits": {"images_refused": 3}},
-        "publications": nothing,
-        "images": nothing,
-        "subscriptions": nothing,
-    })  # fmt: skip
+CHANNEL = os.environ.get("CHANNEL", "aeron:udp?endpoint=127.0.0.1:20121")
 
 
 async def main() -> None:
     """Print one metric as each of both sees it."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(StatsCollector(LatestStats(take)))
-    page = await asyncio.to_thread(generate_latest, registry)
-    print(*(line for line in page.decode().splitlines() if line.startswith("aeron_driver_limit")))
+    async with aa.Aeron.connect() as aeron:
+        await aeron.add_publication(CHANNEL, stream_id=1001)
 
-    reader = InMemoryMetricReader()
-    provider = MeterProvider(metric_readers=[reader])
-    StatsInstruments(provider.get_meter("my.service"), LatestStats(take))
-    data = await asyncio.to_thread(reader.get_metrics_data)
-    assert data is not None
-    for metric in data.resource_metrics[0].scope_metrics[0].metrics:
-        if metric.name == "aeron.driver.limit_reached":
-            for point in metric.data.data_points:
-                print(metric.name, dict(point.attributes or {}), getattr(point, "value", None))
-    provider.shutdown()
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(StatsCollector(LatestStats(aeron.stats)))
+        page = await asyncio.to_thread(generate_latest, registry)
+        print(*(line for line in page.decode().splitlines() if line.startswith("aeron_connected")))
+
+        reader = InMemoryMetricReader()
+        provider = MeterProvider(metric_readers=[reader])
+        StatsInstruments(provider.get_meter("my.service"), LatestStats(aeron.stats))
+        data = await asyncio.to_thread(reader.get_metrics_data)
+        assert data is not None
+        for metric in data.resource_metrics[0].scope_metrics[0].metrics:
+            if metric.name == "aeron.connected":
+                for point in metric.data.data_points:
+                    print(metric.name, getattr(point, "value", None))
+        provider.shutdown()
 
 
 asyncio.run(main())

@@ -4,30 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 
 import aeron_async as aa
 from aeron_async.metrics import serve_metrics
-from aeron_async.stats import Stats
 
 CHANNEL = os.environ.get("CHANNEL", "aeron:udp?endpoint=127.0.0.1:20121")
-
-
-def stats_of(publication: aa.Publication) -> Stats:
-    """Return what this program knows: what no column says has no metric."""
-    nothing: dict[str, list[int]] = {"registration_id": []}
-    return Stats.from_dict({
-        "source": "program",
-        "epoch_ns": time.time_ns(), "monotonic_ns": time.monotonic_ns(),
-        "driver": {"pid": os.getpid(), "version": "1.0"},
-        "publications": {
-            "registration_id": [1],
-            "channel": [CHANNEL],
-            "stream_id": [publication.stream_id],
-            "is_connected": [publication.is_connected],
-        },
-        "images": nothing, "subscriptions": nothing,
-    })  # fmt: skip
 
 
 async def get(port: int, path: str) -> str:
@@ -47,7 +28,7 @@ async def main() -> None:
         def reasons() -> list[str]:
             return [] if orders.is_connected else ["no subscriber of stream 1001"]
 
-        async with serve_metrics(lambda: stats_of(orders), port=0, ready=reasons) as server:
+        async with serve_metrics(aeron.gather_stats, port=0, ready=reasons) as server:
             print(await get(server.port, "/ready"), end="")
             await aeron.add_subscription(CHANNEL, stream_id=1001)
             await orders.wait_connected()

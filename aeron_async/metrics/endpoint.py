@@ -18,8 +18,9 @@ import re
 from collections import Counter
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
+from inspect import isawaitable
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, cast, final
 
 import attrs
 
@@ -34,7 +35,7 @@ from aeron_async.tasks import TaskOwner
 from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from aeron_async.stats import Stats
 
@@ -132,7 +133,7 @@ class MetricsServer:
 
     def __init__(
         self,
-        take: Callable[[], Stats],
+        take: Callable[[], Stats | Awaitable[Stats]],
         *,
         ready: Callable[[], Sequence[str]],
         max_series: int,
@@ -245,7 +246,8 @@ class MetricsServer:
         """Write the page, one at a time, with turns of the loop in between."""
         pieces: list[bytes] = []
         async with self._writing:
-            stats = self._take()
+            taken = self._take()
+            stats = await taken if isawaitable(taken) else taken
             now_ns = SystemClock.now_ns()
             for piece in write_metrics(stats, self._series, now_ns=now_ns, refused=self.refused):
                 pieces.append(piece.encode())
@@ -281,7 +283,7 @@ class MetricsServer:
 
 @asynccontextmanager
 async def serve_metrics(
-    take: Callable[[], Stats],
+    take: Callable[[], Stats | Awaitable[Stats]],
     *,
     host: str = "127.0.0.1",
     port: int = 0,
@@ -296,7 +298,8 @@ async def serve_metrics(
     read all: there is no password.
 
     Args:
-        take: Takes a snapshot, such as `aeron.stats`; called in this event loop.
+        take: Takes a snapshot, or returns what to await for one, such as `aeron.gather_stats`;
+            called in this event loop.
         host: The address at which to listen; other than loopback only if you say so here.
         port: The port; 0 for any, which `server.port` names.
         ready: Returns why the service is not ready, as texts; none if it is.
@@ -307,7 +310,9 @@ async def serve_metrics(
         ConfigurationError: An argument is not valid.
         OSError: The address cannot be listened at.
     """
-    check_function(take, "take")
+    if not callable(cast("object", take)):
+        message = f"take={take!r} must be a function that returns a snapshot, or what to await"
+        raise ConfigurationError(message)
     check_function(ready, "ready")
     check_number(port, "port", minimum=0, maximum=PORT_MAX)
     if not host:

@@ -492,7 +492,7 @@ def histogram_of(driver: DriverStats) -> Buckets:
     return Buckets(
         bounds=(*(2**power / NS_PER_SECOND for power in LOOP_LAG_POWERS), float("inf")),
         counts=(*counts, below[-1]),
-        total=driver.loop_lag_ns / NS_PER_SECOND,
+        total=(driver.loop_lag_ns or 0) / NS_PER_SECOND,
     )
 
 

@@ -398,7 +398,6 @@ async def waits() -> list[str]:
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ({"take": waits}, "take"),
         ({"take": 7}, "take=7 must be a function"),
         ({"ready": waits}, "ready"),
         ({"port": 65_536}, "port=65536 must be a whole number from 0 to 65535"),

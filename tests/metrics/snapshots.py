@@ -15,7 +15,7 @@ from aeron_async.stats import (
     SubscriptionStats,
     Table,
 )
-from tests.test_stats import DRIVER, IMAGE, PUBLICATION, SUBSCRIPTION
+from tests.snapshots import DRIVER, IMAGE, PUBLICATION, SUBSCRIPTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -27,7 +27,7 @@ from tests.metrics.snapshots import (
     subscription,
     values_of,
 )
-from tests.test_stats import DRIVER
+from tests.snapshots import DRIVER
 
 SENT = "aeron_publication_sent_bytes_total"
 LOST = "aeron_image_lost_bytes_total"
