@@ -527,6 +527,11 @@ class CountersManager(CountersReader):
         return self._values
 
     @property
+    def used_count(self) -> int:
+        """Return how many counters were ever allocated: those of the ids below this."""
+        return self._used_count
+
+    @property
     def allocated_count(self) -> int:
         """Return how many counters are in use."""
         return len(self._counters)

@@ -116,6 +116,10 @@ class DistinctErrorLog:
         """How many errors the log has."""
         return len(self._records)
 
+    def to_bytes(self) -> bytes:
+        """Return a copy of what is recorded, in Aeron's layout."""
+        return bytes(self._bytes[: self._next_offset])
+
     @property
     def unrecorded_count(self) -> int:
         """How many observations were of errors that did not fit."""

@@ -118,6 +118,10 @@ class LossReport:
         self._next_offset = 0
         self._refused_count = 0
 
+    def to_bytes(self) -> bytes:
+        """Return a copy of what is recorded, in Aeron's layout."""
+        return bytes(self._bytes[: self._next_offset])
+
     @property
     def refused_count(self) -> int:
         """How many entries did not fit."""

@@ -20,6 +20,7 @@ from aeron_async.driver.core.stream_params import SessionIds, check_is_supported
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.core.udp_channel import needs_unique_suffix
 from aeron_async.driver.driver_stats import StatsTaker
+from aeron_async.driver.dump import Dump
 from aeron_async.driver.ipc_publications import IpcPublications
 from aeron_async.driver.media.channel_resolver import (
     numeric_publication,
@@ -148,6 +149,10 @@ class Conductor(Agent):
         return StatsTaker(
             self._resources, self._table, self._subscriptions, self._publications.endpoints
         )
+
+    def dump(self) -> Dump:
+        """Return the counters, errors and losses of the driver, to be written as files."""
+        return Dump.of(self._resources)
 
     @property
     def network_publications(self) -> tuple[NetworkPublication, ...]:

@@ -254,6 +254,23 @@ class MediaDriver:
         """
         return await self.conductor.stats.take_in_slices()
 
+    async def dump(self, directory: str | os.PathLike[str]) -> None:
+        """Write the counters, the error log and the loss report as files that Aeron's tools read.
+
+        They show this moment, and are no driver that a client could use. The file of the counters
+        is as long as a driver's, but most of it is a hole.
+
+        Args:
+            directory: Where to write `cnc.dat` and `loss-report.dat`; new, or empty.
+
+        Raises:
+            DriverError: The directory is not empty, or cannot be written.
+            ClosedError: The driver has not been started, or is closed.
+            WrongLoopError: Called from another event loop or process.
+        """
+        dump = self.conductor.dump()
+        await anyio.to_thread.run_sync(dump.write, Path(directory))
+
     def _on_forked(self) -> None:
         """Let no reader touch the counters in a child process, which has not their memory."""
         if self._counters is not None:

@@ -104,8 +104,8 @@ class DriverStorage(ABC):
     Attributes:
         counter_values: 128 bytes for each counter.
         counter_metadata: 512 bytes for each counter.
-        error_log: Records distinct errors; None if nobody could read it.
-        loss_report: Records the losses of each image; None if nobody could read it.
+        error_log: Records distinct errors; None if nobody can read them.
+        loss_report: Records the losses of each image; None if nobody can read them.
         limiter: Limits how many threads create logs at once.
     """
 
@@ -151,6 +151,9 @@ class MemoryStorage(DriverStorage):
         length = context.counters_buffer_length
         self.counter_values: Buffer = mmap.mmap(-1, length)
         self.counter_metadata: Buffer = mmap.mmap(-1, length * (METADATA_LENGTH // VALUE_LENGTH))
+        # A dump shows them.
+        self.error_log = DistinctErrorLog(mmap.mmap(-1, context.error_buffer_length))
+        self.loss_report = LossReport(mmap.mmap(-1, context.loss_report_buffer_length))
         self._ids: Iterator[int] = count(1)
 
     def next_id(self) -> int:

@@ -31,6 +31,7 @@ from aeron_async.testing.virtual_clock import OWNER
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from aeron_async.driver.conductor import Conductor
     from aeron_async.testing.sim_network import SimHost
     from aeron_async.testing.virtual_clock import VirtualTime
 
@@ -242,6 +243,9 @@ class HostDriver(MediaDriver):
         """Start the agents on the host."""
         loop = asyncio.get_running_loop()
         await loop.create_task(super().start(), context=self.host_context.copy())
+
+    async def _open_door(self, conductor: Conductor) -> None:
+        """Open none: a simulated machine has no tools that could come in."""
 
 
 class Host:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import attrs
 
 from aeron_async.concurrent.loss_report import LossReport, StreamLoss, read_loss_report
+from aeron_async.driver import storage
 from aeron_async.driver.core.feedback_delay import StaticDelay
 from aeron_async.driver.core.losses import Losses
 from aeron_async.driver.images import StreamLossRecorder
-from aeron_async.driver.storage import MemoryStorage
 from aeron_async.testing import simulate
 from aeron_async.testing.fates import Conditions
 from tests.driver.fakes import MS, US, data, heartbeat
@@ -163,7 +163,8 @@ def test_an_image_whose_entry_does_not_fit_does_not_try_again() -> None:
 
 def test_a_driver_reports_what_each_image_has_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     buffer = bytearray(4096)
-    monkeypatch.setattr(MemoryStorage, "loss_report", LossReport(buffer))
+    shared = LossReport(buffer)
+    monkeypatch.setattr(storage, "LossReport", lambda _own: shared)
 
     async def story(world: World) -> tuple[int, int]:
         alice, bob = world.host("alice"), world.host("bob")

@@ -8,8 +8,8 @@ import pytest
 
 import aeron_async as aa
 from aeron_async.concurrent.error_log import DistinctErrorLog, read_error_log
+from aeron_async.driver import storage
 from aeron_async.driver.core.system_counters import SystemCounterId
-from aeron_async.driver.storage import MemoryStorage
 from aeron_async.testing.world import simulate
 from tests.sim.test_names import until
 
@@ -24,7 +24,8 @@ class Recorded:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.buffer = bytearray(64 * 1024)
-        monkeypatch.setattr(MemoryStorage, "error_log", DistinctErrorLog(self.buffer))
+        shared = DistinctErrorLog(self.buffer)
+        monkeypatch.setattr(storage, "DistinctErrorLog", lambda _own: shared)
 
     def counted(self, *clients: aa.Aeron) -> int:
         """Return how many errors the drivers of these clients have counted."""
