@@ -123,6 +123,7 @@ ONLY = {
     "prometheus_client": ("metrics.prometheus",),
     "rich": ("cli",),
     "structlog": ("cli",),
+    "textual": ("cli",),
     "uvloop": ("cli", "driver.own_loop"),
     "socket": ("door", "door_socket", "driver.media"),
     "random": ("driver",),

@@ -37,6 +37,7 @@ COMMANDS: Final = (
     ("doctor", "Check whether this machine suits Aeron, and say what to change."),
     ("stat", "Show the counters of a driver on this machine, ours or an official one."),
     ("streams", "Show the publications and images of a driver: positions, windows, losses."),
+    ("top", "Watch drivers: what each stream does, which is in trouble, and what to change."),
     ("backlog", "Show what each part of each stream still has to send, repair or read."),
     ("errors", "Show the errors that a driver has logged."),
     ("loss", "Show what the streams of a driver have lost."),

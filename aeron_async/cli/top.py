@@ -1,0 +1,327 @@
+"""Command `aeron-async top`: a live view of drivers, with the cause of each trouble.
+
+On a terminal it is an application of Textual. Without Textual, without a terminal, and with
+`--once`, `--json` or `--plain`, it prints text, and imports nothing of Textual.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import attrs
+from cyclopts import Parameter, validators
+
+from aeron_async.aeron_directory import default_directory
+from aeron_async.cli.options import (
+    Count,
+    Flag,
+    RunOptions,
+)
+from aeron_async.cli.output import clear_terminal, make_console, print_json, print_line, remark
+from aeron_async.cli.runner import ExitCode, run
+from aeron_async.cli.top_model import TopModel, arranged, json_of_driver
+from aeron_async.cli.top_text import columns_for, head_line, header_lines, row_line
+from aeron_async.errors import AeronError, ConfigurationError, DriverError
+from aeron_async.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from aeron_async.cli.top_model import StatsSource, TopRow, TopScene
+    from aeron_async.cli.top_text import Line
+
+__all__ = ["open_source", "top"]
+
+PIPE_WIDTH: Final = 100
+"""Width in characters if there is no terminal and `COLUMNS` is not set."""
+TAKE_TIMEOUT_S: Final = 5.0
+"""How long a driver may take to answer."""
+TROUBLES_SHOWN: Final = 10
+"""Most rows that the plain view explains below the table."""
+SIMPLE_TERMINALS: Final = frozenset({"", "dumb", "unknown"})
+"""Values of TERM for terminals that cannot move their cursor."""
+UNREADABLE: Final = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
+"""What a snapshot of another version can cause that lacks a column."""
+
+pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+
+def are_names(_type: object, values: tuple[str, ...]) -> None:
+    """Refuse an empty name, such as that of a shell's variable that is not set."""
+    if "" in values:
+        message = "must name a place, and is empty"
+        raise ValueError(message)
+
+
+Places = Annotated[tuple[str, ...], Parameter(validator=are_names)]
+
+
+@attrs.frozen(kw_only=True)
+class TopOptions:
+    """What a view of drivers was asked for."""
+
+    interval: float
+    count: int | None
+    once: bool
+    json: bool
+    plain: bool
+    sort: str
+    is_reversed: bool
+    pattern: str
+
+
+def open_source(kind: Literal["door", "directory"], place: str) -> StatsSource:
+    """Return the source of a driver's snapshots: its door, or the counters in its directory.
+
+    This is the single place where sources are plugged in.
+
+    Raises:
+        ConfigurationError: There is no source of this kind.
+    """
+    # PLUG: `aeron_async.door.DoorClient` for a door, and the snapshots that are made of counters
+    # for a directory, each as a `StatsSource`.
+    message = f"this version cannot read statistics of the {kind} {printable(place)!r}"
+    raise ConfigurationError(message)
+
+
+def top(
+    *,
+    door: Annotated[Places, Parameter(name="--door")] = (),
+    directory: Annotated[Places, Parameter(name=("--directory", "-d", "--aeron-dir"))] = (),
+    interval: Annotated[float, Parameter(validator=validators.Number(gte=0.05, lte=60))] = 1.0,
+    count: Count | None = None,
+    once: Flag = False,
+    json: Flag = False,
+    plain: Flag = False,
+    sort: Literal["trouble", "rate", "lag", "loss", "blocked", "stream", "channel"] = "trouble",
+    reverse: Flag = False,
+    pattern: Annotated[str, Parameter(name="--filter")] = "",
+) -> int:
+    """Watch drivers: what each stream does, which one is in trouble, why, and what to change.
+
+    With a terminal and Textual, keys choose what is shown; `?` names them. Otherwise a table is
+    printed at each interval. Rates are of the last interval; losses, NAKs and blocked time are of
+    the last ten seconds.
+
+    Args:
+        door: The Unix socket of a process that serves its statistics; may be repeated.
+        directory: The Aeron directory of a driver; may be repeated. Without one and without a door
+            that is AERON_DIR, or the one of this user.
+        interval: Seconds between two looks.
+        count: Look so often, and then end; the view is plain.
+        once: Look twice, print one table or object, and end.
+        json: One JSON object for each driver and look: its statistics, and rows with causes.
+        plain: Print text, even on a terminal.
+        sort: What the rows are sorted by.
+        reverse: Sort the other way around.
+        pattern: Only rows that have all these words in their channel, stream, session, state or
+            cause.
+    """
+    options = TopOptions(
+        interval=interval,
+        count=count,
+        once=once,
+        json=json,
+        plain=plain or count is not None,
+        sort=sort,
+        is_reversed=reverse,
+        pattern=pattern,
+    )
+    directories = directory if directory or door else (str(default_directory()),)
+    sources = [open_source("door", each) for each in dict.fromkeys(door)]
+    sources += [open_source("directory", each) for each in dict.fromkeys(directories)]
+    return run(watch(sources, options), RunOptions(loop="asyncio"))
+
+
+async def watch(sources: Sequence[StatsSource], options: TopOptions) -> int:
+    """Show drivers until the user has seen enough; return the exit code.
+
+    Raises:
+        DriverError: None of the drivers has answered.
+    """
+    model = TopModel()
+    try:
+        await look(model, sources)
+        refuse_silence(model)
+        if options.once:
+            await pause(options.interval)
+            await look(model, sources)
+            draw(model, options, is_alone=True)
+            return ExitCode.SUCCESS
+        if is_application(options):
+            return await run_application(model, sources, options)
+        return await print_again_and_again(model, sources, options)
+    finally:
+        for each in sources:
+            await each.aclose()
+
+
+async def look(model: TopModel, sources: Sequence[StatsSource]) -> None:
+    """Take a snapshot of every driver, all at once."""
+    async with asyncio.TaskGroup() as group:
+        for each in sources:
+            group.create_task(look_at(model, each))
+
+
+async def look_at(model: TopModel, source: StatsSource) -> None:
+    """Take a snapshot of one driver; a failure becomes part of the picture."""
+    try:
+        async with asyncio.timeout(TAKE_TIMEOUT_S):
+            stats = await source.take()
+    except TimeoutError:
+        model.on_failure(source.name, f"no answer within {TAKE_TIMEOUT_S:g} s")
+    except (AeronError, OSError) as error:
+        model.on_failure(source.name, str(error))
+    else:
+        try:
+            model.on_stats(stats, source.name)
+        except UNREADABLE as error:
+            model.on_failure(source.name, f"its statistics cannot be read: {error!r}")
+
+
+def refuse_silence(model: TopModel) -> None:
+    """Refuse to begin if there is nothing to look at.
+
+    Raises:
+        DriverError: None of the drivers has answered.
+    """
+    drivers = model.scene().drivers
+    if all(each.failure for each in drivers):
+        raise DriverError("; ".join(f"{printable(each.name)}: {each.failure}" for each in drivers))
+
+
+def is_application(options: TopOptions) -> bool:
+    """Return whether to run the application; say so if it only needs to be installed."""
+    if options.json or options.plain:
+        return False
+    if not (sys.stdin.isatty() and sys.stdout.isatty() and is_clever()):
+        return False
+    if find_spec("textual") is None:
+        remark(
+            "textual is not installed, so this is the plain view: pip install 'aeron-async[top]'"
+        )
+        return False
+    return True
+
+
+def is_clever() -> bool:
+    """Return whether the terminal can move its cursor."""
+    return os.environ.get("TERM", "") not in SIMPLE_TERMINALS
+
+
+async def run_application(
+    model: TopModel, sources: Sequence[StatsSource], options: TopOptions
+) -> int:
+    """Run the application until its user quits; return the exit code."""
+    from aeron_async.cli.top_app import TopApp  # noqa: PLC0415 - it is optional
+
+    application = TopApp(
+        model,
+        partial(look, model, sources),
+        interval=options.interval,
+        pause=pause,
+        sort=options.sort,
+        is_reversed=options.is_reversed,
+        pattern=options.pattern,
+        is_ascii=is_ascii(),
+    )
+    code = await application.run_async()
+    return (application.return_code or ExitCode.SUCCESS) if code is None else code
+
+
+async def print_again_and_again(
+    model: TopModel, sources: Sequence[StatsSource], options: TopOptions
+) -> int:
+    """Print what is seen, until the count is reached or Ctrl-C."""
+    drawn = 0
+    while True:
+        draw(model, options, is_alone=False)
+        drawn += 1
+        if drawn == options.count:
+            return ExitCode.SUCCESS
+        await pause(options.interval)
+        await look(model, sources)
+
+
+# Text and JSON.
+
+
+def draw(model: TopModel, options: TopOptions, *, is_alone: bool) -> None:
+    """Print one picture.
+
+    Args:
+        model: What was seen.
+        options: What to show of it.
+        is_alone: Whether it is the only one, so that nothing may be left out for lack of room.
+    """
+    scene = model.scene()
+    rows = arranged(scene, options.sort, is_reversed=options.is_reversed, pattern=options.pattern)
+    if options.json:
+        for each in scene.drivers:
+            last = model.last(each.name)
+            shown = rows if last is not None else []
+            stats = None if last is None else last.to_dict()
+            print_json(json_of_driver(scene, each.name, shown) | {"stats": stats})
+    else:
+        is_redrawn = not is_alone and sys.stdout.isatty() and is_clever()
+        size = shutil.get_terminal_size((PIPE_WIDTH, 24))
+        lines = plain_lines(scene, rows, options, size.columns)
+        if is_redrawn:
+            clear_terminal()
+            if len(lines) >= size.lines:
+                kept = max(1, size.lines - 2)
+                lines = [*lines[:kept], ((f"... {len(lines) - kept:,} more lines", ""),)]
+        elif not is_alone:
+            lines.append(())
+        print_lines(lines)
+    sys.stdout.flush()
+
+
+def plain_lines(
+    scene: TopScene, rows: Sequence[TopRow], options: TopOptions, width: int
+) -> list[Line]:
+    """Return the table of streams, and below it the causes and remedies."""
+    columns = columns_for(width, has_drivers=len(scene.drivers) > 1)
+    lines = header_lines(scene, width)
+    if not rows:
+        return [*lines, (("no streams", ""),)]
+    lines.append(head_line(columns, options.sort, is_reversed=options.is_reversed))
+    lines += [row_line(each, columns, is_ascii=is_ascii()) for each in rows]
+    troubled = [each for each in rows if each.causes]
+    for row in troubled[:TROUBLES_SHOWN]:
+        for cause in row.causes[:2]:
+            stream = "" if row.stream_id is None else f" {row.stream_id}"
+            session = "" if row.session_id is None else f" session {row.session_id}"
+            lines.append(((f"{row.key.kind}{stream}{session}: {cause.sentence}", "bold"),))
+            lines.append(((f"    {cause.remedy}", ""),))
+    if len(troubled) > TROUBLES_SHOWN:
+        lines.append(((f"{len(troubled) - TROUBLES_SHOWN:,} more rows in trouble", ""),))
+    return lines
+
+
+def print_lines(lines: Sequence[Line]) -> None:
+    """Print lines, with their styles if there is a terminal."""
+    if not sys.stdout.isatty():
+        for line in lines:
+            print_line("".join(text for text, _ in line).rstrip())
+        return
+    from rich.text import Text  # noqa: PLC0415 - only drawing needs it
+
+    console = make_console()
+    for line in lines:
+        text = Text()
+        for each, style in line:
+            text.append(printable(each, max(64, 2 * len(each))), style)
+        text.rstrip()
+        console.print(text, soft_wrap=True)
+
+
+def is_ascii() -> bool:
+    """Return whether standard output can only show ASCII."""
+    return "utf" not in (sys.stdout.encoding or "").lower()

@@ -1,0 +1,800 @@
+"""The model of `aeron-async top`: what several snapshots of drivers say together.
+
+Pure: all times come from the snapshots. Rates are of the last interval; losses, NAKs and blocked
+time are of the last ten seconds, so that a short trouble can be read. `TopModel.scene` is a picture
+that never changes, of which every view is made.
+
+Invariant: everything that grows has a bound. A stream that has gone is forgotten, and so is the
+oldest event if there are too many.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
+
+import attrs
+
+from aeron_async.cli.top_causes import (
+    Cause,
+    causes_of_driver,
+    causes_of_image,
+    causes_of_publication,
+    causes_of_subscription,
+    span_of,
+)
+from aeron_async.clock import NS_PER_SECOND
+from aeron_async.stats import (
+    ImageStats,
+    PublicationStats,
+    SubscriptionStats,
+    image_rates,
+    publication_rates,
+)
+from aeron_async.text import SHORT, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from aeron_async.cli.top_causes import DriverSpan
+    from aeron_async.stats import DriverStats, Stats
+
+__all__ = [
+    "EVENTS_MAX",
+    "HISTORY",
+    "SORTS",
+    "StatsSource",
+    "TopDriver",
+    "TopEvent",
+    "TopKey",
+    "TopModel",
+    "TopRow",
+    "TopScene",
+    "arranged",
+    "json_of_driver",
+    "sparkline",
+]
+
+HISTORY: Final = 120
+"""Default number of rates that are kept for each stream."""
+EVENTS_MAX: Final = 1_000
+WINDOW_NS: Final = 10 * NS_PER_SECOND
+"""Time that losses, NAKs and blocked time are of."""
+SAMPLES_A_WINDOW: Final = 20
+"""Most snapshots that are kept of this time."""
+HOLD_NS: Final = 5 * NS_PER_SECOND
+"""How long a stream keeps its place, so that the list does not dance."""
+RECEIVER_EVENTS_MAX: Final = 8
+"""Most receivers of a publication that one snapshot names as new, and as gone."""
+LOSS_WEIGHT: Final = 8
+BLOCKED_WEIGHT: Final = 4
+LAG_WEIGHT: Final = 2
+
+StreamStats = PublicationStats | ImageStats | SubscriptionStats
+
+
+class StatsSource(Protocol):
+    """Where the snapshots of one driver come from."""
+
+    @property
+    def name(self) -> str:
+        """Return what to call the driver: a path."""
+        ...
+
+    async def take(self) -> Stats:
+        """Return a new snapshot.
+
+        Raises:
+            AeronError: The driver is gone, or does not answer.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close what it has opened."""
+        ...
+
+
+@attrs.frozen(order=True)
+class TopKey:
+    """What a row is of: a driver, and `pub`, `img` or `sub` with its registration id, or `drv`."""
+
+    driver: str
+    kind: str
+    registration_id: int
+
+
+@attrs.frozen(kw_only=True)
+class TopRow:
+    """One stream, or a driver in trouble, at one moment.
+
+    Attributes:
+        bytes_per_second: Published or received in order in the last interval; None if unknown.
+        messages_per_second: None if unknown.
+        lag_bytes: Of a publication, of the receiver that is furthest behind; of an image, of its
+            slowest reader. None without one.
+        lag_ns: How long the oldest of that has been there; None if unknown.
+        losses_per_second: Losses by cause, in the last ten seconds.
+        lost_bytes_per_second: Likewise in bytes.
+        blocked_ratio: Part of the last ten seconds in which an offer waited, by what for; empty
+            if that is not measured.
+        naks_per_second: Sent or received in the last ten seconds; None if unknown.
+        history: The rates in bytes, the newest last.
+        score: How much trouble it has; 0 for none.
+        causes: Why, the worst first.
+        stats: The row of the snapshot; None of a driver.
+    """
+
+    key: TopKey
+    stream_id: int | None
+    session_id: int | None
+    channel: str
+    state: str
+    bytes_per_second: float | None
+    messages_per_second: float | None
+    lag_bytes: int | None
+    lag_ns: int | None
+    losses_per_second: Mapping[str, float]
+    lost_bytes_per_second: Mapping[str, float]
+    blocked_ratio: Mapping[str, float]
+    naks_per_second: float | None
+    history: tuple[float, ...]
+    score: float
+    causes: tuple[Cause, ...]
+    stats: StreamStats | None
+
+    @property
+    def cause(self) -> Cause | None:
+        """Return the worst cause of its trouble; None without trouble."""
+        return self.causes[0] if self.causes else None
+
+    @property
+    def lost_bytes(self) -> float:
+        """Return what is lost in a second, whatever the cause."""
+        return sum(self.lost_bytes_per_second.values())
+
+    @property
+    def blocked(self) -> float:
+        """Return the part of the time in which an offer waited, whatever for."""
+        return min(1.0, sum(self.blocked_ratio.values()))
+
+
+@attrs.frozen(kw_only=True)
+class TopDriver:
+    """One driver at one moment.
+
+    Attributes:
+        failure: Why it does not answer; empty if it does.
+        span: What happened in the last ten seconds; None before the second snapshot.
+        blocked_count: Publications that have waited in the last ten seconds, or wait now.
+    """
+
+    name: str
+    failure: str
+    epoch_ns: int
+    source: str
+    stats: DriverStats | None
+    span: DriverSpan | None
+    stream_count: int
+    blocked_count: int
+    trouble_count: int
+    in_bytes_per_second: float | None
+    out_bytes_per_second: float | None
+    causes: tuple[Cause, ...]
+
+
+@attrs.frozen(kw_only=True)
+class TopEvent:
+    """Something that changed; `what` is a word for programs, `text` a sentence."""
+
+    epoch_ns: int
+    key: TopKey
+    what: str
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class TopScene:
+    """A picture of all drivers: rows in order of their trouble, and events, the newest last."""
+
+    drivers: tuple[TopDriver, ...]
+    rows: tuple[TopRow, ...]
+    events: tuple[TopEvent, ...]
+    events_forgotten: int
+
+    def row(self, key: TopKey | None) -> TopRow | None:
+        """Return the row of a stream; None if it has gone."""
+        return next((each for each in self.rows if each.key == key), None)
+
+
+@final
+class Track:
+    """What is remembered of one stream between snapshots.
+
+    Args:
+        samples: First of them, as time and row; a row of None is before the stream began.
+        history: Most rates and lags that are kept.
+    """
+
+    __slots__ = ("lags", "last", "placed", "placed_ns", "rates", "row", "samples")
+
+    def __init__(self, first: tuple[int, StreamStats | None], history: int) -> None:
+        self.last = first
+        self.samples: deque[tuple[int, StreamStats | None]] = deque(
+            [first], maxlen=SAMPLES_A_WINDOW + 2
+        )
+        self.rates: deque[float] = deque(maxlen=history)
+        self.lags: deque[float] = deque(maxlen=history)
+        self.placed = 0.0, False
+        self.placed_ns: int | None = None
+        self.row: TopRow | None = None
+
+    def before(self, now_ns: int) -> tuple[int, StreamStats | None]:
+        """Return the newest sample that is a window old, or else the oldest."""
+        while len(self.samples) > 1 and self.samples[1][0] <= now_ns - WINDOW_NS:
+            self.samples.popleft()
+        return self.samples[0]
+
+    def keep(self, now_ns: int, stats: StreamStats) -> None:
+        """Remember a row, and for the window if the last one is not too near."""
+        self.last = now_ns, stats
+        if now_ns - self.samples[-1][0] >= WINDOW_NS // SAMPLES_A_WINDOW:
+            self.samples.append(self.last)
+
+    def place(self, score: float, now_ns: int, *, is_troubled: bool) -> None:
+        """Choose the place in order of trouble; a new one is kept for a while."""
+        place = score, is_troubled
+        if place != self.placed and (self.placed_ns is None or now_ns - self.placed_ns >= HOLD_NS):
+            self.placed, self.placed_ns = place, now_ns
+
+
+@final
+class DriverTrack:
+    """What is remembered of one driver between snapshots."""
+
+    __slots__ = ("driver", "last", "samples", "tracks")
+
+    def __init__(self, name: str) -> None:
+        self.last: Stats | None = None
+        self.samples: deque[tuple[int, DriverStats]] = deque(maxlen=SAMPLES_A_WINDOW + 2)
+        self.tracks: dict[TopKey, Track] = {}
+        self.driver = TopDriver(
+            name=name,
+            failure="no answer yet",
+            epoch_ns=0,
+            source="",
+            stats=None,
+            span=None,
+            stream_count=0,
+            blocked_count=0,
+            trouble_count=0,
+            in_bytes_per_second=None,
+            out_bytes_per_second=None,
+            causes=(),
+        )
+
+    def forget(self) -> None:
+        """Forget everything about a process that has been replaced by another one."""
+        self.last = None
+        self.samples.clear()
+        self.tracks.clear()
+
+    def span(self, stats: Stats) -> DriverSpan | None:
+        """Return what happened to the driver within the window."""
+        now_ns = stats.monotonic_ns
+        while len(self.samples) > 1 and self.samples[1][0] <= now_ns - WINDOW_NS:
+            self.samples.popleft()
+        span = None
+        if self.samples:
+            then_ns, before = self.samples[0]
+            span = span_of(stats.driver, before, (now_ns - then_ns) / NS_PER_SECOND)
+        if not self.samples or now_ns - self.samples[-1][0] >= WINDOW_NS // SAMPLES_A_WINDOW:
+            self.samples.append((now_ns, stats.driver))
+        return span
+
+
+@final
+class TopModel:
+    """Snapshots of drivers in, pictures out.
+
+    Args:
+        history: Most rates that are kept of a stream.
+    """
+
+    def __init__(self, history: int = HISTORY) -> None:
+        assert history > 0
+        self._history = history
+        self._drivers: dict[str, DriverTrack] = {}
+        self._events: deque[TopEvent] = deque(maxlen=EVENTS_MAX)
+        self._event_count = 0
+
+    def on_stats(self, stats: Stats, name: str | None = None) -> None:
+        """Take a snapshot; one that is not newer than the last of its driver is ignored.
+
+        Args:
+            stats: The snapshot.
+            name: What to call the driver, if not by its process id.
+        """
+        name = str(stats.driver.pid) if name is None else name
+        track = self._drivers.setdefault(name, DriverTrack(name))
+        key = TopKey(name, "drv", 0)
+        if track.last is not None and track.last.driver.pid != stats.driver.pid:
+            text = f"another process: {stats.driver.pid} after {track.last.driver.pid}"
+            self._note(stats.epoch_ns, key, "driver", text)
+            track.forget()
+        elif track.last is not None and stats.monotonic_ns <= track.last.monotonic_ns:
+            return
+        elif track.driver.failure and track.last is not None:
+            self._note(stats.epoch_ns, key, "driver", "it answers again")
+        span = track.span(stats)
+        is_first = track.last is None
+        rows = self._streams(track, stats, span)
+        if not is_first:
+            self._note_limits(key, track.last, stats)
+        track.last = stats
+        track.driver = driver_of(name, stats, span, rows)
+
+    def on_failure(self, name: str, reason: str) -> None:
+        """Take note that a driver does not answer; what was known of it stays."""
+        track = self._drivers.setdefault(name, DriverTrack(name))
+        reason = printable(reason)
+        if not track.driver.failure and track.last is not None:
+            key = TopKey(name, "drv", 0)
+            self._note(track.last.epoch_ns, key, "driver", f"it does not answer: {reason}")
+        track.driver = attrs.evolve(track.driver, failure=reason)
+
+    def last(self, name: str) -> Stats | None:
+        """Return the last snapshot of a driver; None if it does not answer."""
+        track = self._drivers[name]
+        return None if track.driver.failure else track.last
+
+    def scene(self) -> TopScene:
+        """Return a picture of all that is known now."""
+        drivers = [track.driver for track in self._drivers.values()]
+        rows = [row_of_driver(each) for each in drivers if each.causes]
+        streams = [
+            (track.placed, track.row)
+            for each in self._drivers.values()
+            for track in each.tracks.values()
+            if track.row is not None
+        ]
+        streams.sort(key=lambda each: (-each[0][0], not each[0][1], each[1].key))
+        return TopScene(
+            drivers=tuple(drivers),
+            rows=(*rows, *(row for _, row in streams)),
+            events=tuple(self._events),
+            events_forgotten=self._event_count - len(self._events),
+        )
+
+    def _streams(self, driver: DriverTrack, stats: Stats, span: DriverSpan | None) -> list[TopRow]:
+        """Bring the tracks of all streams up to date, and return their rows."""
+        before_ns = None if driver.last is None else driver.last.monotonic_ns
+        name, now_ns = driver.driver.name, stats.monotonic_ns
+        messages = messages_of(stats, driver.last)
+        rows: list[TopRow] = []
+        alive: set[TopKey] = set()
+        for kind, row in streams_of(stats):
+            key = TopKey(name, kind, row.registration_id)
+            if key in alive:
+                continue
+            alive.add(key)
+            track = driver.tracks.get(key)
+            earlier: StreamStats | None = None
+            if track is None:
+                is_new = before_ns is not None
+                first = (before_ns, None) if before_ns is not None else (now_ns, row)
+                track = driver.tracks[key] = Track(first, self._history)
+                if is_new:
+                    self._note(stats.epoch_ns, key, "came", f"{described(row)} came")
+            else:
+                earlier = track.last[1]
+            if earlier is not None:
+                self._note_changes(stats.epoch_ns, key, earlier, row)
+            track.row = made = row_of(key, row, track, now_ns, messages, span)
+            track.keep(now_ns, row)
+            rows.append(made)
+        for key in driver.tracks.keys() - alive:
+            gone = driver.tracks.pop(key)
+            # A subscription whose publisher came is shown as an image from then on.
+            if key.kind != "sub" and gone.last[1] is not None:
+                self._note(stats.epoch_ns, key, "went", f"{described(gone.last[1])} went")
+        return rows
+
+    def _note(self, epoch_ns: int, key: TopKey, what: str, text: str) -> None:
+        self._event_count += 1
+        self._events.append(TopEvent(epoch_ns=epoch_ns, key=key, what=what, text=text))
+
+    def _note_limits(self, key: TopKey, before: Stats | None, now: Stats) -> None:
+        """Take note of limits that were reached for the first time."""
+        assert before is not None
+        for name, count in now.driver.limits.items():
+            if count > 0 and not before.driver.limits.get(name, 0):
+                text = f"limit {printable(name, SHORT)} was reached"
+                self._note(now.epoch_ns, key, "limit", text)
+
+    def _note_changes(
+        self, epoch_ns: int, key: TopKey, before: StreamStats, now: StreamStats
+    ) -> None:
+        """Take note of what has changed of a stream."""
+        for what, text in changes_of(before, now):
+            self._note(epoch_ns, key, what, f"{described(now)} {text}")
+
+
+# Streams.
+
+
+def streams_of(stats: Stats) -> Iterable[tuple[str, StreamStats]]:
+    """Yield every stream: publications, images, and subscriptions without an image."""
+    for publication in stats.publications:
+        yield "pub", publication
+    for image in stats.images:
+        yield "img", image
+    for subscription in stats.subscriptions:
+        if subscription.image_count == 0:
+            yield "sub", subscription
+
+
+def described(row: StreamStats) -> str:
+    """Return what a stream is called in a sentence."""
+    match row:
+        case PublicationStats():
+            return f"publication {row.stream_id}, session {row.session_id},"
+        case ImageStats():
+            return f"image {row.stream_id}, session {row.session_id},"
+        case SubscriptionStats():
+            return f"subscription {row.stream_id} without an image"
+
+
+def changes_of(before: StreamStats, now: StreamStats) -> list[tuple[str, str]]:
+    """Return what has changed of one stream: a word for programs, and the rest of a sentence."""
+    found: list[tuple[str, str]] = []
+    if isinstance(before, SubscriptionStats) or isinstance(now, SubscriptionStats):
+        return found
+    if before.state != now.state:
+        states = printable(before.state, SHORT), printable(now.state, SHORT)
+        found.append(("state", f"was {states[0]} and is {states[1]}"))
+    if isinstance(before, PublicationStats) and isinstance(now, PublicationStats):
+        found += publication_changes(before, now)
+    if isinstance(before, ImageStats) and isinstance(now, ImageStats):
+        known = {each.cause for each in before.losses if each.count > 0}
+        found += [
+            ("loss", f"has lost data by {printable(each.cause, SHORT)} for the first time")
+            for each in now.losses
+            if each.count > 0 and each.cause not in known
+        ]
+    return found
+
+
+def publication_changes(
+    before: PublicationStats, now: PublicationStats
+) -> Iterable[tuple[str, str]]:
+    """Yield what has changed of a publication besides its state."""
+    if None not in {now.is_connected, before.is_connected} and (
+        before.is_connected != now.is_connected
+    ):
+        word = "connected" if now.is_connected else "disconnected"
+        yield word, f"is {word}"
+    then = {(each.kind, each.id): each for each in before.receivers}
+    there = {(each.kind, each.id): each for each in now.receivers}
+    for word, ones in (
+        ("came", [there[each] for each in there if each not in then]),
+        ("went", [then[each] for each in then if each not in there]),
+    ):
+        for each in ones[:RECEIVER_EVENTS_MAX]:
+            where = f" at {printable(each.address, SHORT)}" if each.address else ""
+            name = f"{printable(each.kind, SHORT)} {printable(each.id, SHORT)}{where}"
+            yield f"receiver_{word}", f"had a change: {name} {word}"
+        if len(ones) > RECEIVER_EVENTS_MAX:
+            more = len(ones) - RECEIVER_EVENTS_MAX
+            yield f"receiver_{word}", f"had a change: {more:,} more receivers {word}"
+    if before.blocked_by != now.blocked_by:
+        if before.blocked_by:
+            yield "unblocked", f"no longer waits for {printable(before.blocked_by, SHORT)}"
+        if now.blocked_by:
+            yield "blocked", f"waits for {printable(now.blocked_by, SHORT)}"
+
+
+def messages_of(stats: Stats, earlier: Stats | None) -> dict[int, float]:
+    """Return the messages a second of subscriptions that read one image, by registration id."""
+    if earlier is None or stats.monotonic_ns <= earlier.monotonic_ns:
+        return {}
+    seconds = (stats.monotonic_ns - earlier.monotonic_ns) / NS_PER_SECOND
+    before = dict(
+        zip(
+            earlier.subscriptions.column("registration_id"),
+            earlier.subscriptions.column("message_count"),
+            strict=True,
+        )
+    )
+    return {
+        row.registration_id: max(0, row.message_count - (before.get(row.registration_id) or 0))
+        / seconds
+        for row in stats.subscriptions
+        if row.message_count is not None and row.image_count == 1
+    }
+
+
+def row_of(
+    key: TopKey,
+    row: StreamStats,
+    track: Track,
+    now_ns: int,
+    messages: Mapping[int, float],
+    span: DriverSpan | None,
+) -> TopRow:
+    """Return the row of one stream, and remember its rate, its lag and its place."""
+    fields: dict[str, Any]
+    if isinstance(row, PublicationStats):
+        fields = publication_fields(row, track, now_ns, span)
+    elif isinstance(row, ImageStats):
+        fields = image_fields(row, track, now_ns, messages, span)
+    else:
+        fields = {
+            **NOTHING,
+            "lag_bytes": row.lag_bytes,
+            "state": "no image",
+            "causes": tuple(causes_of_subscription(row, span)),
+        }
+    if fields["bytes_per_second"] is not None:
+        track.rates.append(fields["bytes_per_second"])
+    lag_seconds = (fields["lag_ns"] or 0) / NS_PER_SECOND
+    usual = median(track.lags) if track.lags else 0.0
+    track.lags.append(lag_seconds)
+    score = (
+        LOSS_WEIGHT * sum(fields["lost_bytes_per_second"].values())
+        + BLOCKED_WEIGHT * min(1.0, sum(fields["blocked_ratio"].values()))
+        + LAG_WEIGHT * max(0.0, lag_seconds - usual)
+        + (fields["naks_per_second"] or 0.0)
+    )
+    track.place(score, now_ns, is_troubled=bool(fields["causes"]))
+    return TopRow(
+        key=key,
+        stream_id=row.stream_id,
+        session_id=None if isinstance(row, SubscriptionStats) else row.session_id,
+        channel=row.channel,
+        history=tuple(track.rates),
+        score=score,
+        stats=row,
+        **fields,
+    )
+
+
+NOTHING: Final[Mapping[str, Any]] = {
+    "bytes_per_second": None,
+    "messages_per_second": None,
+    "lag_bytes": None,
+    "lag_ns": None,
+    "losses_per_second": {},
+    "lost_bytes_per_second": {},
+    "blocked_ratio": {},
+    "naks_per_second": None,
+}
+
+
+def publication_fields(
+    row: PublicationStats, track: Track, now_ns: int, span: DriverSpan | None
+) -> dict[str, Any]:
+    """Return what a row says of a publication."""
+    fields = dict(NOTHING)
+    state = "no sub" if row.is_connected is False and row.state == "active" else row.state
+    lags = [each.lag_bytes for each in row.receivers]
+    lag_bytes = max(lags) if lags else row.backlog_bytes
+    window = None
+    last_ns, last = track.last
+    if now_ns > last_ns:
+        assert last is None or isinstance(last, PublicationStats)
+        rates = publication_rates(row, last, (now_ns - last_ns) / NS_PER_SECOND)
+        then_ns, then = track.before(now_ns)
+        assert then is None or isinstance(then, PublicationStats)
+        window = publication_rates(row, then, (now_ns - then_ns) / NS_PER_SECOND)
+        fields |= {
+            "bytes_per_second": max(0.0, rates.bytes_per_second),
+            "messages_per_second": rates.messages_per_second,
+            "blocked_ratio": {by: max(0.0, share) for by, share in window.blocked_ratio.items()},
+            "naks_per_second": window.naks_per_second,
+        }
+    causes = tuple(causes_of_publication(row, window, span))
+    return fields | {"state": state, "lag_bytes": lag_bytes, "causes": causes}
+
+
+def image_fields(
+    row: ImageStats,
+    track: Track,
+    now_ns: int,
+    messages: Mapping[int, float],
+    span: DriverSpan | None,
+) -> dict[str, Any]:
+    """Return what a row says of an image."""
+    fields = dict(NOTHING)
+    window = None
+    last_ns, last = track.last
+    if now_ns > last_ns:
+        assert last is None or isinstance(last, ImageStats)
+        rates = image_rates(row, last, (now_ns - last_ns) / NS_PER_SECOND)
+        then_ns, then = track.before(now_ns)
+        assert then is None or isinstance(then, ImageStats)
+        window = image_rates(row, then, (now_ns - then_ns) / NS_PER_SECOND)
+        counts = [messages.get(each.registration_id) for each in row.readers]
+        fields |= {
+            "bytes_per_second": max(0.0, rates.bytes_per_second),
+            "messages_per_second": max((e for e in counts if e is not None), default=None),
+            "losses_per_second": positive(window.losses_per_second),
+            "lost_bytes_per_second": positive(window.lost_bytes_per_second),
+            "naks_per_second": window.naks_per_second,
+        }
+    causes = tuple(causes_of_image(row, window, span))
+    return fields | {
+        "state": row.state,
+        "lag_bytes": row.lag_bytes,
+        "lag_ns": row.lag_ns,
+        "causes": causes,
+    }
+
+
+def positive(rates: Mapping[str, float]) -> dict[str, float]:
+    """Return the rates that are more than 0."""
+    return {name: rate for name, rate in rates.items() if rate > 0}
+
+
+# Drivers.
+
+
+def driver_of(
+    name: str, stats: Stats, span: DriverSpan | None, rows: Sequence[TopRow]
+) -> TopDriver:
+    """Return what is shown of a driver."""
+    rates = {
+        kind: [each.bytes_per_second or 0.0 for each in rows if each.key.kind == kind]
+        for kind in ("pub", "img")
+    }
+    in_rate = None if span is None else span.in_bytes_per_second
+    out_rate = None if span is None else span.out_bytes_per_second
+    if span is not None and in_rate is None:
+        in_rate = sum(rates["img"])
+    if span is not None and out_rate is None:
+        out_rate = sum(rates["pub"])
+    return TopDriver(
+        name=name,
+        failure="",
+        epoch_ns=stats.epoch_ns,
+        source=stats.source,
+        stats=stats.driver,
+        span=span,
+        stream_count=len(rows),
+        blocked_count=sum(is_blocked(each) for each in rows),
+        trouble_count=sum(bool(each.causes) for each in rows),
+        in_bytes_per_second=in_rate,
+        out_bytes_per_second=out_rate,
+        causes=() if span is None else tuple(causes_of_driver(span)),
+    )
+
+
+def is_blocked(row: TopRow) -> bool:
+    """Return whether offers on a stream have waited in the last ten seconds, or wait now."""
+    is_waiting = isinstance(row.stats, PublicationStats) and bool(row.stats.blocked_by)
+    return is_waiting or row.blocked >= 0.01  # noqa: PLR2004 - a hundredth of the time
+
+
+def row_of_driver(driver: TopDriver) -> TopRow:
+    """Return the row of a driver that is in trouble itself."""
+    return TopRow(
+        key=TopKey(driver.name, "drv", 0),
+        stream_id=None,
+        session_id=None,
+        channel=driver.name,
+        state="trouble",
+        history=(),
+        score=0.0,
+        causes=driver.causes,
+        stats=None,
+        **NOTHING,
+    )
+
+
+# What views choose.
+
+
+SORTS: Final = ("trouble", "rate", "lag", "loss", "blocked", "stream", "channel")
+"""What rows can be sorted by. Numbers begin with the highest, the other two with the lowest."""
+
+
+def arranged(
+    scene: TopScene, sort: str = "trouble", *, is_reversed: bool = False, pattern: str = ""
+) -> list[TopRow]:
+    """Return the rows that match a pattern, sorted; drivers in trouble stand before streams.
+
+    Args:
+        scene: What to show.
+        sort: One of `SORTS`.
+        is_reversed: The other way around.
+        pattern: Words that must all be in a row, whatever their case: in its channel, stream,
+            session, state, kind, driver or cause.
+    """
+    words = pattern.lower().split()
+    rows = [each for each in scene.rows if not words or matches(each, words)]
+    drivers = [each for each in rows if each.key.kind == "drv"]
+    streams = [each for each in rows if each.key.kind != "drv"]
+    # Sorting keeps the order of equals, which is that of their trouble.
+    match sort:
+        case "rate":
+            streams.sort(key=lambda each: -(each.bytes_per_second or 0.0))
+        case "lag":
+            streams.sort(key=lambda each: -(each.lag_bytes or 0))
+        case "loss":
+            streams.sort(key=lambda each: -each.lost_bytes)
+        case "blocked":
+            streams.sort(key=lambda each: -each.blocked)
+        case "stream":
+            streams.sort(key=lambda each: (each.stream_id or 0, each.session_id or 0, each.key))
+        case "channel":
+            streams.sort(key=lambda each: (each.channel, each.stream_id or 0, each.key))
+        case _:
+            assert sort == "trouble"
+    if is_reversed:
+        streams.reverse()
+    return drivers + streams
+
+
+def matches(row: TopRow, words: Sequence[str]) -> bool:
+    """Return whether every word is somewhere in a row."""
+    key = row.key
+    texts = (key.kind, key.driver, row.channel, row.state, str(row.stream_id), str(row.session_id))
+    text = "\n".join((*texts, *(each.word for each in row.causes))).lower()
+    return all(word in text for word in words)
+
+
+BLOCKS: Final = "▁▂▃▄▅▆▇█"
+ASCII_BLOCKS: Final = "_.:-=+*#"
+
+
+def sparkline(values: Sequence[float], width: int, *, is_ascii: bool = False) -> str:
+    """Return the last values as bars on a scale from 0, the newest at the right."""
+    blocks = ASCII_BLOCKS if is_ascii else BLOCKS
+    shown = values[-width:] if width > 0 else ()
+    highest = max(shown, default=0.0)
+    if highest <= 0:
+        return (blocks[0] * len(shown)).rjust(width)
+    bars = (blocks[min(len(blocks) - 1, int(each / highest * len(blocks)))] for each in shown)
+    return "".join(bars).rjust(width)
+
+
+def json_of_driver(scene: TopScene, name: str, rows: Sequence[TopRow]) -> dict[str, object]:
+    """Return what JSON says of one driver besides its snapshot."""
+    driver = next(each for each in scene.drivers if each.name == name)
+    return {
+        "driver": name,
+        "epoch_ns": driver.epoch_ns,
+        "failure": driver.failure or None,
+        "streams": driver.stream_count,
+        "blocked_streams": driver.blocked_count,
+        "streams_in_trouble": driver.trouble_count,
+        "in_bytes_per_second": driver.in_bytes_per_second,
+        "out_bytes_per_second": driver.out_bytes_per_second,
+        "rows": [json_of_row(each) for each in rows if each.key.driver == name],
+    }
+
+
+def json_of_row(row: TopRow) -> dict[str, object]:
+    """Return a row as JSON takes it, with the worst cause in front of all causes."""
+    cause = row.cause
+    return {
+        "kind": row.key.kind,
+        "registration_id": row.key.registration_id,
+        "stream_id": row.stream_id,
+        "session_id": row.session_id,
+        "channel": row.channel,
+        "state": row.state,
+        "bytes_per_second": row.bytes_per_second,
+        "messages_per_second": row.messages_per_second,
+        "lag_bytes": row.lag_bytes,
+        "lag_ns": row.lag_ns,
+        "losses_per_second": dict(row.losses_per_second),
+        "lost_bytes_per_second": dict(row.lost_bytes_per_second),
+        "blocked_ratio": dict(row.blocked_ratio),
+        "naks_per_second": row.naks_per_second,
+        "score": row.score,
+        "cause_word": None if cause is None else cause.word,
+        "cause": None if cause is None else cause.sentence,
+        "remedy": None if cause is None else cause.remedy,
+        "causes": [attrs.asdict(each) for each in row.causes],
+    }

@@ -1,0 +1,700 @@
+"""The pictures of `aeron-async top` as lines of text, for every kind of screen.
+
+A line is a sequence of cells, each a text with a style. Pure, and without a library of terminals.
+
+Invariant: a cell of a list is exactly as wide as its column, and foreign text in it is printable,
+whatever a channel or an address holds. A state or a trouble has a word, and not only a colour.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from textwrap import wrap
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from aeron_async.cli.figures import format_bytes, format_count, format_ns, plural
+from aeron_async.cli.top_model import TopKey, sparkline
+from aeron_async.stats import BLOCKED_BY, ImageStats, PublicationStats, SubscriptionStats
+from aeron_async.text import printable, utc_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from aeron_async.cli.top_model import TopDriver, TopRow, TopScene
+    from aeron_async.stats import DriverStats
+
+__all__ = [
+    "KEYS",
+    "Cell",
+    "Line",
+    "columns_for",
+    "columns_of",
+    "compact",
+    "detail_lines",
+    "driver_lines",
+    "fit",
+    "head_line",
+    "header_lines",
+    "help_lines",
+    "panel_lines",
+    "row_line",
+]
+
+Cell = tuple[str, str]
+Line = tuple[Cell, ...]
+Columns = tuple[tuple["TopColumn", int], ...]
+
+HEADERS_MAX: Final = 4
+"""Most drivers that the head of a screen names."""
+EVENTS_SHOWN: Final = 100
+"""Most events on one page, the newest first."""
+SENTENCE_WIDTH_MIN: Final = 40
+"""A narrower column of causes has words instead of sentences."""
+PANEL_WIDTH: Final = 120
+"""A narrower panel has two lines for a cause, and two for its remedy."""
+WIDTH_MIN: Final = 20
+TEXT_MAX: Final = 1_000
+"""Longest foreign text on a page, in characters."""
+UNITS: Final = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
+TROUBLE: Final = "bold red"
+DIM: Final = "dim"
+KEYS: Final = "enter:open s:sort r:reverse /:filter f:freeze e:export d:driver ?:help q:quit"
+
+
+# Numbers and texts of a fixed width.
+
+
+def compact(value: float | None) -> str:
+    """Return a number in at most five characters, such as `1.2M`; a dash for an unknown one."""
+    if value is None:
+        return "-"
+    for scale, unit in UNITS:
+        # What rounds up to the next unit is written in it.
+        if abs(value) >= 0.9995 * scale:
+            scaled = value / scale
+            return f"{scaled:.{1 if abs(scaled) < 99.95 else 0}f}{unit}"  # noqa: PLR2004 - likewise
+    is_whole = abs(value) >= 9.95 or value == round(value)  # noqa: PLR2004 - likewise
+    return f"{value:.0f}" if is_whole else f"{value:.1f}"
+
+
+def fit(text: str, width: int, *, is_right: bool = False) -> str:
+    """Return text that takes exactly so many columns of a terminal; what is cut off is marked.
+
+    Args:
+        text: Without control characters; marks that take no column of their own are left out.
+        width: In columns; a wide character takes two.
+        is_right: Whether to align it to the right.
+    """
+    if text.isascii():
+        shown, length = text, len(text)
+    else:
+        shown, length = "", 0
+        for character in text:
+            if unicodedata.category(character) in {"Mn", "Me"}:
+                continue
+            shown += character
+            length += columns_of(character)
+    if length > width:
+        kept, length = "", 0
+        for character in shown:
+            if length + columns_of(character) > width - 1:
+                break
+            kept += character
+            length += columns_of(character)
+        shown, length = (f"{kept}~", length + 1) if width > 0 else ("", 0)
+    padding = " " * (width - length)
+    return f"{padding}{shown}" if is_right else f"{shown}{padding}"
+
+
+def columns_of(character: str) -> int:
+    """Return how many columns of a terminal a character takes."""
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def short_channel(channel: str, width: int) -> str:
+    """Return a channel, or only its endpoint or control address where there is no room."""
+    text = printable(channel, max(64, 2 * width))
+    if len(text) <= width:
+        return text
+    for name in ("endpoint=", "control="):
+        _, found, rest = text.partition(name)
+        if found:
+            return rest.partition("|")[0]
+    return text
+
+
+def percent(ratio: float) -> str:
+    """Return a part of the whole in percent, in at most four characters."""
+    return f"{100 * min(1.0, ratio):.0f}%"
+
+
+# The list.
+
+
+@attrs.frozen(kw_only=True)
+class TopColumn:
+    """A column of the list.
+
+    Attributes:
+        width: At least, in characters.
+        text: Returns the cell of a row, given its width.
+    """
+
+    name: str
+    width: int
+    is_right: bool = True
+    text: Callable[[TopRow, int], str]
+
+
+def cause_text(row: TopRow, width: int) -> str:
+    """Return the worst cause of a row, as a sentence if there is room."""
+    if row.cause is None:
+        return ""
+    return row.cause.sentence if width >= SENTENCE_WIDTH_MIN else row.cause.word
+
+
+def identity(number: int | None) -> str:
+    """Return a number that names something; empty if there is none."""
+    return "" if number is None else str(number)
+
+
+def rate_of_losses(row: TopRow) -> str:
+    """Return what is lost in a second; empty for what loses nothing by its nature."""
+    if row.key.kind != "img":
+        return ""
+    return compact(row.lost_bytes or sum(row.losses_per_second.values()))
+
+
+def blocked_text(row: TopRow) -> str:
+    """Return in how much of the time offers waited; empty for what is not offered to."""
+    if row.key.kind != "pub":
+        return ""
+    return percent(row.blocked) if row.blocked_ratio else "-"
+
+
+def column(
+    name: str,
+    width: int,
+    text: Callable[[TopRow, int], str],
+    *,
+    is_left: bool = False,
+) -> TopColumn:
+    """Return one column."""
+    return TopColumn(
+        name=name,
+        width=width,
+        is_right=not is_left,
+        text=text,
+    )
+
+
+COLUMNS: Final = (
+    column("", 3, lambda row, _: row.key.kind, is_left=True),
+    column("driver", 7, lambda row, width: tail(row.key.driver, width), is_left=True),
+    column("stream", 8, lambda row, _: identity(row.stream_id)),
+    column("session", 11, lambda row, _: identity(row.session_id)),
+    column("channel", 16, lambda row, width: short_channel(row.channel, width), is_left=True),
+    column("state", 8, lambda row, _: printable(row.state, 64), is_left=True),
+    column("B/s", 6, lambda row, _: compact(row.bytes_per_second)),
+    column("msg/s", 6, lambda row, _: compact(row.messages_per_second)),
+    column("rate", 12, lambda row, width: sparkline(row.history, width), is_left=True),
+    column("lag B", 6, lambda row, _: compact(row.lag_bytes)),
+    column("lag", 7, lambda row, _: "-" if row.lag_ns is None else format_ns(row.lag_ns)),
+    column("lost/s", 6, lambda row, _: rate_of_losses(row)),
+    column("nak/s", 6, lambda row, _: compact(row.naks_per_second)),
+    column("blk", 4, lambda row, _: blocked_text(row)),
+    column("cause", 15, cause_text, is_left=True),
+)
+BY_IMPORTANCE: Final = (
+    *("", "stream", "B/s", "cause", "lag B", "lost/s", "blk", "driver", "channel", "msg/s"),
+    *("rate", "lag", "state", "nak/s", "session"),
+)
+GROWING: Final = (
+    *(("cause", 40), ("channel", 32), ("cause", 72), ("driver", 16), ("channel", 44)),
+    *(("stream", 11), ("rate", 30), ("cause", 400)),
+)
+"""Columns that take what room is left, in this order, and up to which width."""
+
+
+def tail(text: str, width: int) -> str:
+    """Return the end of a path, which tells drivers apart."""
+    shown = printable(text)
+    return shown if len(shown) <= width else f"~{shown[1 - width :]}"
+
+
+def columns_for(width: int, *, has_drivers: bool = False) -> Columns:
+    """Return the columns that a screen has room for, and how wide each is.
+
+    Args:
+        width: Of the screen, in characters.
+        has_drivers: Whether there is more than one driver to name.
+    """
+    named = {each.name: each for each in COLUMNS}
+    widths: dict[str, int] = {}
+    left = max(width, WIDTH_MIN) + 1
+    for name in BY_IMPORTANCE:
+        if name == "driver" and not has_drivers:
+            continue
+        if named[name].width + 1 > left:
+            break
+        widths[name] = named[name].width
+        left -= named[name].width + 1
+    for name, most in GROWING:
+        more = min(left, most - widths.get(name, most))
+        if more > 0 and (name != "cause" or widths[name] + more >= SENTENCE_WIDTH_MIN):
+            widths[name] += more
+            left -= more
+    return tuple((each, widths[each.name]) for each in COLUMNS if each.name in widths)
+
+
+def head_line(columns: Columns, sort: str, *, is_reversed: bool = False) -> Line:
+    """Return the names of the columns; that which the rows are sorted by is marked."""
+    shown = {"trouble": "cause", "rate": "B/s", "lag": "lag B", "loss": "lost/s", "blocked": "blk"}
+    marked = shown.get(sort, sort)
+    sign = "^" if is_reversed else "v"
+    cells = []
+    for each, width in columns:
+        name = f"{sign}{each.name}" if each.name == marked else each.name
+        cells.append((fit(name, width, is_right=each.is_right), "bold"))
+    return spaced(cells)
+
+
+def row_line(row: TopRow, columns: Columns, *, is_ascii: bool = False) -> Line:
+    """Return the cells of a row."""
+    cells = []
+    for each, width in columns:
+        if each.name == "rate" and is_ascii:
+            text = sparkline(row.history, width, is_ascii=True)
+        else:
+            text = each.text(row, width)
+        cells.append((fit(text, width, is_right=each.is_right), style_of(row, each.name)))
+    return spaced(cells)
+
+
+def style_of(row: TopRow, name: str) -> str:
+    """Return how a cell is painted."""
+    if name == "cause" and row.cause is not None:
+        return TROUBLE if row.score > 0 or row.key.kind == "drv" else "yellow"
+    if name == "lost/s" and row.lost_bytes > 0:
+        return TROUBLE
+    if name == "blk" and row.blocked > 0:
+        return "yellow"
+    return ""
+
+
+def spaced(cells: Iterable[Cell]) -> Line:
+    """Return cells with a space between two of them."""
+    line: list[Cell] = []
+    for cell in cells:
+        if line:
+            line.append((" ", ""))
+        line.append(cell)
+    return tuple(line)
+
+
+# The head of a screen, and what is said of the chosen row.
+
+
+def header_lines(scene: TopScene, width: int, status: str = "") -> list[Line]:
+    """Return whether the trouble is in a driver itself: a line for each, or two if it is long.
+
+    Args:
+        scene: What to show.
+        width: Of the screen, in characters.
+        status: What the view adds, such as its filter.
+    """
+    lines: list[Line] = []
+    for driver in scene.drivers[:HEADERS_MAX]:
+        lines += flowing(driver_parts(driver), width)
+    if len(scene.drivers) > HEADERS_MAX:
+        lines.append(((fit(f"and {len(scene.drivers) - HEADERS_MAX} more drivers", width), DIM),))
+    if status:
+        lines.append(((fit(printable(status), width), "yellow"),))
+    return lines
+
+
+def driver_parts(driver: TopDriver) -> list[Cell]:
+    """Return the parts of a driver's line, the most important first."""
+    if driver.stats is None:
+        return [(f"{tail(driver.name, 40)}: {driver.failure}", TROUBLE)]
+    parts: list[Cell] = [(f"driver {driver.stats.pid}", "bold")]
+    if driver.failure:
+        parts.append((f"does not answer: {driver.failure}", TROUBLE))
+    span = driver.span
+    if span is None:
+        parts.append(("first look", DIM))
+        return parts
+    is_late = span.is_loop_late
+    late = "loop ok" if span.loop_lag_count is not None else "loop ?"
+    late = f"loop late {format_ns(span.loop_lag_ns)}" if is_late else late
+    parts += [
+        (late, TROUBLE if is_late else ""),
+        counted("drops", span.drop_count),
+        counted("limits", sum(span.limits.values())),
+        (
+            f"blocked {driver.blocked_count}/{driver.stream_count}",
+            "yellow" if driver.blocked_count else "",
+        ),
+        (f"in {compact(driver.in_bytes_per_second)}B/s", ""),
+        (f"out {compact(driver.out_bytes_per_second)}B/s", ""),
+    ]
+    return parts
+
+
+def counted(name: str, count: int) -> Cell:
+    """Return a count that should be 0."""
+    return f"{name} {compact(count)}", TROUBLE if count else ""
+
+
+def flowing(parts: Sequence[Cell], width: int) -> list[Line]:
+    """Return parts in lines that are no longer than the screen."""
+    lines: list[list[Cell]] = [[]]
+    used = 0
+    for text, style in parts:
+        if lines[-1] and used + 2 + len(text) > width:
+            lines[-1].append((" " * (width - used), ""))
+            lines.append([])
+            used = 0
+        if lines[-1]:
+            lines[-1].append(("  ", ""))
+            used += 2
+        shown = text if len(text) <= width else fit(text, width)
+        lines[-1].append((shown, style))
+        used += len(shown)
+    lines[-1].append((" " * max(0, width - used), ""))
+    return [tuple(each) for each in lines]
+
+
+def panel_lines(row: TopRow | None, width: int) -> list[Line]:
+    """Return what the list has no room for: the chosen stream, its cause, and its remedy.
+
+    There are as many lines for every row.
+    """
+    folds = 1 if width >= PANEL_WIDTH else 2
+    texts: list[tuple[str, str, int]] = []
+    if row is not None:
+        session = "" if row.session_id is None else f" session {row.session_id}"
+        stream = "driver" if row.stream_id is None else f"{row.key.kind} {row.stream_id}{session}"
+        texts.append((f"{stream} {printable(row.channel)}", DIM, 1))
+        if row.cause is None:
+            texts.append(("no trouble", "", 1))
+        else:
+            texts.append((row.cause.sentence, style_of(row, "cause"), folds))
+            texts.append((f"-> {row.cause.remedy}", "", folds))
+    lines = [each for text, style, most in texts for each in folded(text, width, style, most)]
+    return lines + [((" " * width, ""),)] * (1 + 2 * folds - len(lines))
+
+
+def folded(text: str, width: int, style: str, most: int) -> list[Line]:
+    """Return a text in at most so many lines; the last one is cut off if it is too long."""
+    parts = wrap(text, max(WIDTH_MIN, width)) or [""]
+    last = " ".join(parts[most - 1 :])
+    return [
+        ((fit(each, width), style),) for each in (*parts[: most - 1], *([last] if last else []))
+    ]
+
+
+# Pages.
+
+
+def page_line(text: str, width: int, style: str = "") -> Line:
+    """Return one line of a page."""
+    return ((fit(printable(text, TEXT_MAX), width), style),)
+
+
+def paragraph(name: str, text: str, width: int, style: str = "") -> list[Line]:
+    """Return a text with its name, folded so that all of it can be read."""
+    room = max(WIDTH_MIN, width - 10)
+    folded = wrap(printable(text, TEXT_MAX), room) or [""]
+    return [
+        page_line(f"{name if place == 0 else '':10}{each}", width, style)
+        for place, each in enumerate(folded)
+    ]
+
+
+def table(names: Sequence[str], rows: Sequence[Sequence[str]], width: int, none: str) -> list[Line]:
+    """Return rows in aligned columns, the last one to the left, or a line if there are none."""
+    if not rows:
+        return [page_line(f"  {none}", width, DIM)]
+    rows = [[printable(each) for each in row] for row in rows]
+    widths = [min(40, max(len(row[at]) for row in (names, *rows))) for at in range(len(names))]
+    last = len(names) - 1
+    lines = []
+    for place, row in enumerate((names, *rows)):
+        cells = [fit(each, widths[at], is_right=at < last) for at, each in enumerate(row)]
+        lines.append(page_line(f"  {'  '.join(cells)}", width, "bold" if place == 0 else ""))
+    return lines
+
+
+def number(value: int | None) -> str:
+    """Return a whole number with separators; a dash if it is unknown."""
+    return "-" if value is None else f"{value:,}"
+
+
+def duration(value_ns: int | None) -> str:
+    """Return a time with its unit; a dash if it is unknown."""
+    return "-" if value_ns is None else format_ns(value_ns)
+
+
+def detail_lines(scene: TopScene, row: TopRow, width: int, *, is_ascii: bool = False) -> list[Line]:
+    """Return the page of one stream: its causes, figures, receivers or readers, losses, events."""
+    lines = [page_line(title_of(row), width, "bold")]
+    lines += paragraph("channel", row.channel, width)
+    lines += paragraph("state", f"{row.state}, trouble {row.score:,.1f}", width)
+    lines += cause_lines(row, width)
+    lines += paragraph("rate", rate_text(row), width)
+    lines.append(page_line(sparkline(row.history, min(width, 120), is_ascii=is_ascii), width))
+    match row.stats:
+        case PublicationStats():
+            lines += publication_lines(row, row.stats, width)
+        case ImageStats():
+            lines += image_lines(row, row.stats, width)
+        case SubscriptionStats():
+            lines += paragraph("reads", plural(row.stats.image_count, "image"), width)
+        case None:
+            pass
+    return lines + event_lines(scene, row.key, width)
+
+
+def title_of(row: TopRow) -> str:
+    """Return what a page is of."""
+    kinds = {"pub": "publication", "img": "image", "sub": "subscription", "drv": "driver"}
+    stream = "" if row.stream_id is None else f" {row.stream_id}"
+    session = "" if row.session_id is None else f", session {row.session_id}"
+    key = row.key
+    return f"{kinds[key.kind]}{stream}{session}, id {key.registration_id}, driver {key.driver}"
+
+
+def cause_lines(row: TopRow, width: int) -> list[Line]:
+    """Return every cause with its remedy."""
+    if not row.causes:
+        return paragraph("cause", "no trouble", width)
+    lines: list[Line] = []
+    for each in row.causes:
+        lines += paragraph("cause", f"{each.word}: {each.sentence}", width, style_of(row, "cause"))
+        lines += paragraph("remedy", each.remedy, width)
+    return lines
+
+
+def rate_text(row: TopRow) -> str:
+    """Return the rates and the lag of a row in words."""
+    rate = row.bytes_per_second
+    bytes_text = "unknown" if rate is None else f"{format_bytes(rate)}/s"
+    messages = row.messages_per_second
+    messages_text = "" if messages is None else f", {format_count(messages)} msg/s"
+    age = "" if row.lag_ns is None else f", the oldest for {format_ns(row.lag_ns)}"
+    naks = "unknown" if row.naks_per_second is None else f"{row.naks_per_second:,.1f}"
+    lag = "" if row.lag_bytes is None else f"; lag {row.lag_bytes:,} bytes{age}"
+    return f"{bytes_text}{messages_text}{lag}; {naks} NAKs/s"
+
+
+def publication_lines(row: TopRow, stats: PublicationStats, width: int) -> list[Line]:
+    """Return what a page says of a publication."""
+    shares = ", ".join(f"{percent(row.blocked_ratio.get(by, 0.0))} by {by}" for by in BLOCKED_BY)
+    now = f"; waits now for {stats.blocked_by}" if stats.blocked_by else ""
+    return [
+        *paragraph("blocked", f"{shares}{now}", width),
+        *paragraph(
+            "position",
+            f"{stats.position:,}, limit {stats.position_limit:,}, sent "
+            f"{number(stats.sender_position)}, sender limit {number(stats.sender_limit)}, not sent "
+            f"{number(stats.backlog_bytes)} bytes",
+            width,
+        ),
+        *paragraph(
+            "repair",
+            f"{number(stats.nak_count)} NAKs, {number(stats.retransmitted_bytes)} bytes sent again",
+            width,
+        ),
+        page_line(f"receivers and readers: {number(stats.receiver_count)}", width, "bold"),
+        *table(
+            ("kind", "id", "lag", "position", "window", "silent", "address"),
+            [
+                (
+                    *(each.kind, each.id, number(each.lag_bytes), number(each.position)),
+                    *(number(each.window_bytes), duration(each.silent_ns), each.address),
+                )
+                for each in stats.receivers
+            ],
+            width,
+            "none is known",
+        ),
+    ]
+
+
+def image_lines(row: TopRow, stats: ImageStats, width: int) -> list[Line]:
+    """Return what a page says of an image."""
+    return [
+        *paragraph("source", f"{stats.source}, silent {duration(stats.silent_ns)}", width),
+        *paragraph(
+            "position",
+            f"{stats.position:,}, highest {stats.hwm_position:,}, missing at most "
+            f"{stats.missing_bytes:,} bytes, window {number(stats.window_bytes)}",
+            width,
+        ),
+        page_line("losses, by the second in the last 10 s, and ever", width, "bold"),
+        *table(
+            ("losses/s", "bytes/s", "losses", "bytes", "cause"),
+            [
+                (
+                    f"{row.losses_per_second.get(each.cause, 0.0):,.1f}",
+                    f"{row.lost_bytes_per_second.get(each.cause, 0.0):,.0f}",
+                    *(number(each.count), number(each.bytes), each.cause),
+                )
+                for each in stats.losses
+            ],
+            width,
+            "none",
+        ),
+        page_line("readers", width, "bold"),
+        *table(
+            ("lag", "position", "subscription"),
+            [
+                (number(each.lag_bytes), number(each.position), str(each.registration_id))
+                for each in stats.readers
+            ],
+            width,
+            "none is known",
+        ),
+    ]
+
+
+def event_lines(scene: TopScene, key: TopKey, width: int) -> list[Line]:
+    """Return the events of one row, the newest first; of a driver those of all its streams."""
+    events = [
+        each
+        for each in reversed(scene.events)
+        if each.key == key or (key.kind == "drv" and each.key.driver == key.driver)
+    ]
+    lines = [page_line("events", width, "bold")]
+    lines += [
+        page_line(f"  {clock_time(each.epoch_ns)} {each.text}", width)
+        for each in events[:EVENTS_SHOWN]
+    ]
+    hidden = max(0, len(events) - EVENTS_SHOWN)
+    if hidden or scene.events_forgotten:
+        text = f"  {hidden:,} older ones; of all streams, {scene.events_forgotten:,} were forgotten"
+        lines.append(page_line(text, width, DIM))
+    elif not events:
+        lines.append(page_line("  none yet", width, DIM))
+    return lines
+
+
+def clock_time(epoch_ns: int) -> str:
+    """Return a time of day in UTC."""
+    return utc_time(epoch_ns // 10**9, per_second=1, pattern="%H:%M:%S")
+
+
+def driver_lines(scene: TopScene, driver: TopDriver, width: int) -> list[Line]:
+    """Return the page of a driver: budgets, limits, cycles, sockets, counters, events."""
+    stats, span = driver.stats, driver.span
+    if stats is None:
+        return paragraph("driver", f"{driver.name}: {driver.failure}", width, TROUBLE)
+    pure = {None: "", True: ", pure Python", False: ", compiled"}[stats.is_pure]
+    title = f"driver {stats.pid}, version {stats.version}{pure}, seen by its {driver.source}"
+    lines = [page_line(title, width, "bold"), *paragraph("place", driver.name, width)]
+    if driver.failure:
+        lines += paragraph("failure", driver.failure, width, TROUBLE)
+    for cause in driver.causes:
+        lines += paragraph("cause", f"{cause.word}: {cause.sentence}", width, TROUBLE)
+        lines += paragraph("remedy", cause.remedy, width)
+    if not driver.causes and span is not None:
+        lines += paragraph("cause", "no trouble", width)
+    recent = (
+        "" if span is None else f", in {span.seconds:.0f} s {number(span.loop_lag_count)} times"
+    )
+    lines += paragraph(
+        "loop",
+        f"late {number(stats.loop_lag_count)} times{recent}; at most "
+        f"{duration(stats.loop_lag_max_ns)}",
+        width,
+    )
+    for heading, names, rows, none in driver_tables(driver, stats):
+        lines += [page_line(heading, width, "bold"), *table(names, rows, width, none)]
+    return lines + event_lines(scene, TopKey(driver.name, "drv", 0), width)
+
+
+def driver_tables(
+    driver: TopDriver, stats: DriverStats
+) -> Iterable[tuple[str, Sequence[str], Sequence[Sequence[str]], str]]:
+    """Yield the tables of a driver: heading, columns, rows, and what to say without a row."""
+    yield (
+        "budgets",
+        ("used", "limit", "part", "budget"),
+        [
+            (
+                *(number(each.used), number(each.limit)),
+                *(percent(each.used / each.limit if each.limit > 0 else 0.0), each.name),
+            )
+            for each in stats.budgets
+        ],
+        "none is known",
+    )
+    limits = {} if driver.span is None else driver.span.limits
+    yield (
+        "limits reached, in the last 10 s and ever",
+        ("recent", "ever", "limit"),
+        [
+            (number(limits.get(name, 0)), number(count), name)
+            for name, count in stats.limits.items()
+        ],
+        "none",
+    )
+    yield (
+        "duty cycles",
+        ("longest", "too long", "agent"),
+        [(duration(each.max_ns), number(each.exceeded_count), each.agent) for each in stats.cycles],
+        "none is known",
+    )
+    yield (
+        "sockets",
+        ("dropped", "queued", "buffer", "address"),
+        [
+            (
+                *(number(each.drop_count), number(each.queued_bytes)),
+                *(number(each.buffer_bytes), each.address),
+            )
+            for each in stats.sockets
+        ],
+        "none is known",
+    )
+    yield (
+        "counters that are not 0",
+        ("value", "counter"),
+        [(number(value), name) for name, value in sorted(stats.counters.items()) if value],
+        "none",
+    )
+
+
+HELP: Final = (
+    ("arrows, page up, page down, home, end", "move"),
+    ("enter, escape", "open a stream, and go back"),
+    ("s, r", "sort by the next column; the other way around"),
+    ("/", "show only rows with these words: channel, stream, session, state, cause, pub, img"),
+    ("f", "freeze the picture, and let it go on"),
+    ("e", "write what is shown to a new file, as JSON"),
+    ("d", "the driver: budgets, limits, cycles, sockets; again for the next driver"),
+    ("?", "this page"),
+    ("q, ctrl+c", "quit"),
+)
+WORDS: Final = (
+    ("pub img sub drv", "publication, image, subscription without an image, driver in trouble"),
+    ("B/s msg/s rate", "in the last interval, and the last minutes as bars"),
+    ("lag B, lag", "bytes that a receiver or reader is behind, and the age of the oldest"),
+    ("lost/s nak/s", "bytes lost, and NAKs sent or received, in a second of the last 10"),
+    ("blk", "part of the last 10 s in which an offer waited"),
+    ("trouble", "8 x lost bytes/s + 4 x blocked + 2 x (lag - its median) in s + NAKs/s"),
+)
+
+
+def help_lines(width: int) -> list[Line]:
+    """Return the page that explains keys and columns."""
+    lines = [page_line("keys", width, "bold")]
+    for name, text in HELP:
+        lines += [page_line(f"  {name}", width), page_line(f"      {text}", width, DIM)]
+    lines.append(page_line("columns", width, "bold"))
+    for name, text in WORDS:
+        lines += [page_line(f"  {name}", width), page_line(f"      {text}", width, DIM)]
+    return lines
