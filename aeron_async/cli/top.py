@@ -26,7 +26,7 @@ from aeron_async.cli.options import (
 from aeron_async.cli.output import clear_terminal, make_console, print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.cli.top_model import TopModel, arranged, json_of_driver
-from aeron_async.cli.top_text import columns_for, head_line, header_lines, row_line
+from aeron_async.cli.top_text import columns_for, folded, head_line, header_lines, row_line
 from aeron_async.errors import AeronError, ConfigurationError, DriverError
 from aeron_async.text import printable
 
@@ -218,7 +218,11 @@ def is_clever() -> bool:
 async def run_application(
     model: TopModel, sources: Sequence[StatsSource], options: TopOptions
 ) -> int:
-    """Run the application until its user quits; return the exit code."""
+    """Run the application until its user quits; return the exit code.
+
+    Raises:
+        CancelledError: A signal has ended it.
+    """
     from aeron_async.cli.top_app import TopApp  # noqa: PLC0415 - it is optional
 
     application = TopApp(
@@ -232,6 +236,10 @@ async def run_application(
         is_ascii=is_ascii(),
     )
     code = await application.run_async()
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        # Textual ends in order when it is cancelled, and keeps that to itself.
+        raise asyncio.CancelledError
     return (application.return_code or ExitCode.SUCCESS) if code is None else code
 
 
@@ -294,12 +302,14 @@ def plain_lines(
     lines.append(head_line(columns, options.sort, is_reversed=options.is_reversed))
     lines += [row_line(each, columns, is_ascii=is_ascii()) for each in rows]
     troubled = [each for each in rows if each.causes]
+    # A terminal would fold within words; a program that reads lines wants whole ones.
+    room = width if sys.stdout.isatty() else None
     for row in troubled[:TROUBLES_SHOWN]:
+        stream = "" if row.stream_id is None else f" {row.stream_id}"
+        session = "" if row.session_id is None else f" session {row.session_id}"
         for cause in row.causes[:2]:
-            stream = "" if row.stream_id is None else f" {row.stream_id}"
-            session = "" if row.session_id is None else f" session {row.session_id}"
-            lines.append(((f"{row.key.kind}{stream}{session}: {cause.sentence}", "bold"),))
-            lines.append(((f"    {cause.remedy}", ""),))
+            lines += folded(f"{row.key.kind}{stream}{session}: {cause.sentence}", room, "bold")
+            lines += folded(f"    {cause.remedy}", room)
     if len(troubled) > TROUBLES_SHOWN:
         lines.append(((f"{len(troubled) - TROUBLES_SHOWN:,} more rows in trouble", ""),))
     return lines

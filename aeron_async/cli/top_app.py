@@ -26,14 +26,13 @@ from aeron_async.cli.output import as_json
 from aeron_async.cli.runner import ExitCode
 from aeron_async.cli.top_model import SORTS, TopKey, arranged, json_of_driver
 from aeron_async.cli.top_text import (
-    KEYS,
     columns_for,
     detail_lines,
     driver_lines,
-    fit,
     head_line,
     header_lines,
     help_lines,
+    keys_line,
     page_line,
     panel_lines,
     row_line,
@@ -305,9 +304,7 @@ class TopApp(App[int]):
             else:
                 lines = self._page_lines(max(1, self._body.size.width))
                 self._body.show(len(lines), lines.__getitem__)
-            text = self._message or KEYS
-            line = ((fit(printable(text), self.size.width), "reverse"),)
-            self.query_one("#foot", Lines).show(1, lambda _: line)
+            self._show_all("foot", [keys_line(self._message, self.size.width)])
 
     def _draw_head(self) -> None:
         status = ["FROZEN (f)"] if self._is_frozen else []

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from aeron_async.stats import DriverStats
 
 __all__ = [
-    "KEYS",
     "Cell",
     "Line",
     "columns_for",
@@ -35,9 +34,11 @@ __all__ = [
     "detail_lines",
     "driver_lines",
     "fit",
+    "folded",
     "head_line",
     "header_lines",
     "help_lines",
+    "keys_line",
     "panel_lines",
     "row_line",
 ]
@@ -61,6 +62,7 @@ UNITS: Final = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 TROUBLE: Final = "bold red"
 DIM: Final = "dim"
 KEYS: Final = "enter:open s:sort r:reverse /:filter f:freeze e:export d:driver ?:help q:quit"
+FEW_KEYS: Final = "?:help q:quit"
 
 
 # Numbers and texts of a fixed width.
@@ -383,17 +385,35 @@ def panel_lines(row: TopRow | None, width: int) -> list[Line]:
         else:
             texts.append((row.cause.sentence, style_of(row, "cause"), folds))
             texts.append((f"-> {row.cause.remedy}", "", folds))
-    lines = [each for text, style, most in texts for each in folded(text, width, style, most)]
+    lines: list[Line] = []
+    for text, style, most in texts:
+        parts = folded(text, width, style, most=most)
+        lines += [((fit(each, width), style),) for line in parts for each, _ in line]
     return lines + [((" " * width, ""),)] * (1 + 2 * folds - len(lines))
 
 
-def folded(text: str, width: int, style: str, most: int) -> list[Line]:
-    """Return a text in at most so many lines; the last one is cut off if it is too long."""
-    parts = wrap(text, max(WIDTH_MIN, width)) or [""]
-    last = " ".join(parts[most - 1 :])
-    return [
-        ((fit(each, width), style),) for each in (*parts[: most - 1], *([last] if last else []))
-    ]
+def folded(text: str, width: int | None, style: str = "", *, most: int | None = None) -> list[Line]:
+    """Return a text in lines that are as wide as the screen.
+
+    Args:
+        text: Printable; what it begins with is indented in all of its lines.
+        width: In characters; None for one line.
+        style: Of all of it.
+        most: Number of lines at most; the last one is longer than the screen if it must be.
+    """
+    if width is None:
+        return [((text, style),)]
+    indent = " " * (len(text) - len(text.lstrip()))
+    parts = wrap(text, max(WIDTH_MIN, width), subsequent_indent=indent) or [""]
+    if most is not None and len(parts) > most:
+        parts = [*parts[: most - 1], " ".join(parts[most - 1 :])]
+    return [((each, style),) for each in parts]
+
+
+def keys_line(message: str, width: int) -> Line:
+    """Return the last line of the screen: a message, or else the keys."""
+    keys = KEYS if width >= len(KEYS) else FEW_KEYS
+    return ((fit(printable(message) or keys, width), "reverse"),)
 
 
 # Pages.
