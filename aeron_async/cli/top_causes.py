@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "BLOCKED_SHARE_MIN",
     "BUDGET_SETTINGS",
     "LIMIT_SETTINGS",
     "Cause",
@@ -46,6 +47,7 @@ __all__ = [
     "causes_of_subscription",
     "moved",
     "span_of",
+    "waits_for",
 ]
 
 BLOCKED_SHARE_MIN: Final = 0.01
@@ -301,7 +303,7 @@ def causes_of_publication(
     """Return what is wrong with a publication, the worst first."""
     blocked = {} if rates is None else rates.blocked_ratio
     waits = {by for by, share in blocked.items() if share >= BLOCKED_SHARE_MIN}
-    waits |= {row.blocked_by} - {""}
+    waits |= {waits_for(row)} - {""}
     found: list[Cause] = []
     for by in sorted(waits - {"not_connected"}, key=lambda each: (-blocked.get(each, 0.0), each)):
         is_sender = by == "sender_limit"
@@ -310,8 +312,7 @@ def causes_of_publication(
         found.append(
             Cause(
                 "gap",
-                f"receivers miss data: {rates.naks_per_second:,.1f} NAKs/s, "
-                f"{format_bytes(rates.retransmitted_bytes_per_second or 0)}/s sent again",
+                f"receivers miss data: {rates.naks_per_second:,.1f} NAKs/s{resent(rates)}",
                 f"look at the receivers with `aeron-async top`; raise {RCVBUF} there if their "
                 "sockets drop",
             )
@@ -326,6 +327,27 @@ def causes_of_publication(
             )
         )
     return found
+
+
+def waits_for(row: PublicationStats) -> str:
+    """Return what offers wait for now; empty if none waits.
+
+    Where waits are not measured, a publication that has reached its limit has offers that wait.
+    """
+    is_measured = row.blocked_sender_limit_ns is not None
+    if is_measured or row.blocked_by or row.window_bytes > 0:
+        return row.blocked_by
+    if row.is_connected is False:
+        return "not_connected"
+    if row.sender_position is None or row.sender_limit is None:
+        return "publisher_limit"
+    return "sender_limit" if row.sender_position >= row.sender_limit else "publisher_limit"
+
+
+def resent(rates: PublicationRates) -> str:
+    """Return what is sent again, as the end of a sentence; empty if that is unknown."""
+    rate = rates.retransmitted_bytes_per_second
+    return "" if rate is None else f", {format_bytes(rate)}/s sent again"
 
 
 def sender_limit_cause(row: PublicationStats) -> Cause:

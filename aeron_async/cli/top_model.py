@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, final
 import attrs
 
 from aeron_async.cli.top_causes import (
+    BLOCKED_SHARE_MIN,
     Cause,
     causes_of_driver,
     causes_of_image,
     causes_of_publication,
     causes_of_subscription,
     span_of,
+    waits_for,
 )
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.stats import (
@@ -166,7 +168,8 @@ class TopDriver:
     Attributes:
         failure: Why it does not answer; empty if it does.
         span: What happened in the last ten seconds; None before the second snapshot.
-        blocked_count: Publications that have waited in the last ten seconds, or wait now.
+        blocked_count: Publications whose offers have waited in the last ten seconds, or wait now;
+            None if no waits are measured, and none can be seen.
     """
 
     name: str
@@ -176,7 +179,7 @@ class TopDriver:
     stats: DriverStats | None
     span: DriverSpan | None
     stream_count: int
-    blocked_count: int
+    blocked_count: int | None
     trouble_count: int
     in_bytes_per_second: float | None
     out_bytes_per_second: float | None
@@ -661,7 +664,7 @@ def driver_of(
         stats=stats.driver,
         span=span,
         stream_count=len(rows),
-        blocked_count=sum(is_blocked(each) for each in rows),
+        blocked_count=blocked_count_of(rows),
         trouble_count=sum(bool(each.causes) for each in rows),
         in_bytes_per_second=in_rate,
         out_bytes_per_second=out_rate,
@@ -669,10 +672,16 @@ def driver_of(
     )
 
 
-def is_blocked(row: TopRow) -> bool:
-    """Return whether offers on a stream have waited in the last ten seconds, or wait now."""
-    is_waiting = isinstance(row.stats, PublicationStats) and bool(row.stats.blocked_by)
-    return is_waiting or row.blocked >= 0.01  # noqa: PLR2004 - a hundredth of the time
+def blocked_count_of(rows: Sequence[TopRow]) -> int | None:
+    """Return on how many publications offers have waited, or wait; None if that is unknown."""
+    publications = [each.stats for each in rows if isinstance(each.stats, PublicationStats)]
+    if publications and all(each.blocked_sender_limit_ns is None for each in publications):
+        return sum(bool(waits_for(each)) for each in publications) or None
+    return sum(
+        row.blocked >= BLOCKED_SHARE_MIN or bool(waits_for(row.stats))
+        for row in rows
+        if isinstance(row.stats, PublicationStats)
+    )
 
 
 def row_of_driver(driver: TopDriver) -> TopRow:

@@ -336,7 +336,7 @@ def driver_parts(driver: TopDriver) -> list[Cell]:
         counted("drops", span.drop_count),
         counted("limits", sum(span.limits.values())),
         (
-            f"blocked {driver.blocked_count}/{driver.stream_count}",
+            f"blocked {compact(driver.blocked_count)}/{driver.stream_count}",
             "yellow" if driver.blocked_count else "",
         ),
         (f"in {compact(driver.in_bytes_per_second)}B/s", ""),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import attrs
 import pytest
@@ -387,9 +388,42 @@ def test_what_a_source_cannot_know_is_unknown_and_no_trouble() -> None:
     assert (span.loop_lag_count, span.is_loop_late) == (None, False)
     columns = columns_for(200)
     assert row_line(there, columns)[-3][0] == "   -"
-    assert "loop ?" in "".join(each for each, _ in header_lines(scene, 80)[0])
+    head = "".join(each for each, _ in header_lines(scene, 80)[0])
+    assert "loop ?" in head
+    assert "blocked -/2" in head
     pages = [detail_lines(scene, each, 80) for each in (there, here)]
     assert all([*pages, driver_lines(scene, scene.drivers[0], 80)])
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"sender_position": 500, "sender_limit": 500}, "sender_limit"),
+        ({"sender_position": 400, "sender_limit": 500}, "publisher_limit"),
+        ({"sender_position": None, "sender_limit": None}, "publisher_limit"),
+        ({"is_connected": False}, "not_connected"),
+        ({"window_bytes": 9}, None),
+    ],
+)
+def test_where_waits_are_not_measured_a_reached_limit_is_one(
+    changes: dict[str, Any], word: str | None
+) -> None:
+    unmeasured = {"blocked_sender_limit_ns": None, "is_connected": None, "window_bytes": 0}
+    held = publication(1, **unmeasured | changes)
+    (driver_seen,) = seen(stats(1, [held])).drivers
+    assert driver_seen.blocked_count == (None if word is None else 1)
+    assert [each.word for each in causes_of_publication(held, None, None)] == [word] * (
+        word is not None
+    )
+
+
+def test_what_is_sent_again_is_left_out_if_it_is_unknown() -> None:
+    scene = seen(
+        stats(1, [publication(1, retransmitted_bytes=None)]),
+        stats(2, [publication(2, retransmitted_bytes=None, nak_count=5)]),
+    )
+    (cause,) = row(scene, "pub", 1).causes
+    assert cause.sentence == "receivers miss data: 5.0 NAKs/s"
 
 
 # Sorting and filtering.
