@@ -25,7 +25,8 @@ from aeron_async.cli.options import (
 )
 from aeron_async.cli.output import clear_terminal, make_console, print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode, run
-from aeron_async.cli.top_model import TopModel, arranged, json_of_driver
+from aeron_async.cli.top_model import TopModel
+from aeron_async.cli.top_scene import arranged, json_of_driver
 from aeron_async.cli.top_text import columns_for, folded, head_line, header_lines, row_line
 from aeron_async.errors import AeronError, ConfigurationError, DriverError
 from aeron_async.text import printable
@@ -33,7 +34,8 @@ from aeron_async.text import printable
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from aeron_async.cli.top_model import StatsSource, TopRow, TopScene
+    from aeron_async.cli.top_model import StatsSource
+    from aeron_async.cli.top_scene import TopRow, TopScene
     from aeron_async.cli.top_text import Line
 
 __all__ = ["open_source", "top"]

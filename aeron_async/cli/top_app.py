@@ -24,16 +24,13 @@ from textual.widgets import Input
 
 from aeron_async.cli.output import as_json
 from aeron_async.cli.runner import ExitCode
-from aeron_async.cli.top_model import SORTS, TopKey, arranged, json_of_driver
+from aeron_async.cli.top_pages import detail_lines, driver_lines, help_lines, page_line
+from aeron_async.cli.top_scene import SORTS, TopKey, arranged, json_of_driver
 from aeron_async.cli.top_text import (
     columns_for,
-    detail_lines,
-    driver_lines,
     head_line,
     header_lines,
-    help_lines,
     keys_line,
-    page_line,
     panel_lines,
     row_line,
 )
@@ -46,7 +43,8 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from aeron_async.cli.top_model import TopModel, TopRow, TopScene
+    from aeron_async.cli.top_model import TopModel
+    from aeron_async.cli.top_scene import TopRow, TopScene
     from aeron_async.cli.top_text import Line
 
 __all__ = ["TopApp"]

@@ -17,26 +17,18 @@ from aeron_async.cli.top_causes import (
     causes_of_publication,
     span_of,
 )
-from aeron_async.cli.top_model import (
-    EVENTS_MAX,
-    HISTORY,
-    SAMPLES_A_WINDOW,
+from aeron_async.cli.top_model import EVENTS_MAX, HISTORY, SAMPLES_A_WINDOW, TopModel
+from aeron_async.cli.top_pages import detail_lines, driver_lines
+from aeron_async.cli.top_scene import (
     SORTS,
     TopKey,
-    TopModel,
     TopRow,
     TopScene,
     arranged,
     json_of_driver,
     sparkline,
 )
-from aeron_async.cli.top_text import (
-    columns_for,
-    detail_lines,
-    driver_lines,
-    header_lines,
-    row_line,
-)
+from aeron_async.cli.top_text import columns_for, header_lines, row_line
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.stats import (

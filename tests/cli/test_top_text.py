@@ -13,16 +13,15 @@ from hypothesis import strategies as st
 
 from aeron_async.cli.output import as_json
 from aeron_async.cli.top import TopOptions, plain_lines
-from aeron_async.cli.top_model import TopModel, TopScene, arranged, json_of_driver
+from aeron_async.cli.top_model import TopModel
+from aeron_async.cli.top_pages import detail_lines, driver_lines, help_lines
+from aeron_async.cli.top_scene import TopScene, arranged, json_of_driver
 from aeron_async.cli.top_text import (
     columns_for,
     columns_of,
     compact,
-    detail_lines,
-    driver_lines,
     fit,
     header_lines,
-    help_lines,
     panel_lines,
     row_line,
 )
