@@ -122,6 +122,8 @@ LOSSES: Final[Mapping[str, tuple[str, str]]] = {
     ),
 }
 """What a loss means and what to do about it, in order of importance."""
+SMALL_LOSS_SHARE: Final = 0.01
+"""Losses of less than this part of what arrives come after a slow reader."""
 HARMLESS: Final = frozenset({"forged", "malformed"})
 """Causes by which nothing of the stream itself was lost."""
 
@@ -332,16 +334,21 @@ def causes_of_publication(
 def waits_for(row: PublicationStats) -> str:
     """Return what offers wait for now; empty if none waits.
 
-    Where waits are not measured, a publication that has reached its limit has offers that wait.
+    Where waits are not measured, a publication that has reached its limit has offers that wait. The
+    limit is that of the sender's position plus the publication's own window, but for a publication
+    without receivers, where it is what was sent.
     """
     is_measured = row.blocked_sender_limit_ns is not None
     if is_measured or row.blocked_by or row.window_bytes > 0:
         return row.blocked_by
-    if row.is_connected is False:
-        return "not_connected"
     if row.sender_position is None or row.sender_limit is None:
-        return "publisher_limit"
-    return "sender_limit" if row.sender_position >= row.sender_limit else "publisher_limit"
+        return "not_connected" if row.is_connected is False else "publisher_limit"
+    if row.is_connected is False or row.position_limit <= row.sender_position:
+        return "not_connected"
+    # The sender leaves what a whole frame does not fit into.
+    left = row.sender_limit - row.sender_position
+    is_used_up = left < max(DATAGRAM_BYTES, (row.backlog_bytes or 0) // 4)
+    return "sender_limit" if is_used_up else "publisher_limit"
 
 
 def resent(rates: PublicationRates) -> str:
@@ -396,17 +403,19 @@ def causes_of_image(
     row: ImageStats, rates: ImageRates | None, span: DriverSpan | None
 ) -> list[Cause]:
     """Return what is wrong with an image, the worst first."""
-    losses: list[Cause] = []
+    found: list[tuple[tuple[int, float], Cause]] = []
     if rates is not None:
-        losing = [word for word, rate in rates.losses_per_second.items() if rate > 0]
-        losing.sort(key=lambda each: -rates.lost_bytes_per_second.get(each, 0.0))
-        losses = [loss_cause(each, rates, span) for each in losing]
+        small = SMALL_LOSS_SHARE * rates.bytes_per_second
+        for word, rate in rates.losses_per_second.items():
+            lost = rates.lost_bytes_per_second.get(word, 0.0)
+            if rate > 0:
+                rank = 3 if word in HARMLESS else 2 if lost < small else 0
+                found.append(((rank, -lost), loss_cause(word, rates, span)))
     lag = lag_cause(row, span)
-    return [
-        *(each for each in losses if each.word not in HARMLESS),
-        *(() if lag is None else (lag,)),
-        *(each for each in losses if each.word in HARMLESS),
-    ]
+    if lag is not None:
+        found.append(((1, 0.0), lag))
+    found.sort(key=lambda each: each[0])
+    return [cause for _, cause in found]
 
 
 def loss_cause(word: str, rates: ImageRates, span: DriverSpan | None) -> Cause:

@@ -244,7 +244,7 @@ class TopModel:
     def _streams(self, driver: DriverTrack, stats: Stats, span: DriverSpan | None) -> list[TopRow]:
         """Bring the tracks of all streams up to date, and return their rows."""
         before_ns = None if driver.last is None else driver.last.monotonic_ns
-        name, now_ns = driver.driver.name, stats.monotonic_ns
+        name, pid, now_ns = driver.driver.name, stats.driver.pid, stats.monotonic_ns
         messages = messages_of(stats, driver.last)
         rows: list[TopRow] = []
         alive: set[TopKey] = set()
@@ -265,7 +265,7 @@ class TopModel:
                 earlier = track.last[1]
             if earlier is not None:
                 self._note_changes(stats.epoch_ns, key, earlier, row)
-            track.row = made = row_of(key, row, track, now_ns, messages, span)
+            track.row = made = row_of(key, row, track, pid, now_ns, messages, span)
             track.keep(now_ns, row)
             rows.append(made)
         for key in driver.tracks.keys() - alive:
@@ -393,6 +393,7 @@ def row_of(
     key: TopKey,
     row: StreamStats,
     track: Track,
+    pid: int,
     now_ns: int,
     messages: Mapping[int, float],
     span: DriverSpan | None,
@@ -424,6 +425,7 @@ def row_of(
     track.place(score, now_ns, is_troubled=bool(fields["causes"]))
     return TopRow(
         key=key,
+        pid=pid,
         stream_id=row.stream_id,
         session_id=None if isinstance(row, SubscriptionStats) else row.session_id,
         channel=row.channel,
@@ -560,6 +562,7 @@ def row_of_driver(driver: TopDriver) -> TopRow:
     """Return the row of a driver that is in trouble itself."""
     return TopRow(
         key=TopKey(driver.name, "drv", 0),
+        pid=0 if driver.stats is None else driver.stats.pid,
         stream_id=None,
         session_id=None,
         channel=driver.name,

@@ -72,7 +72,7 @@ def detail_lines(scene: TopScene, row: TopRow, width: int, *, is_ascii: bool = F
     """Return the page of one stream: its causes, figures, receivers or readers, losses, events."""
     lines = [page_line(title_of(row), width, "bold")]
     lines += paragraph("channel", row.channel, width)
-    lines += paragraph("state", f"{row.state}, trouble {row.score:,.1f}", width)
+    lines += paragraph("state", f"{row.state or 'unknown'}, trouble {row.score:,.1f}", width)
     lines += cause_lines(row, width)
     lines += paragraph("rate", rate_text(row), width)
     lines.append(page_line(sparkline(row.history, min(width, 120), is_ascii=is_ascii), width))
@@ -157,7 +157,9 @@ def publication_lines(row: TopRow, stats: PublicationStats, width: int) -> list[
 def image_lines(row: TopRow, stats: ImageStats, width: int) -> list[Line]:
     """Return what a page says of an image."""
     return [
-        *paragraph("source", f"{stats.source}, silent {duration(stats.silent_ns)}", width),
+        *paragraph(
+            "source", f"{stats.source or 'unknown'}, silent {duration(stats.silent_ns)}", width
+        ),
         *paragraph(
             "position",
             f"{stats.position:,}, highest {stats.hwm_position:,}, missing at most "

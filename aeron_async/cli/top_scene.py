@@ -64,6 +64,7 @@ class TopRow:
     """
 
     key: TopKey
+    pid: int
     stream_id: int | None
     session_id: int | None
     channel: str
@@ -234,6 +235,7 @@ def json_of_row(row: TopRow) -> dict[str, object]:
     cause = row.cause
     return {
         "kind": row.key.kind,
+        "pid": row.pid,
         "registration_id": row.key.registration_id,
         "stream_id": row.stream_id,
         "session_id": row.session_id,

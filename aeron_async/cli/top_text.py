@@ -190,7 +190,7 @@ def column(
 
 COLUMNS: Final = (
     column("", 3, lambda row, _: row.key.kind, is_left=True),
-    column("driver", 7, lambda row, width: tail(row.key.driver, width), is_left=True),
+    column("driver", 7, lambda row, _: str(row.pid)),
     column("stream", 8, lambda row, _: identity(row.stream_id)),
     column("session", 11, lambda row, _: identity(row.session_id)),
     column("channel", 16, lambda row, width: short_channel(row.channel, width), is_left=True),
@@ -210,7 +210,7 @@ BY_IMPORTANCE: Final = (
     *("rate", "lag", "state", "nak/s", "session"),
 )
 GROWING: Final = (
-    *(("cause", 40), ("channel", 32), ("cause", 72), ("driver", 16), ("channel", 44)),
+    *(("cause", 40), ("channel", 32), ("cause", 72), ("channel", 44)),
     *(("stream", 11), ("rate", 30), ("cause", 400)),
 )
 """Columns that take what room is left, in this order, and up to which width."""
@@ -305,7 +305,7 @@ def header_lines(scene: TopScene, width: int, status: str = "") -> list[Line]:
     """
     lines: list[Line] = []
     for driver in scene.drivers[:HEADERS_MAX]:
-        lines += flowing(driver_parts(driver), width)
+        lines += flowing(driver_parts(driver, is_alone=len(scene.drivers) == 1), width)
     if len(scene.drivers) > HEADERS_MAX:
         lines.append(((fit(f"and {len(scene.drivers) - HEADERS_MAX} more drivers", width), DIM),))
     if status:
@@ -313,11 +313,13 @@ def header_lines(scene: TopScene, width: int, status: str = "") -> list[Line]:
     return lines
 
 
-def driver_parts(driver: TopDriver) -> list[Cell]:
+def driver_parts(driver: TopDriver, *, is_alone: bool) -> list[Cell]:
     """Return the parts of a driver's line, the most important first."""
     if driver.stats is None:
         return [(f"{tail(driver.name, 40)}: {driver.failure}", TROUBLE)]
     parts: list[Cell] = [(f"driver {driver.stats.pid}", "bold")]
+    if not is_alone:
+        parts.append((tail(driver.name, 24), DIM))
     if driver.failure:
         parts.append((f"does not answer: {driver.failure}", TROUBLE))
     span = driver.span

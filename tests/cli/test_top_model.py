@@ -391,7 +391,9 @@ def test_what_a_source_cannot_know_is_unknown_and_no_trouble() -> None:
     ("changes", "word"),
     [
         ({"sender_position": 500, "sender_limit": 500}, "sender_limit"),
-        ({"sender_position": 400, "sender_limit": 500}, "publisher_limit"),
+        ({"sender_position": 500, "sender_limit": 1_000}, "sender_limit"),
+        ({"sender_position": 500, "sender_limit": 100_500}, "publisher_limit"),
+        ({"sender_position": 131_072, "sender_limit": 131_072}, "not_connected"),
         ({"sender_position": None, "sender_limit": None}, "publisher_limit"),
         ({"is_connected": False}, "not_connected"),
         ({"window_bytes": 9}, None),
@@ -597,7 +599,7 @@ def test_limits_and_budgets_that_are_not_known_are_named_as_they_are() -> None:
     assert causes_of_driver(span_of(none, DRIVER, 1)) == []
 
 
-def test_real_losses_come_before_a_lag_and_frames_of_others_after_it() -> None:
+def test_large_losses_come_before_a_lag_and_small_ones_and_frames_of_others_after_it() -> None:
     lost = image(
         1,
         lag_bytes=100_000,
@@ -609,5 +611,8 @@ def test_real_losses_come_before_a_lag_and_frames_of_others_after_it() -> None:
         readers=(ReaderStats(3, 0, 100_000),),
     )
     rates = image_rates(lost, None, 1)
+    words = [each.word for each in causes_of_image(lost, rates, None)]
+    assert words == ["slow_reader", "unfilled", "over_run", "forged"]
+    rates = image_rates(attrs.evolve(lost, received_bytes=1_000), None, 1)
     words = [each.word for each in causes_of_image(lost, rates, None)]
     assert words == ["unfilled", "over_run", "slow_reader", "forged"]

@@ -177,7 +177,7 @@ def test_the_head_has_room_for_some_drivers_only() -> None:
     model.on_stats(healthy(1), "a")
     model.on_failure("a", "gone")
     lines = [text(each).rstrip() for each in header_lines(model.scene(), 80)]
-    assert lines[:2] == ["driver 42  does not answer: gone  first look", "b: not there"]
+    assert lines[:2] == ["driver 42  a  does not answer: gone  first look", "b: not there"]
     assert lines[-1] == "and 2 more drivers"
 
 
