@@ -13,6 +13,8 @@ import pytest
 
 pytest.importorskip("textual", reason="pip install 'aeron-async[top]'")
 
+from textual.drivers.headless_driver import HeadlessDriver
+
 from aeron_async.cli import top as command
 from aeron_async.cli.top_app import Lines, TopApp
 from aeron_async.cli.top_model import TopModel
@@ -332,6 +334,37 @@ async def test_only_cells_whose_text_has_changed_are_drawn_and_only_visible_rows
         assert screen.body.cursor == 999
         assert "img 1000 session" in screen.text
         assert screen.lines[-7].startswith("img     1000")
+
+
+async def test_what_is_drawn_in_part_is_what_the_whole_would_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A terminal that got only changed cells shows the same as one that gets all of them."""
+    pyte = pytest.importorskip("pyte", reason="pip install 'aeron-async[dev]'")
+    shown = pyte.Screen(80, 24)
+    stream = pyte.Stream(shown)
+    monkeypatch.setattr(HeadlessDriver, "is_headless", False)
+    monkeypatch.setattr(HeadlessDriver, "write", lambda _, data: stream.feed(data))
+    worlds = [each.take for each in WORLDS.values()]
+    worlds += [healthy, stats]
+
+    def take(at: float) -> Stats:
+        return worlds[int(at * 7) % len(worlds)](at)
+
+    async with running(take) as screen:
+        keys = (
+            *("look", "look", "down", "look", "enter", "look", "escape", "d", "look", "escape"),
+            *("f", "look", "f", "s", "r", "look", "end", "look"),
+        )
+        for place, key in enumerate(keys):
+            if key == "look":
+                await screen.look()
+            else:
+                await screen.press(key)
+            await screen.pilot.pause()
+            assert [each.rstrip() for each in shown.display] == [
+                each.rstrip() for each in screen.lines
+            ], (place, key)
 
 
 async def test_a_click_chooses_a_row() -> None:
