@@ -10,9 +10,10 @@ import asyncio
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import attrs
 from cyclopts import Parameter, validators
@@ -29,6 +30,8 @@ from aeron_async.cli.top_model import TopModel
 from aeron_async.cli.top_scene import arranged, json_of_driver
 from aeron_async.cli.top_text import columns_for, folded, head_line, header_lines, row_line
 from aeron_async.errors import AeronError, ConfigurationError, DriverError
+from aeron_async.protocol.units import INT64_MAX, INT64_MIN
+from aeron_async.stats import DriverStats
 from aeron_async.text import printable
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from aeron_async.cli.top_model import StatsSource
     from aeron_async.cli.top_scene import TopRow, TopScene
     from aeron_async.cli.top_text import Line
+    from aeron_async.stats import Stats, Table
 
 __all__ = ["open_source", "top"]
 
@@ -48,8 +52,15 @@ TROUBLES_SHOWN: Final = 10
 """Most rows that the plain view explains below the table."""
 SIMPLE_TERMINALS: Final = frozenset({"", "dumb", "unknown"})
 """Values of TERM for terminals that cannot move their cursor."""
-UNREADABLE: Final = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
-"""What a snapshot of another version can cause that lacks a column."""
+NONE: Final = type(None)
+TYPES: Final[Mapping[str, set[type]]] = {
+    "int": {int},
+    "int | None": {int, NONE},
+    "str": {str},
+    "bool": {bool},
+    "bool | None": {bool, NONE},
+}
+"""What the fields of a snapshot may hold, by their annotation."""
 
 pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
@@ -181,10 +192,70 @@ async def look_at(model: TopModel, source: StatsSource) -> None:
     except (AeronError, OSError) as error:
         model.on_failure(source.name, str(error))
     else:
-        try:
+        odd = odd_field(stats)
+        if odd:
+            model.on_failure(source.name, f"its statistics cannot be read: {odd}")
+        else:
             model.on_stats(stats, source.name)
-        except UNREADABLE as error:
-            model.on_failure(source.name, f"its statistics cannot be read: {error!r}")
+
+
+def odd_field(stats: Stats) -> str:
+    """Return which field of a snapshot has not the type that it must have; empty if all have.
+
+    Snapshots of another process may be of another version, or of a stranger.
+    """
+    tables: tuple[Table[Any], ...] = (stats.publications, stats.images, stats.subscriptions)
+    for table in tables:
+        for field in attrs.fields(table.row_type):
+            odd = odd_values(field, table.column(field.name))
+            if odd:
+                return odd
+    for field in attrs.fields(DriverStats):
+        odd = odd_values(field, (getattr(stats.driver, field.name),))
+        if odd:
+            return odd
+    return ""
+
+
+def odd_values(field: attrs.Attribute[Any], values: Sequence[Any]) -> str:
+    """Return what is odd about the values of a field, or about a row within one of them."""
+    kind, found = str(field.type), set(map(type, values))
+    if kind in TYPES:
+        odd = sorted(each.__name__ for each in found - TYPES[kind])
+        if odd or not are_counts(values):
+            return f"{field.name} is {', '.join(odd) or 'longer than 64 bits'}"
+        return ""
+    if kind.startswith("Mapping"):
+        counts = [each for value in values for each in getattr(value, "values", list)()]
+        is_odd = not all(isinstance(each, Mapping) for each in values) or {*map(type, counts)} - {
+            int
+        }
+        return f"{field.name} is no mapping of counts" if is_odd or not are_counts(counts) else ""
+    if kind.startswith("tuple"):
+        return f"{field.name} is no list" if found - {tuple} else odd_items(field, values)
+    return ""
+
+
+def are_counts(values: Sequence[Any]) -> bool:
+    """Return whether all whole numbers among some values have no more than 64 bits."""
+    numbers = [each for each in values if type(each) is int]
+    return not numbers or (min(numbers) >= INT64_MIN and max(numbers) <= INT64_MAX)
+
+
+def odd_items(field: attrs.Attribute[Any], values: Sequence[tuple[Any, ...]]) -> str:
+    """Return what is odd about what the lists of a field hold: counts, or rows."""
+    items = [each for value in values for each in value]
+    are_rows = str(field.type) != "tuple[int, ...]"
+    for item_type in set(map(type, items)):
+        is_row = attrs.has(item_type)
+        if not (is_row if are_rows else item_type is int and are_counts(items)):
+            return f"{field.name} has other things than {'rows' if are_rows else 'counts'}"
+        rows = [each for each in items if type(each) is item_type]
+        for part in attrs.fields(item_type) if are_rows else ():
+            odd = odd_values(part, [getattr(each, part.name) for each in rows])
+            if odd:
+                return f"{field.name}: {odd}"
+    return ""
 
 
 def refuse_silence(model: TopModel) -> None:

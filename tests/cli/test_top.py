@@ -16,8 +16,18 @@ from aeron_async.cli import top as command
 from aeron_async.cli.main import main
 from aeron_async.cli.top_model import TopModel
 from aeron_async.errors import DriverError
-from aeron_async.stats import PublicationStats, Stats, Table
-from tests.cli.top_worlds import WORLDS, FakeSource, TopWorld, healthy, publication, stats
+from aeron_async.stats import BudgetStats, PublicationStats, Stats, Table
+from tests.cli.top_worlds import (
+    RECEIVER,
+    WORLDS,
+    FakeSource,
+    TopWorld,
+    driver,
+    healthy,
+    image,
+    publication,
+    stats,
+)
 from tests.without import without
 
 if TYPE_CHECKING:
@@ -252,15 +262,47 @@ async def test_a_driver_that_hangs_does_not_hold_the_others_for_long(
     )
 
 
-async def test_statistics_that_lack_a_column_are_a_failure_of_their_driver() -> None:
-    def odd(at: float) -> Stats:
-        broken = publication(at, position=None, receivers=None)
-        return stats(at, [broken])
-
+@pytest.mark.parametrize(
+    ("odd", "said"),
+    [
+        (stats(1, [publication(1, position=None)]), "position is NoneType"),
+        (stats(1, [publication(1, position="x")]), "position is str"),
+        (stats(1, [publication(1, nak_count=2**63)]), "nak_count is longer than 64 bits"),
+        (stats(1, driver=driver(loop_lags=(2**70,))), "loop_lags has other things than counts"),
+        (stats(1, driver=driver(limits={"a": -(2**70)})), "limits is no mapping of counts"),
+        (stats(1, [publication(1, is_connected=1)]), "is_connected is int"),
+        (stats(1, [publication(1, receivers=None)]), "receivers is no list"),
+        (stats(1, [publication(1, receivers=(1,))]), "receivers has other things than rows"),
+        (
+            stats(1, [publication(1, receivers=(attrs.evolve(RECEIVER, address=7),))]),  # type: ignore[arg-type]
+            "receivers: address is int",
+        ),
+        (stats(1, images=[image(1, channel=7)]), "channel is int"),
+        (stats(1, driver=driver(pid="x")), "pid is str"),
+        (stats(1, driver=driver(loop_lags=("x",))), "loop_lags has other things than counts"),
+        (stats(1, driver=driver(limits={"a": None})), "limits is no mapping of counts"),
+        (stats(1, driver=driver(counters=[1])), "counters is no mapping of counts"),
+        (
+            stats(1, driver=driver(budgets=(BudgetStats("a", None, 1),))),  # type: ignore[arg-type]
+            "budgets: used is NoneType",
+        ),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+async def test_statistics_that_are_none_are_a_failure_of_their_driver(
+    odd: Stats, said: str
+) -> None:
     model = TopModel()
-    await command.look(model, [FakeSource(odd)])
-    (driver,) = model.scene().drivers
-    assert driver.failure.startswith("its statistics cannot be read: TypeError")
+    await command.look(model, [FakeSource(lambda _: odd)])
+    (there,) = model.scene().drivers
+    assert there.failure == f"its statistics cannot be read: {said}"
+    assert model.scene().rows == ()
+
+
+def test_statistics_of_every_world_are_as_they_must_be() -> None:
+    for world in WORLDS.values():
+        assert not command.odd_field(world.take(2))
+        assert not command.odd_field(Stats.from_dict(world.take(2).to_dict()))
 
 
 # Usage.
