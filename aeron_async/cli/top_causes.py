@@ -305,7 +305,8 @@ def causes_of_publication(
     """Return what is wrong with a publication, the worst first."""
     blocked = {} if rates is None else rates.blocked_ratio
     waits = {by for by, share in blocked.items() if share >= BLOCKED_SHARE_MIN}
-    waits |= {waits_for(row)} - {""}
+    measured = waits | {row.blocked_by}
+    waits = (measured | {waits_for(row)}) - {""}
     found: list[Cause] = []
     for by in sorted(waits - {"not_connected"}, key=lambda each: (-blocked.get(each, 0.0), each)):
         is_sender = by == "sender_limit"
@@ -319,11 +320,12 @@ def causes_of_publication(
                 "sockets drop",
             )
         )
+    is_waited_for = "not_connected" in measured
     if "not_connected" in waits or (row.is_connected is False and row.state == "active"):
         found.append(
             Cause(
                 "not_connected",
-                "offers wait for a subscriber" if "not_connected" in waits else "no subscriber",
+                "offers wait for a subscriber" if is_waited_for else "no subscriber",
                 "start a subscriber of this channel and stream; `aeron-async explain CHANNEL` says "
                 "where it must listen",
             )

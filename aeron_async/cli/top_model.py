@@ -550,7 +550,9 @@ def blocked_count_of(rows: Sequence[TopRow]) -> int | None:
     """Return on how many publications offers have waited, or wait; None if that is unknown."""
     publications = [each.stats for each in rows if isinstance(each.stats, PublicationStats)]
     if publications and all(each.blocked_sender_limit_ns is None for each in publications):
-        return sum(bool(waits_for(each)) for each in publications) or None
+        # Whether anything is offered to one without a subscriber, nobody knows.
+        held = ("sender_limit", "publisher_limit")
+        return sum(waits_for(each) in held for each in publications) or None
     return sum(
         row.blocked >= BLOCKED_SHARE_MIN or bool(waits_for(row.stats))
         for row in rows

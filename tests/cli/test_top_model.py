@@ -405,7 +405,7 @@ def test_where_waits_are_not_measured_a_reached_limit_is_one(
     unmeasured = {"blocked_sender_limit_ns": None, "is_connected": None, "window_bytes": 0}
     held = publication(1, **unmeasured | changes)
     (driver_seen,) = seen(stats(1, [held])).drivers
-    assert driver_seen.blocked_count == (None if word is None else 1)
+    assert driver_seen.blocked_count == (1 if word in {"sender_limit", "publisher_limit"} else None)
     assert [each.word for each in causes_of_publication(held, None, None)] == [word] * (
         word is not None
     )
@@ -557,6 +557,8 @@ def test_receivers_that_miss_data_are_a_trouble_of_the_publication() -> None:
 def test_a_publication_without_a_subscriber_says_so(by: str) -> None:
     lonely = publication(1, is_connected=False, blocked_by=by)
     scene = seen(stats(1, [lonely]))
+    (cause,) = row(scene, "pub", 1).causes
+    assert cause.sentence == ("offers wait for a subscriber" if by else "no subscriber")
     assert row(scene, "pub", 1).state == "no sub"
     assert [each.word for each in row(scene, "pub", 1).causes] == ["not_connected"]
 
