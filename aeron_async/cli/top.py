@@ -26,10 +26,11 @@ from aeron_async.cli.options import (
 )
 from aeron_async.cli.output import clear_terminal, make_console, print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode, run
+from aeron_async.cli.stats_sources import open_source
 from aeron_async.cli.top_model import TopModel
 from aeron_async.cli.top_scene import arranged, json_of_driver
 from aeron_async.cli.top_text import columns_for, folded, head_line, header_lines, row_line
-from aeron_async.errors import AeronError, ConfigurationError, DriverError
+from aeron_async.errors import AeronError, DriverError
 from aeron_async.protocol.units import INT64_MAX, INT64_MIN
 from aeron_async.stats import DriverStats
 from aeron_async.text import printable
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from aeron_async.cli.top_text import Line
     from aeron_async.stats import Stats, Table
 
-__all__ = ["open_source", "top"]
+__all__ = ["top"]
 
 PIPE_WIDTH: Final = 100
 """Width in characters if there is no terminal and `COLUMNS` is not set."""
@@ -87,20 +88,6 @@ class TopOptions:
     sort: str
     is_reversed: bool
     pattern: str
-
-
-def open_source(kind: Literal["door", "directory"], place: str) -> StatsSource:
-    """Return the source of a driver's snapshots: its door, or the counters in its directory.
-
-    This is the single place where sources are plugged in.
-
-    Raises:
-        ConfigurationError: There is no source of this kind.
-    """
-    # PLUG: `aeron_async.door.DoorClient` for a door, and the snapshots that are made of counters
-    # for a directory, each as a `StatsSource`.
-    message = f"this version cannot read statistics of the {kind} {printable(place)!r}"
-    raise ConfigurationError(message)
 
 
 def top(

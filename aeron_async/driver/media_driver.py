@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.own_loop import LoopFactory
     from aeron_async.stats import Stats
 
-__all__ = ["MediaDriver"]
+__all__ = ["DOOR_NAME", "MediaDriver"]
 
 DOOR_NAME: Final = "stats.sock"
 """The door of a driver in its Aeron directory."""

@@ -58,7 +58,12 @@ TABLE: Final[dict[str, list[str]]] = {
     "bench": [],  # Likewise.
     "stat": ["-d {aeron}", "-d {aeron} --json", "-d {channel}"],
     "streams": ["-d {aeron}", "-d {aeron} --json", "-d {channel}"],
-    "top": ["-d {channel}", "--door {channel} --once", "--door {channel} --json"],
+    "top": [
+        "-d {aeron} --once",
+        "-d {channel}",
+        "--door {channel} --once",
+        "--door {channel} --json",
+    ],
     "backlog": ["-d {aeron}", "-d {aeron} --json", "-d {channel}"],
     "errors": ["-d {aeron}", "-d {aeron} --json", "-d {channel}"],
     "loss": ["-d {aeron}", "-d {aeron} --json", "-d {channel}"],

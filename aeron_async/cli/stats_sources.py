@@ -1,0 +1,97 @@
+"""Where views get their statistics: the door of a process, or the Aeron directory of a driver.
+
+A source is opened by its first look, and again after a failure: what it looks at may come later,
+go, and come back. A directory is looked at by the door in it, if its driver has opened one; that
+knows more than its counters do.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, final
+
+from aeron_async.door import DoorClient
+from aeron_async.door_socket import check_path
+from aeron_async.driver.counter_stats import CncSource
+from aeron_async.driver.media_driver import DOOR_NAME
+from aeron_async.errors import AeronError
+
+if TYPE_CHECKING:
+    from aeron_async.cli.top_model import StatsSource
+    from aeron_async.stats import Stats
+
+__all__ = ["open_source"]
+
+
+def open_source(kind: Literal["door", "directory"], place: str) -> StatsSource:
+    """Return a source of the snapshots of one driver; it connects when it is first asked.
+
+    Raises:
+        ConfigurationError: The path of the door is longer than the system allows.
+    """
+    return DoorSource(place) if kind == "door" else DirectorySource(place)
+
+
+@final
+class DoorSource:
+    """The door of a process; it is opened by the first look, and again after a failure."""
+
+    def __init__(self, path: str) -> None:
+        self.name: Final = path
+        self._door: DoorClient | None = None
+        self._path = check_path(path)
+
+    async def take(self) -> Stats:
+        """Return a new snapshot.
+
+        Raises:
+            AeronError: There is no door, or it does not answer as it must.
+        """
+        try:
+            if self._door is None:
+                door = DoorClient(self._path)
+                self._door = await door.__aenter__()
+            return await self._door.get_stats()
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def aclose(self) -> None:
+        """Leave the door."""
+        door, self._door = self._door, None
+        if door is not None:
+            await door.aclose()
+
+
+@final
+class DirectorySource:
+    """The Aeron directory of a driver: the door in it, or else its counters."""
+
+    def __init__(self, directory: str) -> None:
+        self.name: Final = directory
+        self._counters = CncSource(directory)
+        self._door_path = Path(directory) / DOOR_NAME
+        self._door: DoorSource | None = None
+
+    async def take(self) -> Stats:
+        """Return a new snapshot.
+
+        Raises:
+            AeronError: There is no driver, or its files cannot be read.
+        """
+        if self._door is None and self._door_path.is_socket():
+            self._door = DoorSource(str(self._door_path))
+        if self._door is not None:
+            try:
+                return await self._door.take()
+            except AeronError:
+                # It is of a driver that has died, or has no room for one more client.
+                self._door = None
+        return self._counters.take()
+
+    async def aclose(self) -> None:
+        """Leave the door, and close the files."""
+        self._counters.close()
+        if self._door is not None:
+            await self._door.aclose()
+            self._door = None
