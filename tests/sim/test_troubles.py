@@ -1,0 +1,75 @@
+"""Every view names the stream that hurts, and why, from what a driver in that trouble says."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aeron_async.cli.top_model import TopModel
+from aeron_async.metrics import MetricsText
+from aeron_async.stats import Stats
+from tests.sim.troubled_worlds import CALM_ID, STREAM_ID, TROUBLES, snapshots_of
+
+if TYPE_CHECKING:
+    from aeron_async.cli.top_scene import TopScene
+
+
+@cache
+def snapshots(name: str) -> list[Stats]:
+    return snapshots_of(TROUBLES[name])
+
+
+def scene_of(taken: list[Stats]) -> TopScene:
+    model = TopModel()
+    for stats in taken:
+        model.on_stats(stats)
+    return model.scene()
+
+
+@pytest.mark.parametrize("name", TROUBLES)
+def test_the_live_view_puts_the_trouble_first_with_its_cause_and_remedy(name: str) -> None:
+    trouble = TROUBLES[name]
+    scene = scene_of(snapshots(name))
+    rows = [each for each in scene.rows if each.key.kind == trouble.kind and each.causes]
+    assert rows
+    assert rows[0].causes[0].word == trouble.word
+    assert rows[0].causes[0].sentence
+    assert rows[0].causes[0].remedy
+    if trouble.kind != "drv":
+        assert rows[0].stream_id == STREAM_ID
+    assert not [each for each in scene.rows if each.stream_id == CALM_ID and each.causes]
+
+
+@pytest.mark.parametrize("name", TROUBLES)
+def test_the_metrics_move_for_that_stream_and_cause_alone(name: str) -> None:
+    trouble = TROUBLES[name]
+    text = MetricsText()
+    pages = [text.render(each).splitlines() for each in snapshots(name)]
+
+    def value(page: list[str]) -> float:
+        found = [
+            line
+            for line in page
+            if line.startswith(trouble.metric) and all(each in line for each in trouble.labels)
+        ]
+        return sum(float(line.rpartition(" ")[2]) for line in found)
+
+    assert value(pages[-1]) > value(pages[0])
+    calm = f'stream="{CALM_ID}"'
+    hurt = [
+        line
+        for line in pages[-1]
+        if calm in line
+        and ("_lost_bytes" in line or "_loss_events" in line or "_blocked_seconds" in line)
+        and not line.endswith((" 0", " 0.0"))
+    ]
+    assert hurt == []
+
+
+@pytest.mark.parametrize("name", TROUBLES)
+def test_the_statistics_go_through_a_door_unchanged(name: str) -> None:
+    for stats in snapshots(name):
+        assert Stats.from_dict(json.loads(json.dumps(stats.to_dict()))) == stats
