@@ -136,8 +136,10 @@ class SubscriptionBase(Reading, ABC):
 
     def _count_messages(self) -> int:
         """Return how many messages were handed out, those of images that are gone included."""
-        reading = sum(each._message_count for each in self._images.values())  # noqa: SLF001 - two halves of one reader
-        return self._listener.gone_count + reading - self._batch.left
+        count = self._listener.gone_count - self._batch.left
+        for image in self._images.values():
+            count += image._message_count  # noqa: SLF001 - two halves of one reader
+        return count
 
     @abstractmethod
     def _make_image(self, ready: ImageReady) -> Image: ...

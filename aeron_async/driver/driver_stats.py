@@ -16,9 +16,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import lru_cache, partial
 from importlib.metadata import version as installed_version
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from itertools import chain, islice, repeat
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    NamedTuple,
+    Protocol,
+    TypeGuard,
+    TypeVar,
+    cast,
+)
 
 import attrs
 
@@ -46,7 +57,7 @@ from aeron_async.stats import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from aeron_async.driver.core.image_state import ImageState
     from aeron_async.driver.core.outbox import Address
@@ -55,7 +66,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.receiver_liveness import ReceiverLiveness
     from aeron_async.driver.core.subscriber_position import SubscriberPositions
     from aeron_async.driver.endpoints import SendEndpoints
-    from aeron_async.driver.publication_table import PublicationTable
+    from aeron_async.driver.publication_table import PublicationLink, PublicationTable
     from aeron_async.driver.resources import DriverResources
     from aeron_async.driver.subscribers import SubscriptionLink
     from aeron_async.driver.subscriptions import Subscriptions
@@ -65,7 +76,7 @@ __all__ = ["MAX_RECEIVERS_SHOWN", "StatsTaker"]
 VALUE_WORDS: Final = VALUE_LENGTH // 8
 MAX_ENDPOINTS: Final = 64
 """Most endpoints whose sockets are looked at: each costs a call to the system."""
-SLICE: Final = 64
+SLICE: Final = 32
 """Streams that are taken before the loop runs other tasks."""
 MAX_RECEIVERS_SHOWN: Final = 256
 """Most receivers and readers of one publication in a snapshot: those furthest behind."""
@@ -108,19 +119,20 @@ class KnownStream(NamedTuple):
     words: tuple[int, ...]
 
 
-class ReceiverTables(NamedTuple):
-    """The receivers of a network publication, as its tables have them."""
-
-    heard_ns: Mapping[int, int]
-    reports: Mapping[int, tuple[int, int]]
-    sources: Mapping[int, Address]
-
-
-NO_RECEIVERS: Final = ReceiverTables({}, {}, {})
+Heard = tuple[tuple[int, int, int, int, "Address | None"], ...]
+"""Receivers: id, position, window, when it was heard last, and its address."""
 Readers = tuple[tuple[int, int], ...]
+"""Readers in this driver: the registration id of each, and its position."""
 Offers = tuple[int, tuple[int, ...], int, int]
 Columns = list[list[Any]]
 """What was taken, field by field: each has a value for each stream."""
+Row = tuple[Any, ...]
+Lags = dict[int, list[tuple[int, int | None]]]
+"""How far each subscription is behind its streams: bytes, and nanoseconds if known."""
+READERS: Final = 5
+OLDEST: Final = 10
+IMAGE_COLUMNS: Final = 12
+"""Places of what was taken of images, and how many there are."""
 
 
 class StatsTaker:
@@ -146,6 +158,8 @@ class StatsTaker:
         self._senders = senders
         self._publications: dict[SubscribablePublication, KnownStream] = {}
         self._images: dict[PublicationImage, KnownStream] = {}
+        # To write a channel takes longer than everything else.
+        self._channels: dict[int, str] = {}
         self._version = installed_version("aeron-async")
         system = resources.system_counters
         self._named = [
@@ -155,60 +169,86 @@ class StatsTaker:
     def take(self) -> Stats:
         """Return the statistics of this moment."""
         entries, images = self._table.entries, self._subscriptions.images.endpoints
-        return self._made(
-            self._take_network([each for each in entries if isinstance(each, NetworkPublication)]),
-            self._take_ipc([each for each in entries if isinstance(each, IpcPublication)]),
-            self._take_images(list(images)),
+        network = self._take_network([each for each in entries if type_is_network(each)])
+        ipc = self._take_ipc([each for each in entries if type_is_ipc(each)])
+        received = self._take_images(list(images))
+        links = self._take_links(self._subscriptions.links)
+        lags: Lags = {}
+
+        def subscription_rows() -> Iterable[Row]:
+            for taken in (network, ipc, received):
+                note_lags(lags, taken)
+            return map(partial(link_row, lags), *links)
+
+        return self._stats(
+            Table(
+                PublicationStats,
+                len(network[0]) + len(ipc[0]),
+                lambda: as_columns(
+                    PublicationStats, chain(map(network_row, *network), map(ipc_row, *ipc))
+                ),
+            ),
+            Table(
+                ImageStats,
+                len(received[0]),
+                lambda: as_columns(ImageStats, map(image_row, *received)),
+            ),
+            Table(
+                SubscriptionStats,
+                len(links[0]),
+                lambda: as_columns(SubscriptionStats, subscription_rows()),
+            ),
         )
 
     async def take_in_slices(self) -> Stats:
-        """Return the statistics of about now; the loop runs other tasks between a few streams."""
-        entries, images = self._table.entries, self._subscriptions.images.endpoints
-        network = [each for each in entries if isinstance(each, NetworkPublication)]
-        ipc = [each for each in entries if isinstance(each, IpcPublication)]
-        return self._made(
-            await in_slices(network, entries, self._take_network),
-            await in_slices(ipc, entries, self._take_ipc),
-            await in_slices(list(images), images, self._take_images),
-        )
+        """Return the statistics of about now; the loop runs other tasks between a few streams.
 
-    def _made(self, network: Columns, ipc: Columns, images: Columns) -> Stats:
+        Its columns are made in the same slices.
+        """
+        entries, images = self._table.entries, self._subscriptions.images.endpoints
+        published, received = Slices(PublicationStats), Slices(ImageStats)
+        subscribed = Slices(SubscriptionStats)
+        lags: Lags = {}
+        network = [each for each in entries if type_is_network(each)]
+        await published.take(network, entries, self._take_network, network_row, lags)
+        ipc = [each for each in entries if type_is_ipc(each)]
+        await published.take(ipc, entries, self._take_ipc, ipc_row, lags)
+        await received.take(list(images), images, self._take_images, image_row, lags)
+        links = self._subscriptions.links
+        await subscribed.take(links, None, self._take_links, partial(link_row, lags), None)
+        return self._stats(published.table, received.table, subscribed.table)
+
+    def _stats(
+        self,
+        publications: Table[PublicationStats],
+        images: Table[ImageStats],
+        subscriptions: Table[SubscriptionStats],
+    ) -> Stats:
         clock = self._resources.clock
         forget_gone(self._publications, self._table.entries)
         forget_gone(self._images, self._subscriptions.images.endpoints)
-        links = self._subscriptions.links
-        subscriptions: Columns = [
-            [link.registration_id for link in links],
-            [link.uri for link in links],
-            [link.stream_id for link in links],
-            [message_count_of(link) for link in links],
-        ]
+        forget_gone(self._channels, self._subscriptions.links_by_id)
         return Stats(
             source="driver",
             epoch_ns=clock.epoch_ns(),
             monotonic_ns=clock.now_ns() + clock.stalled_ns,
-            publications=Table(
-                PublicationStats,
-                len(network[0]) + len(ipc[0]),
-                lambda: as_columns(
-                    PublicationStats,
-                    chain(map(network_row, *network), map(ipc_row, *ipc)),
-                ),
-            ),
-            images=Table(
-                ImageStats,
-                len(images[0]),
-                lambda: as_columns(ImageStats, map(image_row, *images)),
-            ),
-            subscriptions=Table(
-                SubscriptionStats,
-                len(links),
-                lambda: as_columns(
-                    SubscriptionStats, subscription_rows(subscriptions, network, ipc, images)
-                ),
-            ),
+            publications=publications,
+            images=images,
+            subscriptions=subscriptions,
             driver=self._driver(),
         )
+
+    def _take_links(self, taken: Sequence[SubscriptionLink]) -> Columns:
+        channels = self._channels
+        for link in taken:
+            if link.registration_id not in channels:
+                channels[link.registration_id] = link.channel
+        return [
+            [link.registration_id for link in taken],
+            [channels[link.registration_id] for link in taken],
+            [link.stream_id for link in taken],
+            [message_count_of(link) for link in taken],
+        ]
 
     def _take_network(self, taken: list[NetworkPublication]) -> Columns:
         # The first columns are the same for publications of both kinds.
@@ -218,7 +258,7 @@ class StatsTaker:
             *self._take_publications(taken),
             [each.resend_count for each in handlers],
             [each.resent_length for each in handlers],
-            [receivers_of(each) if each.reports else NO_RECEIVERS for each in receivers],
+            [receivers_of(each) for each in receivers],
         ]
 
     def _take_ipc(self, taken: list[IpcPublication]) -> Columns:
@@ -229,7 +269,7 @@ class StatsTaker:
         for each in taken:
             if each not in known:
                 known[each] = publication_identity(each)
-        clients = [[link.listener for link in entries[each].links] for each in taken]
+        links = [entries[each].links for each in taken]
         return [
             [known[each] for each in taken],
             [now_ns] * len(taken),
@@ -237,7 +277,7 @@ class StatsTaker:
             [each.state for each in taken],
             [each.is_connected for each in taken],
             [positions_of(each) for each in taken],
-            [offers_of(each) for each in clients],
+            [offers_of(each) for each in links],
         ]
 
     def _take_images(self, taken: list[PublicationImage]) -> Columns:
@@ -246,18 +286,19 @@ class StatsTaker:
             if each not in known:
                 known[each] = image_identity(each, str(endpoints[each].channel.uri))
         feedback = [each._feedback for each in taken]  # noqa: SLF001 - see the head
+        readings = [reading_of(each) for each in taken]
         return [
             [known[each] for each in taken],
             [self._now_ns] * len(taken),
             self._values([known[each] for each in taken]),
             [each.life.state for each in taken],
             [each.is_end_of_stream for each in taken],
-            [positions_of(each) for each in taken],
+            [positions for positions, _ in readings],
             [each.window_length for each in feedback],
             [each.sent_count for each in feedback],
             [each.last_packet_ns for each in taken],
             [each.losses.by_cause() for each in taken],
-            [oldest_of(each) for each in taken],
+            [oldest_ns for _, oldest_ns in readings],
             [left_count_of(each.subscribers) for each in taken],
         ]
 
@@ -318,20 +359,53 @@ class StatsTaker:
 
 # Taking.
 
-Taken = TypeVar("Taken")
+Kind = TypeVar("Kind")
 
 
-async def in_slices(
-    streams: list[Taken], there: Mapping[Any, Any], take: Callable[[list[Taken]], Columns]
-) -> Columns:
-    """Take streams, a few in each turn of the loop; those that have gone meanwhile are left out."""
-    taken = take([])
-    for start in range(0, len(streams), SLICE):
-        part = take([each for each in streams[start : start + SLICE] if each in there])
-        for column, more in zip(taken, part, strict=True):
-            column.extend(more)
-        await asyncio.sleep(0)
-    return taken
+class Slices(Generic[Kind]):
+    """A table that is made of a few streams in each turn of the loop."""
+
+    def __init__(self, kind: type[Kind]) -> None:
+        self._kind = kind
+        self._columns: Columns = [[] for _ in attrs.fields(cast("type[Any]", kind))]
+
+    async def take(
+        self,
+        streams: Sequence[Any],
+        there: Container[Any] | None,
+        take: Callable[[list[Any]], Columns],
+        row: Callable[..., Row],
+        lags: Lags | None,
+    ) -> None:
+        """Take streams, a few in each turn; those that have gone meanwhile are left out."""
+        for start in range(0, len(streams), SLICE):
+            part = [
+                each for each in streams[start : start + SLICE] if there is None or each in there
+            ]
+            taken = take(part)
+            if lags is not None:
+                note_lags(lags, taken)
+            made = zip(*map(row, *taken), strict=True)
+            # Without a stream there is no column either.
+            for column, more in zip(self._columns, made, strict=bool(part)):
+                column.extend(more)
+            await asyncio.sleep(0)
+
+    @property
+    def table(self) -> Table[Kind]:
+        """Return what was taken."""
+        made = self._columns
+        return Table(self._kind, len(made[0]), lambda: made)
+
+
+def type_is_network(publication: SubscribablePublication) -> TypeGuard[NetworkPublication]:
+    """Return whether a publication sends over the network."""
+    return isinstance(publication, NetworkPublication)
+
+
+def type_is_ipc(publication: SubscribablePublication) -> TypeGuard[IpcPublication]:
+    """Return whether a publication is read in shared memory."""
+    return isinstance(publication, IpcPublication)
 
 
 def forget_gone(known: dict[Any, Any], there: Mapping[Any, Any]) -> None:
@@ -380,48 +454,59 @@ def image_identity(image: PublicationImage, channel: str) -> KnownStream:
     )
 
 
-def receivers_of(receivers: ReceiverLiveness) -> ReceiverTables:
-    """Return a copy of the tables of a publication's receivers."""
-    return ReceiverTables(
-        receivers._last_heard_ns.copy(),  # noqa: SLF001 - see the head
-        receivers.reports.copy(),
-        receivers._sources.copy(),  # noqa: SLF001 - see the head
+def receivers_of(receivers: ReceiverLiveness) -> Heard:
+    """Return what a publication knows of its receivers."""
+    reports, heard_ns, sources = receivers.reports, receivers._last_heard_ns, receivers._sources  # noqa: SLF001 - see the head
+    if len(reports) == 1:
+        # Most publications have one, and a comprehension takes longer than all else.
+        for each, report in reports.items():
+            return ((each, report[0], report[1], heard_ns.get(each, 0), sources.get(each)),)
+    return tuple(
+        [
+            (each, report[0], report[1], heard_ns.get(each, 0), sources.get(each))
+            for each, report in reports.items()
+        ]
     )
 
 
 def positions_of(stream: NetworkPublication | IpcPublication | PublicationImage) -> Readers:
     """Return the registration id of each reader in this driver, and its position."""
     active = stream.subscribers.active
-    return tuple([(each.subscription_id, each.position.get()) for each in active]) if active else ()
-
-
-def offers_of(clients: list[Any]) -> tuple[Offers | None, ...]:
-    """Return what each client of a publication says of its offers; None for one elsewhere."""
-    return tuple(
-        [
-            None
-            if (offers := getattr(client, "offers", None)) is None
-            else (
-                0 if client.appender is None else client.appender.message_count,
-                offers.blocked_ns,
-                offers.blocked_by,
-                offers.since_blocked_ns,
-            )
-            for client in clients
-        ]
-    )
-
-
-def oldest_of(image: PublicationImage) -> int | None:
-    """Return since when the oldest byte that its slowest reader has not consumed has been there.
-
-    0 if its readers have consumed everything; None without readers.
-    """
-    active = image.subscribers.active
     if not active:
+        return ()
+    if len(active) == 1:
+        return ((active[0].subscription_id, active[0].position.cell[0]),)
+    return tuple([(each.subscription_id, each.position.get()) for each in active])
+
+
+def reading_of(image: PublicationImage) -> tuple[Readers, int | None]:
+    """Return the readers of an image, and since when the oldest byte has been there for them.
+
+    The time is 0 if they have consumed everything, and None without readers.
+    """
+    positions = positions_of(image)
+    if not positions:
+        return positions, None
+    slowest = positions[0][1] if len(positions) == 1 else min(at for _, at in positions)
+    is_behind = slowest < image.rebuild_position
+    return positions, image.arrivals.arrived_ns(slowest) if is_behind else 0
+
+
+def offers_of(links: list[PublicationLink]) -> tuple[Offers | None, ...]:
+    """Return what each client of a publication says of its offers; None for one elsewhere."""
+    if len(links) == 1:
+        return (offers_by(links[0].listener),)
+    return tuple([offers_by(each.listener) for each in links])
+
+
+def offers_by(client: Any) -> Offers | None:
+    """Return what a client says of its offers; None for one that is not in this loop."""
+    line: OfferTimes | None = getattr(client, "offers", None)
+    if line is None:
         return None
-    position = min(each.position.get() for each in active)
-    return image.arrivals.arrived_ns(position) if position < image.rebuild_position else 0
+    appender = client.appender
+    count = 0 if appender is None else appender.message_count
+    return count, line.blocked_ns, line.blocked_by, line.since_blocked_ns
 
 
 def left_count_of(subscribers: SubscriberPositions) -> int:
@@ -436,6 +521,17 @@ def message_count_of(link: SubscriptionLink) -> int | None:
 
 
 # Rows.
+
+receiver_name: Final = lru_cache(4096)(format_receiver_id)
+address_name: Final = lru_cache(4096)(format_address)
+
+
+class OfferTimes(Protocol):
+    """What a client in this loop says of the offers that wait; see `OfferWaiters`."""
+
+    blocked_ns: tuple[int, ...]
+    blocked_by: int
+    since_blocked_ns: int
 
 
 def as_columns(kind: type[Any], rows: Iterable[Sequence[Any]]) -> Sequence[Sequence[Any]]:
@@ -453,7 +549,7 @@ def network_row(
     offers: tuple[Offers | None, ...],
     resend_count: int,
     resent_bytes: int,
-    receivers: ReceiverTables,
+    receivers: Heard,
 ) -> tuple[Any, ...]:
     """Return the fields of `PublicationStats`, in order."""
     position, limit, sender_position, sender_limit, back_pressure_count, nak_count = values
@@ -532,25 +628,22 @@ def offers_columns(offers: tuple[Offers | None, ...], now_ns: int) -> tuple[Any,
     return count, *blocked_ns, blocked_by
 
 
-def receiver_rows(
-    receivers: ReceiverTables, sent_position: int, now_ns: int
-) -> list[ReceiverStats]:
+def receiver_rows(receivers: Heard, sent_position: int, now_ns: int) -> list[ReceiverStats]:
     """Return the receivers of the network, the furthest behind first."""
-    heard_ns, reports, sources = receivers
     rows = [
         ReceiverStats(
             "receiver",
-            format_receiver_id(receiver_id),
-            format_address(sources[receiver_id]) if receiver_id in sources else "",
+            receiver_name(receiver_id),
+            "" if source is None else address_name(source),
             position,
             window,
-            now_ns - heard_ns[receiver_id],
+            now_ns - heard_ns,
             max(0, sent_position - position),
         )
-        for receiver_id, (position, window) in reports.items()
-        if receiver_id in heard_ns
+        for receiver_id, position, window, heard_ns, source in receivers
     ]
-    rows.sort(key=lambda each: each.position)
+    if len(rows) > 1:
+        rows.sort(key=lambda each: each.position)
     return rows
 
 
@@ -610,29 +703,27 @@ def lag_ns_of(oldest_ns: int | None, now_ns: int) -> int | None:
     return oldest_ns and max(0, now_ns - oldest_ns)
 
 
-def subscription_rows(
-    links: Columns, network: Columns, ipc: Columns, images: Columns
-) -> Iterable[Sequence[Any]]:
-    """Yield the fields of each `SubscriptionStats`, in order."""
-    read: dict[int, list[tuple[int, int | None]]] = {}
-    for columns in (network, ipc, images):
-        for index, (values, readers) in enumerate(zip(columns[2], columns[5], strict=True)):
-            # A publication does not know when what its readers in this driver read was published.
-            lag_ns = None
-            if columns is images:
-                lag_ns = lag_ns_of(columns[10][index], columns[1][index])
-            for registration_id, at in readers:
-                lag = max(0, values[0] - at)
-                read.setdefault(registration_id, []).append((lag, lag_ns if lag else 0))
-    for registration_id, uri, stream_id, message_count in zip(*links, strict=True):
-        lags = read.get(registration_id, [])
-        times = [each for _, each in lags if each is not None]
-        yield (
-            registration_id,
-            str(uri),
-            stream_id,
-            len(lags),
-            message_count,
-            max((lag for lag, _ in lags), default=0),
-            max(times) if times else None,
-        )
+def note_lags(lags: Lags, taken: Columns) -> None:
+    """Note how far each reader is behind the streams that were taken."""
+    # A publication does not know when what its readers in this driver read was published.
+    oldest = taken[OLDEST] if len(taken) == IMAGE_COLUMNS else repeat(None)
+    for now_ns, values, readers, oldest_ns in zip(
+        taken[1], taken[2], taken[READERS], oldest, strict=False
+    ):
+        for registration_id, at in readers:
+            lag = max(0, values[0] - at)
+            lag_ns = lag_ns_of(oldest_ns, now_ns) if lag else 0
+            lags.setdefault(registration_id, []).append((lag, lag_ns))
+
+
+def link_row(
+    lags: Lags, registration_id: int, channel: str, stream_id: int, message_count: int | None
+) -> Row:
+    """Return the fields of `SubscriptionStats`, in order."""
+    read = lags.get(registration_id, [])
+    if len(read) == 1:
+        lag, lag_ns = read[0]
+    else:
+        times = [each for _, each in read if each is not None]
+        lag, lag_ns = max((each for each, _ in read), default=0), max(times, default=None)
+    return registration_id, channel, stream_id, len(read), message_count, lag, lag_ns

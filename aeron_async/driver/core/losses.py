@@ -98,6 +98,8 @@ class Losses:
 
     def by_cause(self) -> tuple[tuple[str, int, int], ...]:
         """Return each cause that has happened, how often, and how many bytes that were."""
+        if not self._counts:
+            return ()
         return tuple(
             (cause, count, length)
             for cause, count, length in zip(LOSS_CAUSES, self._counts, self._bytes, strict=False)

@@ -1,0 +1,158 @@
+"""What it costs to be watched: throughput and latency with and without a scraper and a live view.
+
+    python -m benchmarks.watched --streams 100 --rounds 5
+
+One event loop publishes on so many streams and reads them, by turns unwatched and watched. While
+it is watched, another process fetches its metrics once a second, and a third runs
+`aeron-async top` at its door. The figures are ratios of medians, watched by unwatched; then how
+long a snapshot stops the loop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import tempfile
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+from statistics import median, quantiles
+from typing import TYPE_CHECKING, Any, Final
+
+import aeron_async as aa
+from aeron_async.driver.core.context import DriverContext
+from aeron_async.metrics import serve_metrics
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+__all__ = ["main"]
+
+MESSAGES: Final = [bytes(100)] * 32
+NS_PER_US: Final = 1_000
+SCRAPER: Final = """
+import sys, time, urllib.request
+while True:
+    urllib.request.urlopen(sys.argv[1]).read()
+    time.sleep(1)
+"""
+
+
+async def turn(pair: tuple[aa.Publication, aa.Subscription]) -> None:
+    """Publish some messages on one stream, and read them."""
+    publication, subscription = pair
+    await publication.offer_many(MESSAGES)
+    for _ in MESSAGES:
+        await anext(subscription)
+
+
+async def measured(
+    pairs: list[tuple[aa.Publication, aa.Subscription]], seconds: float
+) -> dict[str, float]:
+    """Return messages a second, and the 99th percentile of a turn's time in microseconds."""
+    times_ns: list[int] = []
+    began = time.perf_counter()
+    while time.perf_counter() - began < seconds:
+        for pair in pairs:
+            before_ns = time.perf_counter_ns()
+            await turn(pair)
+            times_ns.append(time.perf_counter_ns() - before_ns)
+    elapsed = time.perf_counter() - began
+    return {
+        "messages_per_s": len(times_ns) * len(MESSAGES) / elapsed,
+        "p99_us": quantiles(times_ns, n=100)[98] / NS_PER_US,
+    }
+
+
+@asynccontextmanager
+async def watched(url: str, door: str) -> AsyncIterator[None]:
+    """Have the metrics fetched, and the live view look, until the end."""
+    nowhere = asyncio.subprocess.DEVNULL
+    view = (sys.executable, "-m", "aeron_async", "top", "--door", door, "--json")
+    programs = [
+        await asyncio.create_subprocess_exec(*each, stdout=nowhere, stderr=nowhere)
+        for each in ((sys.executable, "-c", SCRAPER, url), view)
+    ]
+    try:
+        # Their start is no part of what it costs.
+        await asyncio.sleep(2)
+        yield
+    finally:
+        for each in programs:
+            each.terminate()
+            await each.wait()
+
+
+async def stall(aeron: aa.Aeron, count: int) -> dict[str, float]:
+    """Return how long a snapshot takes at once, and the longest turn of one in slices."""
+    at_once, turns = [], []
+    for _ in range(count):
+        before_ns = time.perf_counter_ns()
+        aeron.stats()
+        at_once.append(time.perf_counter_ns() - before_ns)
+        await asyncio.sleep(0.05)
+    for _ in range(count):
+        gathering, longest_ns = asyncio.ensure_future(aeron.gather_stats()), 0
+        while not gathering.done():
+            before_ns = time.perf_counter_ns()
+            await asyncio.sleep(0)
+            longest_ns = max(longest_ns, time.perf_counter_ns() - before_ns)
+        turns.append(longest_ns)
+        await asyncio.sleep(0.05)
+    return {
+        "stats_us": median(at_once) / NS_PER_US,
+        "gather_stats_longest_turn_us": median(turns) / NS_PER_US,
+    }
+
+
+async def measure(stream_count: int, rounds: int, seconds: float, port: int) -> dict[str, Any]:
+    """Return the figures of each round, and their ratios."""
+    with tempfile.TemporaryDirectory() as folder:
+        door = str(Path(folder) / "door")
+        context = DriverContext(stats_socket=door, term_buffer_length=1 << 17)
+        async with aa.Aeron.connect(context=context) as aeron:
+            channel = f"aeron:udp?endpoint=127.0.0.1:{port}"
+            pairs = []
+            for stream_id in range(stream_count):
+                subscription = await aeron.add_subscription(channel, stream_id)
+                publication = await aeron.add_publication(channel, stream_id)
+                pairs.append((publication, subscription))
+            await measured(pairs, seconds)
+            found: dict[str, list[dict[str, float]]] = {"off": [], "on": []}
+            async with serve_metrics(aeron.gather_stats) as server:
+                for _ in range(rounds):
+                    found["off"].append(await measured(pairs, seconds))
+                    async with watched(f"http://127.0.0.1:{server.port}/metrics", door):
+                        found["on"].append(await measured(pairs, seconds))
+            medians = {
+                side: {name: median(each[name] for each in rows) for name in rows[0]}
+                for side, rows in found.items()
+            }
+            return {
+                "streams": stream_count,
+                "rounds": found,
+                "medians": medians,
+                "ratios": {
+                    name: medians["on"][name] / medians["off"][name] for name in medians["on"]
+                },
+                "snapshot": await stall(aeron, 20),
+            }
+
+
+def main() -> None:
+    """Print the figures as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--streams", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--port", type=int, default=int(os.environ.get("PORT", "20661")))
+    given = parser.parse_args()
+    figures = asyncio.run(measure(given.streams, given.rounds, given.seconds, given.port))
+    print(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()
