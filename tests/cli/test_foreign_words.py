@@ -59,7 +59,6 @@ TABLE: Final[dict[str, list[str]]] = {
     "stat": ["-d {aeron}", "-d {aeron} --json", "-d {channel}"],
     "streams": ["-d {aeron}", "-d {aeron} --json", "-d {channel}"],
     "top": [
-        "-d {aeron} --once",
         "-d {channel}",
         "--door {channel} --once",
         "--door {channel} --json",
