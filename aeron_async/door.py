@@ -212,7 +212,8 @@ class StatsDoor:
         version: Version of the program, for the greeting.
         pid: Process id, for the greeting.
         extra: What is served beside the statistics, by name: each is called in the event loop, and
-            returns a text or anything else that JSON takes. Texts and lists are encoded in pieces.
+            returns a text or anything else that JSON takes, or what to await for one. Texts and
+            lists are encoded in pieces.
         max_clients: Most clients at once; the next one is told so.
 
     Attributes:
@@ -424,7 +425,8 @@ class StatsDoor:
             if name == STATS:
                 chunks = await self._current_state()
             else:
-                chunks = await chunks_of(self._extra[name]())
+                value = self._extra[name]()
+                chunks = await chunks_of(await value if isawaitable(value) else value)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client is told
             self.failed_request_count += 1
             self._peers_log.warning("door_request_failed", name=name, error=text_of(error))

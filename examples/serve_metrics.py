@@ -6,6 +6,7 @@ import asyncio
 import os
 
 import aeron_async as aa
+from aeron_async.health import not_ready
 from aeron_async.metrics import serve_metrics
 
 CHANNEL = os.environ.get("CHANNEL", "aeron:udp?endpoint=127.0.0.1:20121")
@@ -26,7 +27,7 @@ async def main() -> None:
         orders = await aeron.add_publication(CHANNEL, stream_id=1001)
 
         def reasons() -> list[str]:
-            return [] if orders.is_connected else ["no subscriber of stream 1001"]
+            return not_ready(aeron.stats(), expect=[1001])
 
         async with serve_metrics(aeron.gather_stats, port=0, ready=reasons) as server:
             print(await get(server.port, "/ready"), end="")

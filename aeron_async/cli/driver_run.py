@@ -6,7 +6,7 @@ nor what they need, and a parser only if there are options.
 Invariant: nothing is written to standard error but the one error that ends the command. Log lines
 are written only if an option asks for them.
 
-Source: Aeron `aeronmd.c`; systemd's `sd_notify`.
+Source: Aeron `aeronmd.c`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ import asyncio
 import logging
 import os
 import signal
-import socket
 import sys
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NoReturn, TextIO, final
 
@@ -29,18 +28,18 @@ from aeron_async.cli.output import complain, discard_output
 from aeron_async.cli.runner import ExitCode, loop_factory, name_remedy
 from aeron_async.driver.media_driver import MediaDriver
 from aeron_async.errors import AeronError, DriverError
+from aeron_async.health import SystemdNotifier
 from aeron_async.tasks import TaskOwner
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from aeron_async.driver.core.context import DriverContext
 
 __all__ = ["main"]
 
 LEVELS: Final = ("debug", "info", "warning", "error")
-US_PER_SECOND: Final = 1_000_000
 PID_DIGITS_MAX: Final = 9
 ENDING_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -95,7 +94,7 @@ def main(arguments: Sequence[str]) -> int:
             asyncio.Runner(loop_factory=factory) as runner,
         ):
             warn_of_misspelt(configuration.variables)
-            runner.run(serve(configuration.context, ServiceManager(os.environ)))
+            runner.run(serve(configuration.context, SystemdNotifier()))
     except UsageError as error:
         complain(f"{error} (see aeron-async driver --help)")
         return ExitCode.BAD_USAGE
@@ -108,7 +107,7 @@ def main(arguments: Sequence[str]) -> int:
     return ExitCode.SUCCESS
 
 
-async def serve(context: DriverContext, manager: ServiceManager) -> None:
+async def serve(context: DriverContext, notifier: SystemdNotifier) -> None:
     """Run a driver until a signal or a client ends it.
 
     The first signal closes the driver in order, and a second one at once.
@@ -122,22 +121,22 @@ async def serve(context: DriverContext, manager: ServiceManager) -> None:
         loop.add_signal_handler(number, signals.put_nowait, None)
     driver = MediaDriver.launch(context)
     await driver.start()
-    manager.on_started(loop)
+    notifier.ready()
     try:
         async with TaskOwner() as tasks:
-            tasks.start(_end_on_signals(driver, signals, manager, tasks), "aeron-signals")
+            tasks.start(_end_on_signals(driver, signals, notifier, tasks), "aeron-signals")
             await driver.wait_closed()
     finally:
-        manager.on_stopping()
+        notifier.close()
         for number in ENDING_SIGNALS:
             loop.remove_signal_handler(number)
 
 
 async def _end_on_signals(
-    driver: MediaDriver, signals: asyncio.Queue[None], manager: ServiceManager, tasks: TaskOwner
+    driver: MediaDriver, signals: asyncio.Queue[None], notifier: SystemdNotifier, tasks: TaskOwner
 ) -> None:
     await signals.get()
-    manager.on_stopping()
+    notifier.stopping()
     tasks.start(driver.aclose(), "aeron-close")
     await signals.get()
     await driver.abort()
@@ -302,48 +301,3 @@ def _pid_in(place: Path) -> int | None:
     except (FileNotFoundError, UnicodeDecodeError):
         return None
     return int(text) if text.isascii() and text.isdigit() and len(text) <= PID_DIGITS_MAX else None
-
-
-@final
-class ServiceManager:
-    """Reports to systemd, or what started the process in its way: it serves, it lives, it ends.
-
-    Args:
-        environ: Has `NOTIFY_SOCKET` if there is a listener, and `WATCHDOG_USEC` if that must hear
-            of the driver at least so often.
-
-    Source: systemd `sd_notify(3)`, `sd_watchdog_enabled(3)`.
-    """
-
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self._address = environ.get("NOTIFY_SOCKET", "")
-        if self._address.startswith("@"):
-            self._address = f"\0{self._address[1:]}"
-        watched = environ.get("WATCHDOG_PID", "")
-        interval = environ.get("WATCHDOG_USEC", "")
-        is_watched = interval.isdigit() and watched in {"", str(os.getpid())}
-        self._interval_s = int(interval) / US_PER_SECOND if is_watched else 0.0
-        self._timer: asyncio.TimerHandle | None = None
-
-    def on_started(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Say that clients can come; then say at intervals that the event loop runs."""
-        self._notify(f"READY=1\nMAINPID={os.getpid()}")
-        if self._interval_s:
-            self._beat(loop)
-
-    def on_stopping(self) -> None:
-        """Say that the driver is about to end."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._notify("STOPPING=1")
-
-    def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._notify("WATCHDOG=1")
-        self._timer = loop.call_later(self._interval_s / 2, self._beat, loop)
-
-    def _notify(self, state: str) -> None:
-        if not self._address:
-            return
-        # A service manager that does not listen must not end the driver.
-        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifier:
-            notifier.sendto(state.encode(), self._address)

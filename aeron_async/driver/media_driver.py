@@ -38,6 +38,7 @@ from aeron_async.driver.resources import DriverResources
 from aeron_async.driver.stall_clock import StallClock, StallLog
 from aeron_async.driver.storage import DirectoryStorage, DriverStorage, MemoryStorage
 from aeron_async.errors import ClosedError, ConfigurationError, DriverError, WrongLoopError
+from aeron_async.health import not_ready
 from aeron_async.idle_strategy import idle_strategy_of
 from aeron_async.logs import LogBudget, get_logger
 from aeron_async.tasks import TaskOwner, make_in_thread
@@ -391,6 +392,7 @@ class MediaDriver:
                 conductor.stats.take_in_slices,
                 version=installed_version("aeron-async"),
                 pid=os.getpid(),
+                extra={"live": lambda: True, "ready": partial(why_not_ready, conductor)},
             )
             await self._door.start()
         except ConfigurationError as error:
@@ -599,6 +601,11 @@ def release_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=release_in_child)
+
+
+async def why_not_ready(conductor: Conductor) -> list[str]:
+    """Return which streams of a driver do not work, and which budget is full."""
+    return not_ready(await conductor.stats.take_in_slices())
 
 
 def system_network(context: DriverContext) -> Network:

@@ -40,6 +40,11 @@ PRINTED = {
         r"aeron:udp\?endpoint=\S+ waits for 127\.0\.0\.1:\d+",
         "it publishes again: True",
     ],
+    "find_trouble": [
+        r"stream 1001: offers wait \d+% of the time by sender_limit",
+        r"stream 1001: its reader is \d+ bytes behind",
+        "now: nothing",
+    ],
     "back_pressure": [
         "without a reader: stopped at position 65536",
         r"try_offer says OfferOutcome\.BACK_PRESSURED",
@@ -135,7 +140,7 @@ PRINTED = {
     ],
     "resolve_names": ["service names: 1 3", "service names: 1 3", "no such service: UNKNOWN_HOST"],
     "serve_metrics": [
-        "no subscriber of stream 1001",
+        r"the publication of stream 1001 at aeron:udp\?endpoint=127\.0\.0\.1:\d+ has no subscriber",
         "ready",
         r'aeron_connected\{stream="1001",channel="aeron:udp\?endpoint=127\.0\.0\.1:\d+"\} 1',
     ],
