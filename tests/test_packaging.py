@@ -98,10 +98,10 @@ def test_a_wheel_holds_the_package_and_what_spark_looks_for(installed: Path) -> 
     assert not (installed / "aeron_async/spark/discovery").exists()
     for typed in ("aeron_async", "pyspark_aeron", "pyspark_aeron_sink"):
         assert (installed / typed / "py.typed").exists()
-    templates = "aeron_async/spark/pipeline/report/templates"
-    assert {path.name for path in (installed / templates).iterdir()} == {
-        path.name for path in (ROOT / templates).iterdir()
-    }
+    for data in ("spark/pipeline/report/templates", "metrics/files"):
+        assert {path.name for path in (installed / "aeron_async" / data).iterdir()} == {
+            path.name for path in (ROOT / "aeron_async" / data).iterdir()
+        }
 
 
 @pytest.mark.slow
