@@ -12,6 +12,7 @@ import attrs
 
 from aeron_async._speedups import PURE_VARIABLE
 from aeron_async.cli.figures import format_bytes, format_ns
+from aeron_async.cli.receive_room import DOUBLED, capacity, datagram_count, wanted_rcvbuf_length
 from aeron_async.clock import NS_PER_MS, NS_PER_US
 from aeron_async.driver.core.congestion_control.auto_window import (
     BUFFER_SHARE,
@@ -162,12 +163,15 @@ BARE_CHANNEL: Final = ChannelUri.parse("aeron:udp?endpoint=localhost:0")
 UDP_IPV4_HEADERS_LENGTH: Final = 28
 """Length of an IPv4 header without options, and of a UDP header."""
 MTU_ALIGNMENT: Final = 32
+SMALL_LENGTH: Final = 100
+"""A datagram of one small message, of which far more fit a window than a buffer."""
 
 
 def network_findings(facts: Facts) -> Iterator[DoctorFinding]:
     """Yield findings about buffers, interfaces, groups and batches."""
     yield _receive_buffer(facts)
     yield from _receiver_window(facts)
+    yield from _datagrams(facts)
     yield _send_buffer(facts)
     yield from _interfaces(facts)
     yield _multicast(facts)
@@ -203,6 +207,40 @@ def _receiver_window(facts: Facts) -> Iterator[DoctorFinding]:
         wanted=f"to {format_size(wanted_length)}, where readers are fast",
         remedy=f"sudo sysctl -w net.core.rmem_max={BUFFER_SHARE * wanted_length}",
         is_good=last_length >= wanted_length,
+        otherwise=DoctorVerdict.SLOW,
+    )
+
+
+def _datagrams(facts: Facts) -> Iterator[DoctorFinding]:
+    """Yield whether a sender within its window can overflow the buffer, as the system counts."""
+    context, buffer = facts.context, facts.receive_buffer
+    if not facts.is_linux:
+        return
+    mtu_length = context.mtu_length
+    window_length = context.initial_window_length
+    granted_length = buffer.granted_length
+    if buffer.limit_length is not None and wished_rcvbuf_length(BARE_CHANNEL, context):
+        granted_length = min(WISHED_RCVBUF_LENGTH, buffer.limit_length)
+        longest_length = longest_window(context.term_buffer_length, granted_length)
+        window_length = max(window_length, longest_length)
+    window_length = min(window_length, context.term_buffer_length // 2)
+    # What the system itself has chosen, it counts whole.
+    system_length = DOUBLED * granted_length if buffer.asked_length else granted_length
+    held_count = capacity(system_length, mtu_length)
+    wanted_count = datagram_count(window_length, mtu_length)
+    remedy = _buffer_remedy(
+        facts, "AERON_SOCKET_SO_RCVBUF", "rmem", wanted_rcvbuf_length(window_length, mtu_length)
+    )
+    if held_count:
+        fitting_length = format_size(held_count * mtu_length)
+        remedy += f"; or set AERON_RCV_INITIAL_WINDOW_LENGTH={fitting_length}"
+    yield judge(
+        "datagrams in the buffer",
+        seen=f"{held_count:,} of {mtu_length} bytes, {capacity(system_length, SMALL_LENGTH):,} of "
+        f"{SMALL_LENGTH}",
+        wanted=f"{wanted_count:,} of {mtu_length}, a window of {format_size(window_length)}",
+        remedy=remedy,
+        is_good=held_count >= wanted_count,
         otherwise=DoctorVerdict.SLOW,
     )
 

@@ -16,8 +16,10 @@ from aeron_async.cli.explain_settings import (
 )
 from aeron_async.cli.options import Flag  # noqa: TC001 - cyclopts reads annotations at run time
 from aeron_async.cli.output import make_console, print_json, safe_text
+from aeron_async.cli.receive_room import DOUBLED, capacity, datagram_count, wanted_rcvbuf_length
 from aeron_async.cli.runner import ExitCode
 from aeron_async.driver.core.context import DriverContext
+from aeron_async.driver.media.sockets import wished_rcvbuf_length
 from aeron_async.protocol.channel_uri import ChannelUri, Media
 from aeron_async.protocol.parameters import Role
 from aeron_async.protocol.units import format_size
@@ -132,6 +134,8 @@ def length_advice(uri: ChannelUri, context: DriverContext) -> Iterator[str]:
             f"rcv-wnd={format_size(window)} exceeds so-rcvbuf={format_size(receive_buffer)}: the "
             "system drops what it cannot keep; raise so-rcvbuf, and net.core.rmem_max with it"
         )
+    elif receive_buffer and not wished_rcvbuf_length(uri, context):
+        yield from room_advice(min(window, term // 2), receive_buffer, mtu)
     if mtu > window:
         yield (
             f"mtu={format_size(mtu)} exceeds rcv-wnd={format_size(window)}: no receiver with that "
@@ -141,6 +145,18 @@ def length_advice(uri: ChannelUri, context: DriverContext) -> Iterator[str]:
         yield (
             f"term-length={format_size(term)}: three terms may take {format_size(3 * term)} of "
             "memory at the publisher, and at each subscriber"
+        )
+
+
+def room_advice(window: int, receive_buffer: int, mtu: int) -> Iterator[str]:
+    """Yield advice about a receive buffer that holds less than a window of full datagrams."""
+    held, invited = capacity(DOUBLED * receive_buffer, mtu), datagram_count(window, mtu)
+    if held < invited:
+        wanted = format_size(wanted_rcvbuf_length(window, mtu))
+        yield (
+            f"so-rcvbuf={format_size(receive_buffer)} holds {held} datagrams of "
+            f"mtu={format_size(mtu)}, as Linux counts them, and rcv-wnd={format_size(window)} "
+            f"invites {invited}: set so-rcvbuf={wanted}, and net.core.rmem_max to as much"
         )
 
 

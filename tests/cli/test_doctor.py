@@ -32,7 +32,9 @@ from aeron_async.cli.doctor_findings import (
     worst,
 )
 from aeron_async.cli.main import main
+from aeron_async.cli.receive_room import charged_length
 from aeron_async.driver.core.context import DriverContext
+from aeron_async.driver.media.sockets import receive_state
 from aeron_async.errors import RegistrationError
 from tests.by_hand import joins_group
 
@@ -114,6 +116,89 @@ def test_a_window_grows_to_half_of_what_the_system_grants(limit_length: int, see
 def test_of_a_window_that_was_chosen_there_is_nothing_to_find(changes: dict[str, Any]) -> None:
     found = findings(attrs.evolve(WELL, context=DriverContext(**changes)))
     assert "receiver window" not in [each.what for each in found]
+
+
+CHOSEN: dict[str, Any] = {
+    "initial_window_length": 128 * KIB,
+    "socket_rcvbuf_length": 128 * KIB,
+    "receiver_window_auto": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("mtu_length", "seen", "wanted", "is_good"),
+    [
+        (1_408, "113 of 1408 bytes, 315 of 100", "94 of 1408, a window of 128k", True),
+        (8_192, "15 of 8192 bytes, 315 of 100", "16 of 8192, a window of 128k", False),
+        (512, "204 of 512 bytes, 315 of 100", "256 of 512, a window of 128k", False),
+    ],
+)
+def test_a_buffer_must_hold_a_window_of_datagrams_as_the_system_counts_them(
+    mtu_length: int,
+    seen: str,
+    wanted: str,
+    is_good: bool,  # noqa: FBT001 - a row of the table
+) -> None:
+    context = DriverContext(**CHOSEN, mtu_length=mtu_length)
+    found = of("datagrams in the buffer", context=context)
+    assert (found.seen, found.wanted) == (seen, wanted)
+    assert found.verdict is (DoctorVerdict.GOOD if is_good else DoctorVerdict.SLOW)
+
+
+def test_a_buffer_that_overflows_is_told_the_length_or_the_window_that_fits() -> None:
+    context = DriverContext(**CHOSEN, mtu_length=8_192)
+    remedy = of("datagrams in the buffer", context=context).remedy
+    assert remedy == (
+        "set AERON_SOCKET_SO_RCVBUF=130k; or set AERON_RCV_INITIAL_WINDOW_LENGTH=120k"
+    )
+    # Both do what they say.
+    longer = DriverContext(**{**CHOSEN, "socket_rcvbuf_length": 130 * KIB}, mtu_length=8_192)
+    granted = Buffer(asked_length=130 * KIB, granted_length=130 * KIB, limit_length=4_096 * KIB)
+    found = of("datagrams in the buffer", context=longer, receive_buffer=granted)
+    assert found.verdict is DoctorVerdict.GOOD
+    shorter = DriverContext(**{**CHOSEN, "initial_window_length": 120 * KIB}, mtu_length=8_192)
+    assert of("datagrams in the buffer", context=shorter).verdict is DoctorVerdict.GOOD
+    # Where the system grants less, that is to be changed first.
+    buffer = attrs.evolve(WELL.receive_buffer, limit_length=128 * KIB)
+    remedy = of("datagrams in the buffer", context=context, receive_buffer=buffer).remedy
+    assert "sudo sysctl -w net.core.rmem_max=133120" in remedy
+
+
+def test_a_window_that_grows_is_judged_with_the_buffer_that_it_gets() -> None:
+    found = of("datagrams in the buffer")
+    assert found.seen == "3,640 of 1408 bytes, 10,082 of 100"
+    assert found.wanted == "1,490 of 1408, a window of 2m"
+    frugal = attrs.evolve(WELL.receive_buffer, limit_length=212_992)
+    found = of("datagrams in the buffer", receive_buffer=frugal)
+    assert found.seen.startswith("184 of 1408")
+    assert found.verdict is DoctorVerdict.GOOD
+
+
+def test_a_buffer_that_the_system_has_chosen_is_counted_once() -> None:
+    context = DriverContext(initial_window_length=64 * KIB, socket_rcvbuf_length=0)
+    buffer = Buffer(asked_length=0, granted_length=212_992, limit_length=212_992)
+    found = of("datagrams in the buffer", context=context, receive_buffer=buffer)
+    assert found.seen.startswith("92 of 1408")
+
+
+def test_what_other_systems_count_is_not_known() -> None:
+    found = findings(attrs.evolve(WELL, is_linux=False))
+    assert "datagrams in the buffer" not in [each.what for each in found]
+
+
+@pytest.mark.parametrize("length", [32, 100, 500, 1_000, 1_408, 8_192, 20_000])
+def test_a_datagram_takes_of_a_buffer_about_what_is_said(length: int) -> None:
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+    ):
+        receiver.bind(("127.0.0.1", 0))
+        sender.sendto(bytes(length), receiver.getsockname())
+        _, queued, _ = receive_state(receiver)
+    if queued is None:
+        pytest.skip("the system does not say what a socket holds")
+    # Kernels differ by some words.
+    assert charged_length(length) == pytest.approx(queued, rel=0.5)
 
 
 def test_a_buffer_left_to_a_frugal_system_is_to_be_asked_for() -> None:

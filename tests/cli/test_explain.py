@@ -193,6 +193,13 @@ def test_a_window_that_does_not_fit_the_driver_is_refused(
         ("aeron:udp?endpoint=h:20121|sparse=true", "sparse has no effect: this version"),
         ("aeron:udp?endpoint=224.0.1.1:9|fc=min", "fc counts for publications only"),
         ("aeron:udp?endpoint=224.0.1.1:9|gtag=4", "gtag counts for subscriptions only"),
+        (
+            "aeron:udp?endpoint=h:20121|mtu=8k|rcv-wnd=128k|so-rcvbuf=128k",
+            (
+                "so-rcvbuf=128k holds 15 datagrams of mtu=8k, as Linux counts them, and "
+                "rcv-wnd=128k invites 16: set so-rcvbuf=130k, and net.core.rmem_max to as much"
+            ),
+        ),
         ("aeron:udp?endpoint=h:20121|interface=lo", "in braces: interface={lo}"),
         ("aeron:udp?endpoint=h:20121|ttl=4", "ttl has no effect: it is for groups"),
     ],
@@ -211,6 +218,7 @@ def test_classic_mistakes_are_pointed_out(channel: str, part: str, explained: Ex
         "aeron:udp?endpoint=10.0.0.5:20121|interface=10.0.0.0/8",
         "aeron:udp?endpoint=some-host:20121|term-length=1m|alias=orders",
         "aeron:udp?endpoint=10.0.0.5:20121|rcv-wnd=1m|so-rcvbuf=0",
+        "aeron:udp?endpoint=10.0.0.5:20121|rcv-wnd=128k|so-rcvbuf=128k",
         "aeron:ipc?term-length=64k",
         "aeron:udp?control-mode=manual",
     ],
