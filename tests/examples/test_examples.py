@@ -6,6 +6,7 @@ import asyncio
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -160,6 +161,7 @@ COMPLAINTS = {
 IN_PAIRS = {"publisher", "subscriber"}
 WITH_LOGS = {"configure_logs"}
 WITH_EXPORTERS = {"export_metrics"}
+WITH_SYSTEMD = {"under_systemd"}
 UNTIL_TOLD = {"stop_on_signals", "response_server"}
 ON_SPARK = {"market_data_bars", "archive_outliers"}
 ON_ONE_HOST = {"beside_java", "in_a_container"}
@@ -221,6 +223,34 @@ async def test_what_serves_until_ctrl_c_ends_quietly(name: str, unused_udp_port:
     assert program.returncode in {0, 130}
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="systemd is a part of Linux")
+async def test_a_service_of_systemd_says_how_it_is(tmp_path: Path, unused_udp_port: int) -> None:
+    there = channel(unused_udp_port)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.settimeout(TIMEOUT_S)
+        listener.bind(str(tmp_path / "notify"))
+        program = start(
+            "under_systemd",
+            CHANNEL=there,
+            NOTIFY_SOCKET=str(tmp_path / "notify"),
+            WATCHDOG_USEC="600000000",
+        )
+        try:
+            async with Aeron.connect() as aeron:
+                subscription = await aeron.add_subscription(there, stream_id=1001)
+                async with asyncio.timeout(TIMEOUT_S):
+                    assert bytes(await anext(subscription)) == b"0"
+                program.send_signal(signal.SIGTERM)
+                said = [await asyncio.to_thread(listener.recv, 200) for _ in range(3)]
+                _, complaints = await asyncio.to_thread(program.communicate, timeout=TIMEOUT_S)
+        finally:
+            program.kill()
+    assert said[0].startswith(b"READY=1\nMAINPID=")
+    assert said[1:] == [b"WATCHDOG=1\nSTATUS=1 stream, 0 in trouble", b"STOPPING=1"]
+    assert without_lines_of_the_machine(complaints) == ""
+    assert program.returncode == 0
+
+
 def settings_of(page: str) -> str:
     """Return the settings of pytest that a page tells its readers to make."""
     blocks = blocks_of(DOCS / "howto" / page)
@@ -280,7 +310,8 @@ def test_no_example_goes_unproven() -> None:
     names = {path.stem for path in EXAMPLES.glob("*.py")}
     # Those of Spark share the session of its tests.
     under_spark = {name for name in names if name.startswith("spark_")} | ON_SPARK
-    others = IN_PAIRS | WITH_LOGS | WITH_EXPORTERS | UNTIL_TOLD | ON_ONE_HOST | UNDER_PYTEST
+    others = IN_PAIRS | WITH_LOGS | WITH_EXPORTERS | WITH_SYSTEMD | UNTIL_TOLD
+    others |= ON_ONE_HOST | UNDER_PYTEST
     assert names - under_spark == PRINTED.keys() | others
 
 

@@ -9,6 +9,8 @@ import attrs
 import pytest
 
 from aeron_async import stats
+from aeron_async.cli.doctor_findings import findings
+from aeron_async.driver.core.congestion_control.auto_window import WISHED_RCVBUF_LENGTH
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.driver_stats import LIMIT_NAMES
@@ -16,6 +18,7 @@ from aeron_async.metrics.definitions import METRICS
 from aeron_async.protocol.parameters import PARAMETERS
 from aeron_async.stats import BLOCKED_BY, LOSS_CAUSES
 from aeron_async.waits import WaitReason
+from tests.cli.test_doctor import WELL
 from tests.examples.pages import DOCS, bare, page_id, rows, section
 from tests.metrics.shipped import rules
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAGE = DOCS / "howto" / "troubles.md"
+PRODUCTION = DOCS / "howto" / "production.md"
 LOGS = DOCS / "howto" / "logs.md"
 SECTIONS = re.findall(r"^## (.*)$", PAGE.read_text(), re.MULTILINE)
 LEADS = ["What you see", "What it means", "What to change", "How to prove that it is over"]
@@ -34,6 +38,13 @@ OTHERS = {
     "losses_per_second",
     "blocked_ratio",
     "slowest_receiver",
+    "not_ready",
+    "serve_metrics",
+    "rmem_max",
+    "no_buffer",
+    "rp_filter",
+    "SO_RCVBUF",
+    "CAP_NET_ADMIN",
 }
 KEYS_OF_OTHERS = {"reason"}
 
@@ -62,6 +73,24 @@ def test_a_section_says_what_whoever_is_called_needs(title: str) -> None:
     assert re.fullmatch(r"[\w -]+", title), "an anchor has no other characters"
 
 
+def test_the_checklist_names_what_the_command_finds() -> None:
+    seen = [row[2] for row in rows(section(PRODUCTION, "The kernel")) if "`doctor`" in row[2]]
+    named = {name for text in seen for name in re.findall(r"`([^`]+)`", text)} - {"doctor"}
+    assert named <= {each.what for each in findings(WELL)}
+    assert "datagrams in the buffer" in named
+
+
+def test_the_checklist_has_the_defaults() -> None:
+    context = DriverContext()
+    assert WISHED_RCVBUF_LENGTH == 4_194_304
+    assert f"{WISHED_RCVBUF_LENGTH}: for a window that nobody has chosen" in PRODUCTION.read_text()
+    assert 3 * context.term_buffer_length == 48 * 1_024 * 1_024
+    assert context.close_linger_timeout_ns == context.publication_linger_timeout_ns == 5 * 10**9
+    assert context.untethered_window_limit_timeout_ns == 5 * 10**9
+    assert (context.socket_sndbuf_length, context.mtu_length) == (0, 1_408)
+    assert context.loop_lag_threshold_ns == 100 * 10**6
+
+
 def test_every_cause_has_a_section() -> None:
     assert [each for each in SECTIONS if each.startswith("Loss by ")] == [
         f"Loss by {cause}" for cause in LOSS_CAUSES
@@ -81,7 +110,7 @@ def test_every_alert_that_the_page_names_is_shipped() -> None:
     assert named
 
 
-@pytest.mark.parametrize("page", [PAGE], ids=page_id)
+@pytest.mark.parametrize("page", [PAGE, PRODUCTION], ids=page_id)
 def test_the_names_on_the_page_exist(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     named = set(re.findall(r"`([A-Za-z]+(?:_[A-Za-z]+)+)(?:\{[^`]*\})?`", text))
