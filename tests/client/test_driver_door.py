@@ -51,7 +51,8 @@ async def test_a_driver_opens_its_door_where_the_settings_say(
             ours = aeron.stats()
             assert stats.publications[0].message_count == 3
             assert stats.publications[0].position == publication.position
-            assert stats.subscriptions == ours.subscriptions
+            for name in ("registration_id", "channel", "image_count", "message_count"):
+                assert [*stats.subscriptions.column(name)] == [*ours.subscriptions.column(name)]
             assert stats.driver.pid == ours.driver.pid
             async for seen in door.watch(0.05):
                 assert seen.images[0].session_id == publication.session_id
