@@ -1,5 +1,7 @@
 """Statistics of one driver at one moment: streams, their receivers and losses, and the driver.
 
+An archive has statistics of its own, which `Stats.with_archive` adds to those of its driver.
+
 `Aeron.stats` takes them. They are columns, copied at one moment; a row is made when it is asked
 for, and the snapshot never changes. Counts and positions grow for as long as their stream lives, so
 rates are differences: `stats.diff(earlier)`.
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BLOCKED_BY",
     "LOSS_CAUSES",
+    "ArchiveStats",
     "BudgetStats",
     "CycleStats",
     "DriverStats",
@@ -46,6 +49,7 @@ __all__ = [
     "Rates",
     "ReaderStats",
     "ReceiverStats",
+    "RecordingStats",
     "SocketStats",
     "Stats",
     "SubscriptionRates",
@@ -391,6 +395,74 @@ def names_of(row_type: type[Any]) -> tuple[str, ...]:
     return tuple(each.name for each in attrs.fields(row_type))
 
 
+@attrs.frozen
+class RecordingStats:
+    """One active recording of an archive, since its session began.
+
+    A recording is extended by another session, and so its bytes count from 0 again.
+
+    Attributes:
+        channel: The channel as it was asked for.
+        start_position: Where the session began; an extended recording began earlier.
+        position: Up to where the recording is written.
+        image_position: Up to where the stream has arrived; None if another process knows it.
+        lag_bytes: What has arrived and is not written yet; None if another process knows it.
+        recorded_bytes: What was written since the session began.
+        state: `recording`; `stopping`, if it ends with what has arrived; `failed`, if the disk
+            refused it; or `ended`, if only its stop position is still to be written.
+    """
+
+    recording_id: int
+    channel: str
+    stream_id: int
+    session_id: int
+    start_position: int
+    position: int
+    image_position: int | None
+    lag_bytes: int | None
+    recorded_bytes: int
+    state: str
+
+
+@attrs.frozen(kw_only=True)
+class ArchiveStats:
+    """One archive at one moment; counts are those since it was opened.
+
+    Attributes:
+        archive_id: The id that tells archives apart.
+        free_bytes: Free bytes of the file system, as the archive's disk threads saw them last; None
+            if they cannot be determined.
+        free_age_ns: How long ago that was; it grows while the disk does not answer.
+        low_space_limit_bytes: With less free bytes than that no recording begins.
+        recording_count: All recordings in the catalog, active or not.
+        active_count: Recordings that are being written.
+        replay_count: Replays that are published, or read in this process.
+        refused_image_count: Sources that were not recorded because `max_recorded_images` was
+            reached.
+        failed_count: Recordings that ended too early because the disk failed.
+        recorded_bytes: What all recordings have written.
+        recordings: The active recordings, at most 256 of them: those that began first.
+    """
+
+    archive_id: int
+    free_bytes: int | None
+    free_age_ns: int | None
+    low_space_limit_bytes: int
+    recording_count: int
+    active_count: int
+    replay_count: int
+    refused_image_count: int
+    failed_count: int
+    recorded_bytes: int
+    recordings: Table[RecordingStats]
+
+    @property
+    def lag_bytes(self) -> int | None:
+        """Return the largest lag of the recordings shown; 0 without one, None if none is known."""
+        lags = self.recordings.column("lag_bytes")
+        return max((each for each in lags if each is not None), default=None if lags else 0)
+
+
 @attrs.frozen(kw_only=True)
 class PublicationRates:
     """What one publication did in one second; see `PublicationStats` for the words.
@@ -434,6 +506,7 @@ class Rates:
         images: By registration id.
         subscriptions: By registration id.
         counters: The counters of the driver.
+        archive: Bytes recorded, by recording id; empty if either snapshot has no archive.
     """
 
     seconds: float
@@ -441,6 +514,7 @@ class Rates:
     images: Mapping[int, ImageRates]
     subscriptions: Mapping[int, SubscriptionRates]
     counters: Mapping[str, float]
+    archive: Mapping[int, float] = attrs.field(factory=dict)
 
 
 @attrs.frozen(kw_only=True)
@@ -455,6 +529,7 @@ class Stats:
         images: Images.
         subscriptions: Subscriptions.
         driver: The driver itself.
+        archive: An archive of the same process, if `with_archive` has added one.
     """
 
     source: str
@@ -464,6 +539,11 @@ class Stats:
     images: Table[ImageStats]
     subscriptions: Table[SubscriptionStats]
     driver: DriverStats
+    archive: ArchiveStats | None = None
+
+    def with_archive(self, archive: ArchiveStats | None) -> Stats:
+        """Return the same snapshot with the statistics of an archive."""
+        return attrs.evolve(self, archive=archive)
 
     def diff(self, earlier: Stats) -> Rates:
         """Return what happened between an earlier snapshot of the same driver and this one.
@@ -502,6 +582,7 @@ class Stats:
                 name: (value - earlier.driver.counters.get(name, 0)) / seconds
                 for name, value in self.driver.counters.items()
             },
+            archive=recording_rates(self.archive, earlier.archive, seconds),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -511,14 +592,10 @@ class Stats:
             "epoch_ns": self.epoch_ns,
             "monotonic_ns": self.monotonic_ns,
             "driver": plain(self.driver),
-            **{
-                name: {key: [plain(each) for each in column] for key, column in table.items()}
-                for name, table in (
-                    ("publications", self.publications.columns),
-                    ("images", self.images.columns),
-                    ("subscriptions", self.subscriptions.columns),
-                )
-            },
+            "publications": plain(self.publications),
+            "images": plain(self.images),
+            "subscriptions": plain(self.subscriptions),
+            **({} if self.archive is None else {"archive": plain(self.archive)}),
         }
 
     @classmethod
@@ -543,6 +620,7 @@ class Stats:
                 ),
                 subscriptions=table_of(SubscriptionStats, fields["subscriptions"], {}),
                 driver=driver_of(fields["driver"]),
+                archive=None if fields.get("archive") is None else archive_of(fields["archive"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             message = f"these are no statistics of a driver: {error!r}"
@@ -613,11 +691,31 @@ def image_rates(now: ImageStats, before: ImageStats | None, seconds: float) -> I
     )
 
 
+def recording_rates(
+    now: ArchiveStats | None, before: ArchiveStats | None, seconds: float
+) -> dict[int, float]:
+    """Return bytes recorded in a second by recording id; a new session began at 0."""
+    if now is None or before is None or now.archive_id != before.archive_id:
+        return {}
+    known = {
+        (each.recording_id, each.start_position): each.recorded_bytes for each in before.recordings
+    }
+    return {
+        each.recording_id: (
+            each.recorded_bytes - known.get((each.recording_id, each.start_position), 0)
+        )
+        / seconds
+        for each in now.recordings
+    }
+
+
 # Plain values.
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON takes it: a row of a nested table becomes a mapping."""
+    """Return a value as JSON takes it: a row becomes a mapping, a table one of its columns."""
+    if isinstance(value, Table):
+        return {name: [plain(each) for each in column] for name, column in value.columns.items()}
     if attrs.has(type(value)):
         return {each.name: plain(getattr(value, each.name)) for each in attrs.fields(type(value))}
     if isinstance(value, tuple):
@@ -638,7 +736,7 @@ def table_of(
     Raises:
         ValueError: A column has another length.
     """
-    length = len(columns["registration_id"])
+    length = len(columns[names_of(row_type)[0]])
     made: list[Sequence[Any]] = []
     for name in names_of(row_type):
         column = columns.get(name)
@@ -669,4 +767,21 @@ def driver_of(fields: Mapping[str, Any]) -> DriverStats:
         sockets=tuple(row_of(SocketStats, each) for each in fields.get("sockets", ())),
         counters=dict(fields.get("counters", {})),
         limits=dict(fields.get("limits", {})),
+    )
+
+
+def archive_of(fields: Mapping[str, Any]) -> ArchiveStats:
+    """Return the statistics of an archive of their mapping."""
+    return ArchiveStats(
+        archive_id=fields["archive_id"],
+        free_bytes=fields.get("free_bytes"),
+        free_age_ns=fields.get("free_age_ns"),
+        low_space_limit_bytes=fields.get("low_space_limit_bytes", 0),
+        recording_count=fields.get("recording_count", 0),
+        active_count=fields.get("active_count", 0),
+        replay_count=fields.get("replay_count", 0),
+        refused_image_count=fields.get("refused_image_count", 0),
+        failed_count=fields.get("failed_count", 0),
+        recorded_bytes=fields.get("recorded_bytes", 0),
+        recordings=table_of(RecordingStats, fields["recordings"], {}),
     )

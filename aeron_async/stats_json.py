@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from aeron_async.stats import Stats, names_of
+from aeron_async.stats import Stats, Table, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -94,6 +94,8 @@ def json_pieces(value: object) -> Iterator[bytes]:
     """
     if isinstance(value, Stats):
         yield from stats_pieces(value)
+    elif isinstance(value, Table):
+        yield from object_pieces(value.columns.items())
     elif isinstance(value, str):
         yield b'"'
         for start in range(0, len(value), TEXT_MAX):
@@ -109,12 +111,14 @@ def stats_pieces(stats: Stats) -> Iterator[bytes]:
     """Yield the JSON of a snapshot: a list for each column of a table."""
     head = {name: getattr(stats, name) for name in ("source", "epoch_ns", "monotonic_ns")}
     yield encode_json(head)[:-1]
-    driver = stats.driver
-    yield b',"driver":'
-    yield from object_pieces((name, getattr(driver, name)) for name in names_of(type(driver)))
+    for name in ("driver", "archive"):
+        part = getattr(stats, name)
+        if part is not None:
+            yield b',"%s":' % name.encode()
+            yield from object_pieces((each, getattr(part, each)) for each in names_of(type(part)))
     for name in ("publications", "images", "subscriptions"):
         yield b',"%s":' % name.encode()
-        yield from object_pieces(getattr(stats, name).columns.items())
+        yield from json_pieces(getattr(stats, name))
     yield b"}"
 
 

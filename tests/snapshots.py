@@ -7,6 +7,7 @@ from typing import TypeVar
 import attrs
 
 from aeron_async.stats import (
+    ArchiveStats,
     BudgetStats,
     CycleStats,
     DriverStats,
@@ -15,6 +16,7 @@ from aeron_async.stats import (
     PublicationStats,
     ReaderStats,
     ReceiverStats,
+    RecordingStats,
     SocketStats,
     Stats,
     SubscriptionStats,
@@ -89,6 +91,39 @@ DRIVER = DriverStats(
     counters={"bytes_sent": 100},
     limits={"images_refused": 1},
 )
+RECORDING = RecordingStats(
+    recording_id=5,
+    channel="aeron:udp?endpoint=127.0.0.1:20121",
+    stream_id=1001,
+    session_id=-7,
+    start_position=1_024,
+    position=9_024,
+    image_position=9_984,
+    lag_bytes=960,
+    recorded_bytes=8_000,
+    state="recording",
+)
+
+
+def archive(*recordings: RecordingStats, recorded_bytes: int | None = None) -> ArchiveStats:
+    """Return the statistics of an archive that records these, and one that has stopped."""
+    recorded = sum(each.recorded_bytes for each in recordings)
+    return ArchiveStats(
+        archive_id=77,
+        free_bytes=1 << 40,
+        free_age_ns=3,
+        low_space_limit_bytes=1 << 27,
+        recording_count=len(recordings) + 1,
+        active_count=len(recordings),
+        replay_count=2,
+        refused_image_count=4,
+        failed_count=1,
+        recorded_bytes=recorded if recorded_bytes is None else recorded_bytes,
+        recordings=Table.of(RecordingStats, recordings),
+    )
+
+
+ARCHIVE = archive(RECORDING)
 
 
 def stats(

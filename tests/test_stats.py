@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import attrs
 import pytest
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.stats import LossStats, Stats, SubscriptionStats, Table
-from tests.snapshots import DRIVER, FAST, IMAGE, PUBLICATION, SECOND_NS, SLOW, stats
+from tests.snapshots import (
+    ARCHIVE,
+    DRIVER,
+    FAST,
+    IMAGE,
+    PUBLICATION,
+    RECORDING,
+    SECOND_NS,
+    SLOW,
+    archive,
+    stats,
+)
+
+if TYPE_CHECKING:
+    from aeron_async.stats import ArchiveStats
 
 
 def test_a_table_makes_its_columns_once_and_rows_of_them() -> None:
@@ -128,6 +143,72 @@ def test_statistics_go_through_json_unchanged() -> None:
     assert there.publications[0].receivers == (SLOW, FAST)
 
 
+def test_an_archive_goes_through_json_with_the_statistics_of_its_driver() -> None:
+    ours = stats().with_archive(ARCHIVE)
+
+    there = Stats.from_dict(json.loads(json.dumps(ours.to_dict())))
+
+    assert there == ours != stats()
+    assert there.archive == ARCHIVE
+    assert ours.with_archive(None) == stats()
+
+
+def test_statistics_without_an_archive_are_those_of_versions_that_know_none() -> None:
+    fields = stats().to_dict()
+
+    assert "archive" not in fields
+    assert Stats.from_dict({**fields, "archive": None}).archive is None
+
+
+def test_what_another_version_does_not_know_of_an_archive_is_empty() -> None:
+    fields = stats().with_archive(ARCHIVE).to_dict()
+    fields["archive"] = {
+        "archive_id": 77,
+        "colour": "red",
+        "recordings": {"recording_id": [5], "recorded_bytes": [10], "colour": ["red"]},
+    }
+
+    there = Stats.from_dict(fields).archive
+
+    assert there is not None
+    assert (there.free_bytes, there.free_age_ns, there.recorded_bytes) == (None, None, 0)
+    assert (there.recordings[0].recording_id, there.recordings[0].lag_bytes) == (5, None)
+    assert there.lag_bytes is None
+
+
+def test_what_is_recorded_in_a_second_is_by_recording_and_by_session() -> None:
+    extended = attrs.evolve(RECORDING, recording_id=6, recorded_bytes=500)
+    earlier = stats().with_archive(archive(RECORDING, extended))
+    now = archive(
+        attrs.evolve(RECORDING, recorded_bytes=9_000),
+        attrs.evolve(extended, start_position=9_024, recorded_bytes=600),
+        attrs.evolve(RECORDING, recording_id=9, recorded_bytes=40),
+    )
+
+    rates = stats(at_ns=3 * SECOND_NS).with_archive(now).diff(earlier)
+
+    assert rates.archive == {5: 500, 6: 300, 9: 20}
+
+
+@pytest.mark.parametrize("before", [None, attrs.evolve(ARCHIVE, archive_id=78)])
+def test_without_an_earlier_snapshot_of_an_archive_it_has_no_rates(
+    before: ArchiveStats | None,
+) -> None:
+    later = stats(at_ns=3 * SECOND_NS)
+
+    assert later.with_archive(ARCHIVE).diff(stats().with_archive(before)).archive == {}
+    assert later.diff(stats().with_archive(ARCHIVE)).archive == {}
+
+
+def test_the_lag_of_an_archive_is_that_of_the_recording_furthest_behind() -> None:
+    slow = attrs.evolve(RECORDING, recording_id=6, lag_bytes=2_000)
+    unknown = attrs.evolve(RECORDING, recording_id=7, lag_bytes=None)
+
+    assert archive(RECORDING, slow, unknown).lag_bytes == 2_000
+    assert archive(unknown).lag_bytes is None
+    assert archive().lag_bytes == 0
+
+
 def test_what_another_version_does_not_know_is_empty_and_what_it_adds_is_left_out() -> None:
     fields = stats().to_dict()
     del fields["publications"]["receivers"], fields["images"]["lag_ns"], fields["driver"]["cycles"]
@@ -150,6 +231,9 @@ def test_what_another_version_does_not_know_is_empty_and_what_it_adds_is_left_ou
         {**stats().to_dict(), "publications": {"registration_id": [1], "channel": []}},
         {**stats().to_dict(), "images": 7},
         {**stats().to_dict(), "driver": None},
+        {**stats().to_dict(), "archive": 7},
+        {**stats().to_dict(), "archive": {"archive_id": 1}},
+        {**stats().to_dict(), "archive": {"archive_id": 1, "recordings": {"recording_id": 7}}},
         {**stats().to_dict(), "epoch_ns": "soon"},
         {**stats().to_dict(), "epoch_ns": float("inf")},
     ],

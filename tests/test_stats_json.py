@@ -21,7 +21,7 @@ from aeron_async.stats_json import (
     groups_of,
     json_pieces,
 )
-from tests.snapshots import FAST, PUBLICATION, stats, stats_of_many
+from tests.snapshots import ARCHIVE, FAST, PUBLICATION, stats, stats_of_many
 
 if TYPE_CHECKING:
     from aeron_async.stats import Stats
@@ -40,7 +40,10 @@ def joined(value: object) -> Any:
     return json.loads(b"".join(json_pieces(value)))
 
 
-@pytest.mark.parametrize("snapshot", [stats(), stats_of_many(0), stats_of_many(2_500)])
+@pytest.mark.parametrize(
+    "snapshot",
+    [stats(), stats_of_many(0), stats_of_many(2_500), stats().with_archive(ARCHIVE)],
+)
 def test_the_pieces_of_a_snapshot_are_its_plain_values(snapshot: Stats) -> None:
     assert joined(snapshot) == snapshot.to_dict()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from contextlib import AsyncExitStack
+from itertools import islice
 from typing import TYPE_CHECKING, Final, final
 from weakref import WeakSet
 
@@ -35,13 +36,19 @@ from aeron_async.archive.recording_channels import extending_channel
 from aeron_async.archive.recordings import Recordings
 from aeron_async.archive.replay import LocalReplay, ReplayRange
 from aeron_async.archive.replay_session import Replays
-from aeron_async.archive.resources import ArchiveResources, handshake_limit, log_failed_task
+from aeron_async.archive.resources import (
+    ArchiveResources,
+    FreeSpace,
+    handshake_limit,
+    log_failed_task,
+)
 from aeron_async.archive.signals import SignalHub
 from aeron_async.client.arguments import check_callable, check_stream_id, publication_uri
 from aeron_async.client.opening import Opening
 from aeron_async.client.waiters import Notify
 from aeron_async.errors import ArchiveError, ClosedError, StorageError
 from aeron_async.logs import get_logger
+from aeron_async.stats import ArchiveStats, RecordingStats, Table
 from aeron_async.tasks import TaskOwner
 
 if TYPE_CHECKING:
@@ -304,6 +311,8 @@ class LocalListing:
 
 
 ALIVE_SECONDS: Final = 1.0
+MAX_RECORDINGS_SHOWN: Final = 256
+"""Most recordings in the statistics: those that began first, so that none leaves while it lives."""
 
 
 @final
@@ -323,6 +332,7 @@ class LocalArchive(LocalListing, Archive):
         self._room = RecordingMaintenance(resources, self._recordings, self._replayed)
         self._iterators: WeakSet[LocalReplay] = WeakSet()
         resources.tasks.start(self._stay_alive(), "aeron-archive-mark-file")
+        resources.tasks.start(self._measure_free_space(), "aeron-archive-free-space")
         self._closer = TaskOwner()
         self._closing: asyncio.Future[None] | None = None
 
@@ -382,6 +392,7 @@ class LocalArchive(LocalListing, Archive):
             directory=files.directory,
             catalog=AsyncCatalog(files.catalog, disk, path=files.directory.path),
             disk=disk,
+            free_space=FreeSpace(files.directory.path, disk, aeron.clock),
             signals=SignalHub(),
             tasks=TaskOwner(log_failed_task),
             changed=Notify(),
@@ -392,6 +403,34 @@ class LocalArchive(LocalListing, Archive):
     def refused_images(self) -> int:
         """Return how many sources were not recorded because `max_recorded_images` was reached."""
         return self._recordings.refused_images
+
+    def stats(self) -> ArchiveStats:
+        """Return the statistics of this moment; `Stats.with_archive` adds them to its driver's.
+
+        It takes some microseconds a recording and no access to the disk: the free bytes are
+        measured in a thread, each second and before a recording begins, and have an age.
+
+        Raises:
+            ClosedError: The archive is closed.
+        """
+        self._check_open()
+        resources, recordings = self._resources, self._recordings
+        sessions = recordings.sessions
+        shown = [each.stats() for each in islice(sessions.values(), MAX_RECORDINGS_SHOWN)]
+        local_count = sum(each.is_under_way for each in list(self._iterators))
+        return ArchiveStats(
+            archive_id=self.archive_id,
+            free_bytes=resources.free_space.length,
+            free_age_ns=resources.free_space.age_ns,
+            low_space_limit_bytes=resources.context.low_storage_threshold,
+            recording_count=len(resources.catalog.blocking),
+            active_count=len(sessions),
+            replay_count=len(self._replays) + local_count,
+            refused_image_count=recordings.refused_images,
+            failed_count=recordings.failed_count,
+            recorded_bytes=recordings.recorded_bytes,
+            recordings=Table.of(RecordingStats, shown),
+        )
 
     # Recording.
 
@@ -598,6 +637,12 @@ class LocalArchive(LocalListing, Archive):
                 await resources.disk.run(self._files.mark.refresh, now_ms)
             except OSError as error:
                 log.warning("mark_file_not_written", error=reason_of(error))
+
+    async def _measure_free_space(self) -> None:
+        """Measure the free space every second; on its own, for the mark file may be elsewhere."""
+        while True:
+            await self._resources.free_space.measure()
+            await asyncio.sleep(ALIVE_SECONDS)
 
     def _check_open(self) -> None:
         if self._closing is not None:

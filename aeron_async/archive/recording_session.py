@@ -40,6 +40,7 @@ from aeron_async.archive.recording_counter import recording_counter
 from aeron_async.client.waiters import Notify
 from aeron_async.errors import ArchiveError, ClosedError, StorageError
 from aeron_async.logs import get_logger
+from aeron_async.stats import RecordingStats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -434,6 +435,49 @@ class RecordingSession:
         self._failures: list[StorageError] = []
         self._is_stopping = False
         counter.set(self.position)
+
+    @property
+    def recorded_bytes(self) -> int:
+        """Return how much this session has written, in bytes."""
+        return self.position - self.start_position
+
+    @property
+    def state(self) -> str:
+        """Return what the session does now; see `RecordingStats`."""
+        if self._failures:
+            return "failed"
+        if self.is_over:
+            return "ended"
+        return "stopping" if self._is_stopping else "recording"
+
+    def stats(self) -> RecordingStats:
+        """Return the statistics of this moment."""
+        arrived = self._arrived_position()
+        return RecordingStats(
+            recording_id=self.recording_id,
+            channel=self.descriptor.original_channel,
+            stream_id=self.image.stream_id,
+            session_id=self.image.session_id,
+            start_position=self.start_position,
+            position=self.position,
+            image_position=arrived,
+            lag_bytes=None if arrived is None else arrived - self.position,
+            recorded_bytes=self.recorded_bytes,
+            state=self.state,
+        )
+
+    def _arrived_position(self) -> int | None:
+        """Return up to where the stream has arrived; None if a driver elsewhere knows it.
+
+        Nothing more is read of an image that is closed than the blocks that were begun.
+        """
+        if self.is_over:
+            return self.position
+        if self.image.is_closed:
+            return max(self._queue.begun, self.position)
+        port = self.image._port  # noqa: SLF001 - it is asked for what arrived, and told nothing
+        arrived: int | None = getattr(port, "rebuild_position", None)
+        return None if arrived is None else max(arrived, self.position)
 
     def stop(self) -> None:
         """Record the data that has arrived by now, then end."""

@@ -6,7 +6,6 @@ Source: Aeron `ArchiveConductor.startRecordingSession`, `extendRecordingSession`
 from __future__ import annotations
 
 import asyncio
-import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 
@@ -48,7 +47,6 @@ __all__ = [
     "Recordings",
     "check_extension",
     "check_room",
-    "free_length",
     "new_recording",
     "pass_over",
 ]
@@ -353,15 +351,6 @@ class RecordingEntries:
         await self._ends.write(recording_id, position)
 
 
-def free_length(path: str) -> int | None:
-    """Return the free bytes of the file system of a directory; None if it cannot be determined."""
-    try:
-        found = os.statvfs(path)
-    except (OSError, AttributeError):
-        return None
-    return found.f_bavail * found.f_frsize
-
-
 async def check_room(resources: ArchiveResources) -> None:
     """Refuse to record if the disk has too little free space.
 
@@ -369,7 +358,7 @@ async def check_room(resources: ArchiveResources) -> None:
         ArchiveError: Free space is below `low_storage_threshold`.
     """
     least = resources.context.low_storage_threshold
-    free = await resources.disk.run(free_length, resources.directory.path)
+    free = await resources.free_space.measure()
     if free is not None and free < least:
         message = (
             f"low storage threshold={least} > usable space={free} in "
@@ -389,6 +378,7 @@ class Recordings:
         sessions: Recording sessions by recording id.
         generation: Counts starts and stops, so that a reader notices a change.
         refused_images: Sources that were not recorded because `max_recorded_images` was reached.
+        failed_count: Recordings that ended too early because the disk failed.
     """
 
     def __init__(self, resources: ArchiveResources) -> None:
@@ -396,6 +386,8 @@ class Recordings:
         self._requests: dict[str, RecordingRequest] = {}
         self.generation: int = 0
         self.refused_images: int = 0
+        self.failed_count: int = 0
+        self._ended_bytes = 0
         self._image_count = 0
         self.sessions: dict[int, RecordingSession] = {}
         self._stopping: set[asyncio.Task[None]] = set()
@@ -409,6 +401,11 @@ class Recordings:
         self._hints = StalledRecordingWarner(
             resources.signals, hint_ns=hint_ns, is_elsewhere=False, log_budget=budget
         )
+
+    @property
+    def recorded_bytes(self) -> int:
+        """Return how much was written since the archive was opened, in bytes."""
+        return self._ended_bytes + sum(each.recorded_bytes for each in self.sessions.values())
 
     def recorded_position(self, descriptor: RecordingDescriptor) -> int:
         """Return the position up to which a recording is written, active or not."""
@@ -715,7 +712,9 @@ class Recordings:
         request.is_lacking = request.is_lacking or session.error is not None
         recording_id = session.recording_id
         error = await self._ends.write(recording_id, session.position)
-        self.sessions.pop(recording_id, None)
+        if self.sessions.pop(recording_id, None) is not None:
+            self._ended_bytes += session.recorded_bytes
+        self.failed_count += session.error is not None
         # Fail the request before the stop signal: a caller that takes the signal for the end has
         # the error by then.
         request.fail(session.error or error)

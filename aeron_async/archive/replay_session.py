@@ -372,6 +372,9 @@ class Replays:
         self._opening: dict[object, tuple[int, int, int | None] | None] = {}
         self._is_closed = False
 
+    def __len__(self) -> int:
+        return len(self._sessions)
+
     async def start(
         self,
         recording_id: int,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import os
+from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
@@ -18,10 +19,13 @@ if TYPE_CHECKING:
     from aeron_async.archive.signals import SignalHub
     from aeron_async.client.aeron import Aeron
     from aeron_async.client.waiters import Notify
+    from aeron_async.clock import Clock
     from aeron_async.tasks import TaskOwner
 
 __all__ = [
     "ArchiveResources",
+    "FreeSpace",
+    "free_length",
     "handshake_limit",
     "log_failed_task",
 ]
@@ -43,12 +47,55 @@ def handshake_limit(aeron: Aeron, length: int | None) -> int | None:
     return None if isinstance(aeron.driver, AttachedDriver) else length
 
 
+def free_length(path: str) -> int | None:
+    """Return the free bytes of the file system of a directory; None if it cannot be determined."""
+    try:
+        found = os.statvfs(path)
+    except (OSError, AttributeError):
+        return None
+    return found.f_bavail * found.f_frsize
+
+
+@final
+class FreeSpace:
+    """The free bytes of the file system of an archive, measured in the threads of its disk.
+
+    Args:
+        path: The directory of the archive.
+        disk: Runs the measuring.
+        clock: Tells how old the figure is.
+
+    Attributes:
+        length: What was measured last, in bytes; None if it cannot be determined.
+    """
+
+    def __init__(self, path: str, disk: Disk, clock: Clock) -> None:
+        self._path = path
+        self._disk = disk
+        self._clock = clock
+        self._measured_ns: int | None = None
+        self.length: int | None = None
+
+    @property
+    def age_ns(self) -> int | None:
+        """Return how long ago the last measurement began; None before the first."""
+        return None if self._measured_ns is None else self._clock.now_ns() - self._measured_ns
+
+    async def measure(self) -> int | None:
+        """Measure now, and return what was found."""
+        now_ns = self._clock.now_ns()
+        self.length = await self._disk.run(free_length, self._path)
+        self._measured_ns = now_ns
+        return self.length
+
+
 @attrs.frozen(kw_only=True, eq=False)
 class ArchiveResources:
     """Resources that the parts of an archive share; `LocalArchive` closes them.
 
     Attributes:
         archive_id: Id that tells archives apart.
+        free_space: Free bytes of the disk, as they were measured last.
         changed: Rings when a recording has started, has stopped, or was changed.
     """
 
@@ -58,6 +105,7 @@ class ArchiveResources:
     directory: Directory
     catalog: AsyncCatalog
     disk: Disk
+    free_space: FreeSpace
     signals: SignalHub
     tasks: TaskOwner
     changed: Notify

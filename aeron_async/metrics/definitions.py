@@ -70,6 +70,8 @@ class MetricSource(Enum):
     IMAGES = "images"
     LOSSES = "losses"
     SUBSCRIPTIONS = "subscriptions"
+    RECORDINGS = "recordings"
+    ARCHIVE = "archive"
     DRIVER = "driver"
     PAGE = "page"
 
@@ -86,7 +88,8 @@ class Metric:
         column: The column of that table; `rows` counts the rows.
         help: One sentence for people.
         unit: In UCUM, as OpenTelemetry has it.
-        label: The label beside those of the stream; empty if there is none.
+        label: The label beside those of the stream; empty if there is none. Recordings have theirs
+            only on request.
         merge: How streams with the same labels become one value.
         divisor: What the column is divided by, so that it is in the base unit.
     """
@@ -346,6 +349,46 @@ METRICS: Final = (
         "s",
         merge=Merge.LARGEST,
         divisor=NS,
+    ),
+    Metric(
+        "aeron_archive_recorded_bytes_total",
+        "aeron.archive.recorded",
+        MetricKind.COUNTER,
+        MetricSource.RECORDINGS,
+        "recorded",
+        "Bytes that an archive has recorded.",
+        "By",
+        "recording",
+    ),
+    Metric(
+        "aeron_archive_recording_lag_bytes",
+        "aeron.archive.recording_lag",
+        MetricKind.GAUGE,
+        MetricSource.RECORDINGS,
+        "lag",
+        "Bytes that have arrived and are not recorded yet, of the recording where that is most.",
+        "By",
+        "recording",
+        merge=Merge.LARGEST,
+    ),
+    Metric(
+        "aeron_archive_free_bytes",
+        "aeron.archive.free",
+        MetricKind.GAUGE,
+        MetricSource.ARCHIVE,
+        "free",
+        "Free bytes of the file system of an archive.",
+        "By",
+    ),
+    Metric(
+        "aeron_archive_recordings",
+        "aeron.archive.recordings",
+        MetricKind.GAUGE,
+        MetricSource.ARCHIVE,
+        "recordings",
+        "Recordings in the catalog of an archive, by state: active or stopped.",
+        "{recording}",
+        "state",
     ),
     LOOP_LAG,
     Metric(

@@ -138,12 +138,13 @@ class MetricsServer:
         ready: Callable[[], Sequence[str]],
         max_series: int,
         limits: ServerLimits,
+        label_recordings: bool,
     ) -> None:
         self._take = take
         self._ready = ready
         self._limits = limits
         info = {"kernel": platform.release(), "loop": loop_name()}
-        self._series = MetricSeries(max_series, info)
+        self._series = MetricSeries(max_series, info, label_recordings=label_recordings)
         self._writing = asyncio.Lock()
         self._tasks = TaskOwner()
         self._checks_host = True
@@ -290,6 +291,7 @@ async def serve_metrics(
     ready: Callable[[], Sequence[str]] = tuple,
     max_series: int = 500,
     limits: ServerLimits | None = None,
+    label_recordings: bool = False,
 ) -> AsyncGenerator[MetricsServer]:
     """Serve metrics over HTTP for as long as the block runs.
 
@@ -305,6 +307,7 @@ async def serve_metrics(
         ready: Returns why the service is not ready, as texts; none if it is.
         max_series: Most series of a metric; see `MetricsText`.
         limits: What a client may take.
+        label_recordings: Whether each active recording of an archive has series of its own.
 
     Raises:
         ConfigurationError: An argument is not valid.
@@ -319,7 +322,11 @@ async def serve_metrics(
         message = "host='' would listen at all addresses: say 0.0.0.0 or :: if you mean that"
         raise ConfigurationError(message)
     server = MetricsServer(
-        take, ready=ready, max_series=max_series, limits=limits or ServerLimits()
+        take,
+        ready=ready,
+        max_series=max_series,
+        limits=limits or ServerLimits(),
+        label_recordings=label_recordings,
     )
     listening = await server.start(host, port)
     try:

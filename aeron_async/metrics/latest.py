@@ -93,6 +93,8 @@ class LatestStats:
             stats = self._take()
             for table in (stats.publications, stats.images, stats.subscriptions):
                 _ = table.columns
+            if stats.archive is not None:
+                _ = stats.archive.recordings.columns
         except Exception as error:  # noqa: BLE001 - `take` is the caller's, and may be closed
             self.failed_count += 1
             if not self._is_failing:

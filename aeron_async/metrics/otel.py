@@ -43,6 +43,7 @@ class StatsInstruments:
         take_latest: Returns the newest snapshot, in any thread; see `LatestStats`.
         max_series: Most series of a metric; see `MetricsText`.
         info: More attributes of `aeron.info`, such as `kernel` and `loop`.
+        label_recordings: Whether each active recording has series of its own; see `MetricSeries`.
 
     Raises:
         ConfigurationError: `max_series` is below 1.
@@ -55,9 +56,10 @@ class StatsInstruments:
         *,
         max_series: int = 500,
         info: Mapping[str, str] | None = None,
+        label_recordings: bool = False,
     ) -> None:
         self._take_latest = take_latest
-        self._series = MetricSeries(max_series, info)
+        self._series = MetricSeries(max_series, info, label_recordings=label_recordings)
         self._lock: Final = threading.Lock()
         self._families: dict[Metric, Family] = {}
         self._asked: set[str] = set()

@@ -36,6 +36,7 @@ class StatsCollector(Collector):
         take_latest: Returns the newest snapshot, in any thread; see `LatestStats`.
         max_series: Most series of a metric; see `MetricsText`.
         info: More labels of `aeron_info`, such as `kernel` and `loop`.
+        label_recordings: Whether each active recording has series of its own; see `MetricSeries`.
 
     Raises:
         ConfigurationError: `max_series` is below 1.
@@ -47,9 +48,10 @@ class StatsCollector(Collector):
         *,
         max_series: int = 500,
         info: Mapping[str, str] | None = None,
+        label_recordings: bool = False,
     ) -> None:
         self._take_latest = take_latest
-        self._series = MetricSeries(max_series, info)
+        self._series = MetricSeries(max_series, info, label_recordings=label_recordings)
         # Taken together with the snapshot, so that no older one follows a newer one.
         self._lock: Final = threading.Lock()
 

@@ -41,7 +41,7 @@ from aeron_async.text import SHORT, printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
-    from aeron_async.stats import DriverStats, ReceiverStats, Stats, Table
+    from aeron_async.stats import ArchiveStats, DriverStats, ReceiverStats, Stats, Table
 
 __all__ = ["Buckets", "Family", "Labels", "MetricSeries", "channel_labels"]
 
@@ -50,6 +50,7 @@ GONE_NS: Final = 300_000_000_000
 CHANNELS_CACHED: Final = 1_024
 CHANNEL_LENGTH_MAX: Final = 200
 OTHER: Final = (("stream", "other"), ("channel", "other"))
+OTHER_RECORDINGS: Final = (("recording", "other"),)
 UNKNOWN_CAUSE: Final = "unknown"
 NS_PER_SECOND: Final = 1_000_000_000
 
@@ -102,14 +103,21 @@ class SeriesTable:
         metrics: What is made of the columns.
         max_series: Most series with a name of their own; labels beyond them share one.
         positions: The columns of which only increments count.
+        other: The labels of those beyond `max_series`.
     """
 
     def __init__(
-        self, metrics: Sequence[Metric], max_series: int, positions: frozenset[str] = frozenset()
+        self,
+        metrics: Sequence[Metric],
+        max_series: int,
+        positions: frozenset[str] = frozenset(),
+        other: Pairs = OTHER,
     ) -> None:
         self._metrics = metrics
         self._max_series = max_series
         self._named_count = 0
+        self._other = other
+        self._replaced = {*STREAM_LABELS, *(name for name, _ in other)}
         self.positions = positions
         # By series:
         self._labels: list[Labels] = []
@@ -199,7 +207,7 @@ class SeriesTable:
             self._named_count += 1
         else:
             self._hidden[row_id] = pairs
-            pairs = OTHER + tuple(pair for pair in pairs if pair[0] not in STREAM_LABELS)
+            pairs = self._other + tuple(pair for pair in pairs if pair[0] not in self._replaced)
             found = self._series_by_pairs.get(pairs)
             if found is not None:
                 return found
@@ -221,7 +229,8 @@ class SeriesTable:
         self._gone_at_ns = {
             number[each]: at_ns for each, at_ns in self._gone_at_ns.items() if each not in gone
         }
-        self._named_count = sum(each.pairs[:2] != OTHER for each in self._labels)
+        other = self._other
+        self._named_count = sum(each.pairs[: len(other)] != other for each in self._labels)
 
     def _sums(self, name: str, column: Column) -> Sequence[int | None]:
         """Return the sums by series, and remember the column."""
@@ -280,12 +289,21 @@ class MetricSeries:
     Args:
         max_series: Most series of a metric beside those with `stream="other"`; 1 or more.
         info: More labels of `aeron_info`, such as `kernel` and `loop`.
+        label_recordings: Whether each active recording of an archive has series of its own, with
+            its id as the label `recording`; else one series has the sum, or the largest lag.
 
     Raises:
         ConfigurationError: `max_series` is below 1.
     """
 
-    def __init__(self, max_series: int = 500, info: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        max_series: int = 500,
+        info: Mapping[str, str] | None = None,
+        *,
+        label_recordings: bool = False,
+    ) -> None:
+        self._label_recordings = label_recordings
         self._max_series = check_number(max_series, "max_series", minimum=1)
         self._info = dict(info or {})
         self._pid: int | None = None
@@ -297,9 +315,10 @@ class MetricSeries:
                 [each for each in METRICS if each.source is source],
                 max_series,
                 frozenset({"sent"}) if source is MetricSource.PUBLICATIONS else frozenset(),
+                OTHER_RECORDINGS if source is MetricSource.RECORDINGS else OTHER,
             )
             for source in MetricSource
-            if source not in {MetricSource.DRIVER, MetricSource.PAGE}
+            if source not in {MetricSource.ARCHIVE, MetricSource.DRIVER, MetricSource.PAGE}
         }
 
     @property
@@ -343,6 +362,8 @@ class MetricSeries:
             self._publications(stats),
             self._images(stats),
             self._subscriptions(stats),
+            self._recordings(stats.archive, stats.monotonic_ns),
+            archive_families(stats.archive),
             self._driver(stats.driver),
         ):
             if each.values or each.histogram:
@@ -436,6 +457,27 @@ class MetricSeries:
         table.update(rows.column("registration_id"), stream_pairs_of(rows), stats.monotonic_ns)
         yield from table.families(rows.columns)
 
+    def _recordings(self, archive: ArchiveStats | None, now_ns: int) -> Iterator[Family]:
+        table = self._tables[MetricSource.RECORDINGS]
+        if archive is None:
+            # Its rows stay as they were: the same archive may come back, and go on counting.
+            return
+        if self._label_recordings:
+            rows = archive.recordings
+            names = rows.column("recording_id")
+            # A recording that is extended counts from 0 again: it is another row then.
+            archive_ids = [archive.archive_id] * len(rows)
+            ids = list(zip(archive_ids, names, rows.column("start_position"), strict=True))
+            table.update(ids, lambda row: (("recording", str(names[row])),), now_ns)
+            yield from table.families(
+                {"recorded": rows.column("recorded_bytes"), "lag": rows.column("lag_bytes")}
+            )
+        else:
+            table.update([archive.archive_id], no_pairs, now_ns)
+            yield from table.families(
+                {"recorded": [archive.recorded_bytes], "lag": [archive.lag_bytes]}
+            )
+
     def _driver(self, driver: DriverStats) -> Iterator[Family]:
         counters = driver.counters
         drops = counters.get("socket_drops")
@@ -459,6 +501,20 @@ class MetricSeries:
                     yield Family(metric, [], [], histogram_of(driver))
             elif metric.source is MetricSource.DRIVER:
                 yield labelled(metric, list(values[metric.column])[: self._max_series])
+
+
+def archive_families(archive: ArchiveStats | None) -> Iterator[Family]:
+    """Yield the metrics of an archive as a whole."""
+    if archive is None:
+        return
+    stopped_count = max(0, archive.recording_count - archive.active_count)
+    for metric in METRICS:
+        if metric.source is not MetricSource.ARCHIVE:
+            continue
+        if metric.label:
+            yield labelled(metric, [("active", archive.active_count), ("stopped", stopped_count)])
+        else:
+            yield family(metric, [NO_LABELS], [archive.free_bytes])
 
 
 # Columns.

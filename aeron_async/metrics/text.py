@@ -30,13 +30,20 @@ class MetricsText:
     Args:
         max_series: Most series of a metric; the streams beyond are summed under `stream="other"`.
         info: More labels of `aeron_info`, such as `kernel` and `loop`.
+        label_recordings: Whether each active recording has series of its own; see `MetricSeries`.
 
     Raises:
         ConfigurationError: `max_series` is below 1.
     """
 
-    def __init__(self, max_series: int = 500, info: Mapping[str, str] | None = None) -> None:
-        self.series: Final = MetricSeries(max_series, info)
+    def __init__(
+        self,
+        max_series: int = 500,
+        info: Mapping[str, str] | None = None,
+        *,
+        label_recordings: bool = False,
+    ) -> None:
+        self.series: Final = MetricSeries(max_series, info, label_recordings=label_recordings)
 
     def render(self, stats: Stats, *, now_ns: int | None = None) -> str:
         """Return the page; counters go on from the snapshot before.

@@ -37,6 +37,10 @@ PRINTED = {
         "STOP 192",
         *(f"heard {64 * (number + 1)} message {number}" for number in range(3)),
     ],
+    "archive_statistics": [
+        "0 recording 480 0",
+        r'aeron_archive_recorded_bytes_total\{recording="0"\} 480',
+    ],
     "stream_statistics": [
         r"aeron:udp\?endpoint=\S+ waits for 127\.0\.0\.1:\d+",
         "it publishes again: True",

@@ -15,7 +15,7 @@ from aeron_async.stats import (
     SubscriptionStats,
     Table,
 )
-from tests.snapshots import DRIVER, IMAGE, PUBLICATION, SUBSCRIPTION
+from tests.snapshots import ARCHIVE, DRIVER, IMAGE, PUBLICATION, SUBSCRIPTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +66,8 @@ def everything(at_s: int = 1) -> Stats:
         loop_lags=tuple(range(40)),
         counters={"socket_drops": 4, "invalid_packets": 3, "foreign_packets": 2},
     )
-    return snapshot([PUBLICATION], [IMAGE], [SUBSCRIPTION], driver=driver, at_s=at_s)
+    taken = snapshot([PUBLICATION], [IMAGE], [SUBSCRIPTION], driver=driver, at_s=at_s)
+    return taken.with_archive(ARCHIVE)
 
 
 def samples(page: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:

@@ -27,10 +27,11 @@ from tests.metrics.snapshots import (
     subscription,
     values_of,
 )
-from tests.snapshots import DRIVER
+from tests.snapshots import DRIVER, RECORDING, archive
 
 SENT = "aeron_publication_sent_bytes_total"
 LOST = "aeron_image_lost_bytes_total"
+RECORDED = "aeron_archive_recorded_bytes_total"
 MESSAGES = "aeron_publication_messages_total"
 STREAM = f'stream="1001",channel="{CHANNEL}"'
 
@@ -68,6 +69,11 @@ def test_a_page_says_what_the_snapshot_does() -> None:
         f"aeron_subscription_messages_total{{{STREAM}}} 40",
         f"aeron_subscription_lag_bytes{{{STREAM}}} 500",
         f"aeron_subscription_lag_seconds{{{STREAM}}} 1e-06",
+        "aeron_archive_recorded_bytes_total 8000",
+        "aeron_archive_recording_lag_bytes 960",
+        f"aeron_archive_free_bytes {1 << 40}",
+        'aeron_archive_recordings{state="active"} 1',
+        'aeron_archive_recordings{state="stopped"} 1',
         "aeron_driver_loop_lag_seconds_sum 2e-06",
         "aeron_driver_loop_lag_seconds_count 780",
         'aeron_driver_cycle_seconds_max{agent="sender"} 5e-09',
@@ -362,6 +368,79 @@ def test_drops_are_those_of_the_sockets_where_no_counter_has_them() -> None:
     sockets = (SocketStats("a", 3, None, None), SocketStats("b", 4, None, None))
     page = MetricsText().render(snapshot(driver=attrs.evolve(DRIVER, sockets=sockets)))
     assert 'aeron_driver_socket_drops_total{reason="socket_full"} 7\n' in page
+
+
+def recorded(page: str) -> dict[str, float]:
+    """Return what was recorded, by the label `recording`."""
+    return {
+        dict(labels).get("recording", ""): value
+        for (name, labels), value in samples(page).items()
+        if name == RECORDED
+    }
+
+
+def test_without_an_archive_there_is_nothing_of_it() -> None:
+    assert "aeron_archive" not in MetricsText().render(snapshot())
+
+
+def test_recordings_have_a_label_only_on_request() -> None:
+    slow = attrs.evolve(RECORDING, recording_id=6, recorded_bytes=10, lag_bytes=5_000)
+    taken = snapshot().with_archive(archive(RECORDING, slow))
+
+    together = MetricsText().render(taken)
+    named = MetricsText(label_recordings=True).render(taken)
+
+    assert "aeron_archive_recorded_bytes_total 8010\n" in together
+    assert "aeron_archive_recording_lag_bytes 5000\n" in together
+    assert "recording=" not in together
+    assert recorded(named) == {"5": 8_000, "6": 10}
+    assert 'aeron_archive_recording_lag_bytes{recording="6"} 5000\n' in named
+
+
+def test_what_another_process_knows_of_a_recording_has_no_sample() -> None:
+    unknown = attrs.evolve(RECORDING, image_position=None, lag_bytes=None)
+    blind = attrs.evolve(archive(unknown), free_bytes=None, free_age_ns=None)
+
+    page = MetricsText().render(snapshot().with_archive(blind))
+
+    assert "aeron_archive_recording_lag_bytes" not in page
+    assert "aeron_archive_free_bytes" not in page
+    assert recorded(page) == {"": 8_000}
+
+
+@pytest.mark.parametrize("label_recordings", [False, True])
+def test_what_was_recorded_never_falls(*, label_recordings: bool) -> None:
+    text = MetricsText(label_recordings=label_recordings)
+    extended = attrs.evolve(RECORDING, start_position=9_024, recorded_bytes=100)
+    opened_again = archive(attrs.evolve(extended, recorded_bytes=700), recorded_bytes=700)
+    history = [
+        archive(RECORDING),
+        archive(recorded_bytes=8_000),
+        None,
+        archive(extended, recorded_bytes=8_100),
+        opened_again,
+    ]
+    seen = [
+        sum(recorded(text.render(snapshot(at_s=at_s).with_archive(each))).values())
+        for at_s, each in enumerate(history)
+    ]
+    # A snapshot may lack the archive. Once it is opened again, it counts from 0.
+    assert seen == [8_000, 8_000, 0, 8_100, 8_700 if label_recordings else 8_800]
+
+
+def test_recordings_beyond_the_limit_are_summed_and_counted() -> None:
+    rows = [attrs.evolve(RECORDING, recording_id=each, recorded_bytes=1) for each in range(5)]
+    text = MetricsText(max_series=2, label_recordings=True)
+
+    page = text.render(snapshot().with_archive(archive(*rows)))
+
+    assert recorded(page) == {"0": 1, "1": 1, "other": 3}
+    assert "aeron_series_dropped 3\n" in page
+    gone = text.render(snapshot(at_s=400).with_archive(archive()))
+    gone = text.render(snapshot(at_s=800).with_archive(archive()))
+    assert recorded(gone) == {}
+    again = text.render(snapshot(at_s=801).with_archive(archive(*rows[:3])))
+    assert recorded(again) == {"0": 1, "1": 1, "other": 1}
 
 
 def test_lags_of_the_loop_are_cumulative_and_the_buckets_always_the_same() -> None:
