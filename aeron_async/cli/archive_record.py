@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from functools import partial
+from importlib.metadata import version as installed_version
 from ipaddress import ip_address
 from pathlib import Path  # noqa: TC003 - cyclopts reads annotations at run time
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -27,12 +29,14 @@ from aeron_async.cli.options import ClientOptions, Flag, Int64, RecordingId, Str
 from aeron_async.cli.output import complain, print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.client.aeron import Aeron
+from aeron_async.door import StatsDoor
 from aeron_async.errors import AeronError, ArchiveError, ClosedError, ConfigurationError
 from aeron_async.protocol.channel_uri import ChannelUri, Media
 from aeron_async.tasks import TaskOwner
 
 if TYPE_CHECKING:
     from aeron_async.archive.api import Archive, RecordingSignalEvent, SignalReader
+    from aeron_async.stats import Stats
 
 __all__ = [
     "record",
@@ -293,6 +297,7 @@ def serve(
     /,
     *,
     control: str | None = None,
+    stats_socket: Path | None = None,
     options: ClientOptions | None = None,
 ) -> int:
     """Serve an archive to clients, ours and official ones, until Ctrl-C.
@@ -301,6 +306,8 @@ def serve(
         directory: Directory of the archive; created if missing.
         control: Channel of requests, such as "aeron:udp?endpoint=localhost:8010"; without it, and
             without AERON_ARCHIVE_CONTROL_CHANNEL, only clients of its driver reach the archive.
+        stats_socket: Unix socket at which tools of the same user read the statistics of the archive
+            and its driver; others must not be able to write its folder.
         options: How to run.
     """
     if is_elsewhere(str(directory)):
@@ -309,7 +316,7 @@ def serve(
     changes: dict[str, Any] = {} if control is None else {"control_channel": control}
     context = ArchiveContext.from_environment(directory=str(directory), **changes)
     options = options or ClientOptions()
-    return run(_serve(context, options.aeron_dir), options)
+    return run(_serve(context, options.aeron_dir, stats_socket), options)
 
 
 def reached_from(control: str | None, aeron_dir: str | None = None) -> str | None:
@@ -341,13 +348,27 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-async def _serve(context: ArchiveContext, aeron_dir: str | None) -> NoReturn:
+def door_of(path: Path, aeron: Aeron, archive: LocalArchive) -> StatsDoor:
+    """Return a door that shows the statistics of an archive with those of its driver."""
+
+    async def take() -> Stats:
+        return (await aeron.gather_stats()).with_archive(archive.stats())
+
+    return StatsDoor(path, take, version=installed_version("aeron-async"), pid=os.getpid())
+
+
+async def _serve(
+    context: ArchiveContext, aeron_dir: str | None, stats_socket: Path | None
+) -> NoReturn:
     with remove_if_unused(context.directory):
         async with (
             Aeron.connect(directory=aeron_dir) as aeron,
             LocalArchive.open(aeron, context) as archive,
             ControlServer(archive, aeron, ControlSettings.of(context)),
+            AsyncExitStack() as stack,
         ):
+            if stats_socket is not None:
+                await stack.enter_async_context(door_of(stats_socket, aeron, archive))
             control = context.control_channel
             at = "" if control is None else f" on {control}, stream {context.control_stream_id}"
             remark(

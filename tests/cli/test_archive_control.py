@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from aeron_async.archive.api import RecordingSubscription
 from aeron_async.cli.archive_catalog import cells, show
 from aeron_async.cli.archive_record import reached_from
 from aeron_async.cli.main import main
+from aeron_async.door import DoorClient
 from tests.archive.control.fake_archive import DESCRIPTOR
 from tests.archive.golden import copy_of
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from aeron_async.stats import Stats
     from tests.cli.conftest import Running
 
     Start = Callable[..., Running]
@@ -267,3 +270,44 @@ def test_people_see_what_waits_in_the_same_table(
     show(iter([DESCRIPTOR]), [RecordingSubscription(12, 5, "aeron:ipc")], is_json=False)
     assert "waits:12" in capsys.readouterr().out
     assert cells(DESCRIPTOR, is_terminal=True)[0] == str(DESCRIPTOR.recording_id)
+
+
+def test_who_serves_shows_statistics_at_a_door(
+    tmp_path: Path, start: Start, unused_udp_port_factory: Callable[[], int]
+) -> None:
+    control, channel = (
+        f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port_factory()}" for _ in range(2)
+    )
+    tmp_path.chmod(0o700)
+    door, where = tmp_path / "door", str(tmp_path / "served")
+    serving = start("archive", "serve", where, "--control", control, "--stats-socket", str(door))
+    serving.remark("serving")
+    recording = start("archive", "record", control, channel, "--stream", "5")
+    recording.remark("recording")
+    publishing = start("pub", channel, "--stream", "5")
+    assert recording.line() == "recording 0 began at position 0"
+
+    async def look() -> Stats:
+        async with DoorClient(door) as client:
+            return await client.get_stats()
+
+    stats = asyncio.run(look())
+    assert stats.archive is not None
+    (row,) = stats.archive.recordings
+    assert (row.recording_id, row.stream_id, row.state) == (0, 5, "recording")
+    assert row.channel == channel
+    assert (stats.archive.active_count, stats.archive.low_space_limit_bytes) == (1, 1 << 27)
+    assert len(stats.images) >= 1
+    publishing.finish()
+    recording.interrupt()
+    assert serving.interrupt()[0] == 130
+    assert not door.exists()
+
+
+def test_a_door_that_cannot_be_opened_is_said(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    where, door = tmp_path / "served", tmp_path / "missing" / "door"
+    assert main(["archive", "serve", str(where), "--stats-socket", str(door)]) == 2
+    assert str(door) in capfd.readouterr().err
+    assert not where.exists()
