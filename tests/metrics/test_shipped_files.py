@@ -39,6 +39,7 @@ ROWS = [
     "Lag",
     "Driver",
     "Budgets",
+    "Archive",
 ]
 TARGET = {"job": "feed", "instance": "a:9464"}
 STREAM = {"stream": "1001", "channel": "aeron:ipc"}
