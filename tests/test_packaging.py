@@ -105,6 +105,14 @@ def test_a_wheel_holds_the_package_and_what_spark_looks_for(installed: Path) -> 
 
 
 @pytest.mark.slow
+def test_a_wheel_holds_the_files_of_the_monitor(installed: Path) -> None:
+    static = "aeron_async/cli/monitor/static"
+    names = {path.name for path in (installed / static).iterdir()}
+    assert names == {path.name for path in (ROOT / static).iterdir()}
+    assert {"index.html", "monitor.css", "main.js", "uPlot.LICENSE", "favicon.svg"} <= names
+
+
+@pytest.mark.slow
 def test_a_wheel_is_built_where_no_compiler_is(installed: Path) -> None:
     speedups = installed / "aeron_async/_speedups"
     assert list(speedups.glob("*.so")) == []

@@ -41,6 +41,7 @@ COMMANDS: Final = (
     ("backlog", "Show what each part of each stream still has to send, repair or read."),
     ("errors", "Show the errors that a driver has logged."),
     ("loss", "Show what the streams of a driver have lost."),
+    ("monitor", "Serve a local web page that shows drivers, and the cause of each trouble."),
 )
 """Name and purpose. `cli/NAME.py` has the function `NAME`."""
 ARCHIVE_COMMANDS: Final = (

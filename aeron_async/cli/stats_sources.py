@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aeron_async.cli.top_model import StatsSource
     from aeron_async.stats import Stats
 
-__all__ = ["open_source"]
+__all__ = ["DirectorySource", "DoorSource", "open_source"]
 
 
 def open_source(kind: Literal["door", "directory"], place: str) -> StatsSource:

@@ -66,6 +66,8 @@ TABLE: Final[dict[str, list[str]]] = {
     "backlog": ["-d {aeron}", "-d {aeron} --json", "-d {channel}"],
     "errors": ["-d {aeron}", "-d {aeron} --json", "-d {channel}"],
     "loss": ["-d {aeron}", "-d {aeron} --json", "-d {channel}"],
+    # Its page: test_monitor_views.py and test_monitor_browser.py.
+    "monitor": ["--bind {channel}", "--door {channel} -d {channel}", "--token-file {channel}"],
     "driver ping": ["-d {aeron}", "-d {aeron} --json", "-d {channel}"],
     "archive ls": ["{archive}", "{channel}"],
     "archive describe": ["{archive} 1", "{archive} 2", "{archive} 3", "{channel} 0"],
