@@ -115,7 +115,7 @@ class StreamHistory:
         values = (
             known(row.bytes_per_second),
             known(row.naks_per_second),
-            *(lost.get(cause, 0.0) for cause in LOSS_CAUSES),
+            *(UNKNOWN if lost is None else lost.get(cause, 0.0) for cause in LOSS_CAUSES),
             known(row.lag_bytes),
             known(None if row.lag_ns is None else row.lag_ns / NS_PER_MS),
             row.blocked if row.blocked_ratio else UNKNOWN,
@@ -132,14 +132,14 @@ class StreamHistory:
         self._coarse.append(self.time_ms // (STEP_S * 1_000) * STEP_S * 1_000, values)
         self._open.clear()
 
-    def _add_losses(self, time_ms: int, row: TopRow) -> Mapping[str, float]:
-        """Return the bytes a second that were lost since the last row, by cause."""
+    def _add_losses(self, time_ms: int, row: TopRow) -> Mapping[str, float] | None:
+        """Return the bytes lost a second since the last row, by cause; None if unknown."""
         if not isinstance(row.stats, ImageStats):
-            return {}
+            return None
         before, then_ms = self._losses, self.time_ms
         self._losses = {each.cause: (each.count, each.bytes) for each in row.stats.losses}
-        if before is None or time_ms <= then_ms:
-            return {}
+        if before is None:
+            return None
         rates: dict[str, float] = {}
         for cause, (count, length) in self._losses.items():
             was_count, was_length = before.get(cause, (0, 0))

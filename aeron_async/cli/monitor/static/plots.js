@@ -1,6 +1,6 @@
 // Plots of the last hour. They are drawn on a canvas, so each has a name that says its last values.
 
-import { el, say } from "./format.js";
+import { el, svg } from "./format.js";
 
 const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3], [4, 4], [12, 4], [1, 2], [6, 2, 1, 2]];
 const HEIGHT = 170;
@@ -17,6 +17,7 @@ export function plot(title, columns, show, floor) {
   const figure = el("figure", { role: "img" }, el("figcaption", {}, title), keys, place);
   let chart = null;
   let data = null;
+  let explained = "";
 
   function make() {
     if (chart !== null) chart.destroy();
@@ -35,6 +36,18 @@ export function plot(title, columns, show, floor) {
         label, stroke: colour(`--c${number % 8}`), width: 1.5, dash: DASHES[number % 8], points: { show: false },
       }))],
     }, data, place);
+  }
+
+  // Which line is which: by its dashes, and by its colour too.
+  function explain(present) {
+    const names = present.map(([name]) => name).join();
+    if (names === explained) return;
+    explained = names;
+    keys.replaceChildren(...present.map(([, label]) => {
+      const number = columns.findIndex((each) => each[1] === label);
+      const line = svg("line", { x1: 0, y1: 5, x2: 36, y2: 5, "stroke-dasharray": DASHES[number % 8].join(" ") || null, class: `key${number % 8}` });
+      return el("span", {}, svg("svg", { class: "key", viewBox: "0 0 36 10", "aria-hidden": "true" }, line), ` ${label}`);
+    }));
   }
 
   const observer = new ResizeObserver(() => {
@@ -56,7 +69,7 @@ export function plot(title, columns, show, floor) {
         return `${label}: now ${now === null ? "unknown" : show(now)}, highest ${highest === null ? "unknown" : show(highest)}`;
       });
       figure.setAttribute("aria-label", `${title} over the last hour. ${said.join("; ")}`);
-      say(keys, columns.length > 1 ? present.map(([, label]) => label).join(" · ") : "");
+      if (columns.length > 1) explain(present);
     },
     leave() {
       observer.disconnect();
