@@ -89,12 +89,13 @@ cdef class Rebuilding:
         # Python code may have run since it was ready.
         if self.hwm is None or self.receiver_position is None:
             raise ValueError("an image without counters")
+        cdef int64_t before = self.rebuild_position
         self.last_packet_ns = now_ns
         self.hwm_position = self.rebuild_position = position
         # Without a gap there is nothing to learn from a heartbeat.
         self.idle_position = -1
         if position >= self._mark_position or now_ns >= self._mark_ns:
-            self._mark_position, self._mark_ns = self.arrivals.mark(position, now_ns)
+            self._mark_position, self._mark_ns = self.arrivals.mark(before, position, now_ns)
         put(self.hwm, position)
         put(self.receiver_position, position)
         for subscriber in <tuple?>self.subscribers.active:

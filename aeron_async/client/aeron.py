@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Self, TypeVar, final
 
+import anyio
+
 from aeron_async.client.arguments import (
     check_driver,
     check_reconnect,
@@ -181,11 +183,14 @@ class Aeron:
         """Return the statistics of this moment: streams, receivers, losses, and the driver itself.
 
         It takes some microseconds a stream: with hundreds of streams, prefer `gather_stats`. Of a
-        driver in another process it is what its counters and its loss report tell.
+        driver in another process, or in a thread, it is what its counters and its loss report tell:
+        that takes some milliseconds, for their files are opened and read.
 
         Raises:
             ClosedError: The client is not started, or closed.
             DriverError: The driver of the other process shows no life.
+            ProtocolError: A file of that driver is damaged.
+            ConfigurationError: The compiled code is missing, which reads such files.
             WrongLoopError: Called from another event loop or process.
         """
         self._check_usable()
@@ -198,17 +203,19 @@ class Aeron:
         """Return the statistics of about now; the loop runs other tasks between a few streams.
 
         What is said of one stream is of one moment. Of a driver in another process it is what
-        `stats` returns.
+        `stats` returns; a thread reads the files.
 
         Raises:
             ClosedError: The client is not started, or closed.
             DriverError: The driver of the other process shows no life.
+            ProtocolError: A file of that driver is damaged.
+            ConfigurationError: The compiled code is missing, which reads such files.
             WrongLoopError: Called from another event loop or process.
         """
         self._check_usable()
         if isinstance(self.driver, MediaDriver):
             return await self.driver.gather_stats()
-        return self.stats()
+        return await anyio.to_thread.run_sync(self.stats)
 
     def _check_usable(self) -> None:
         check_process(self._conductor.closed, "the client")

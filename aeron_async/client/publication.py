@@ -510,8 +510,10 @@ class PublicationBase(Offering, ABC):
         self, attempt: Callable[[], int], result: int, timeout: float | None, operation: str
     ) -> int:
         started_ns = self._conductor.clock.now_ns()
+        if not self._line:
+            # One that joins a line has made no attempt, and does not know what holds it back.
+            self._line.block(self._blocked_by(result), started_ns)
         place = self._line.join(started_ns)
-        self._line.block(self._blocked_by(result), started_ns)
         if self.logs_waits and not self._offer_wait.is_watched:
             self._waits.begin(self._offer_wait)
         # Without a budget `offer` checks the line; see the invariant of this module.

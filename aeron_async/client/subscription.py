@@ -137,6 +137,9 @@ class SubscriptionBase(Reading, ABC):
     def _count_messages(self) -> int:
         """Return how many messages were handed out, those of images that are gone included."""
         count = self._listener.gone_count - self._batch.left
+        if self._lent is not None:
+            # It may be put back: it counts when it is taken.
+            count -= len(self._lent)
         for image in self._images.values():
             count += image._message_count  # noqa: SLF001 - two halves of one reader
         return count

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import os
 from functools import lru_cache, partial
+from heapq import nsmallest
 from importlib.metadata import version as installed_version
 from itertools import chain, islice, repeat
 from typing import (
@@ -57,7 +58,14 @@ from aeron_async.stats import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+    from collections.abc import (
+        Callable,
+        Collection,
+        Container,
+        Iterable,
+        Iterator,
+        Sequence,
+    )
 
     from aeron_async.driver.core.image_state import ImageState
     from aeron_async.driver.core.outbox import Address
@@ -66,7 +74,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.receiver_liveness import ReceiverLiveness
     from aeron_async.driver.core.subscriber_position import SubscriberPositions
     from aeron_async.driver.endpoints import SendEndpoints
-    from aeron_async.driver.publication_table import PublicationLink, PublicationTable
+    from aeron_async.driver.publication_table import PublicationEntry, PublicationTable
     from aeron_async.driver.resources import DriverResources
     from aeron_async.driver.subscribers import SubscriptionLink
     from aeron_async.driver.subscriptions import Subscriptions
@@ -131,8 +139,7 @@ Lags = dict[int, list[tuple[int, int | None]]]
 """How far each subscription is behind its streams: bytes, and nanoseconds if known."""
 READERS: Final = 5
 OLDEST: Final = 10
-IMAGE_COLUMNS: Final = 12
-"""Places of what was taken of images, and how many there are."""
+"""Places of two columns: the readers of any stream, and since when bytes wait in an image."""
 
 
 class StatsTaker:
@@ -156,8 +163,9 @@ class StatsTaker:
         self._table = table
         self._subscriptions = subscriptions
         self._senders = senders
-        self._publications: dict[SubscribablePublication, KnownStream] = {}
-        self._images: dict[PublicationImage, KnownStream] = {}
+        # By registration id, which no later stream has.
+        self._publications: dict[int, KnownStream] = {}
+        self._images: dict[int, KnownStream] = {}
         # To write a channel takes longer than everything else.
         self._channels: dict[int, str] = {}
         self._version = installed_version("aeron-async")
@@ -176,8 +184,9 @@ class StatsTaker:
         lags: Lags = {}
 
         def subscription_rows() -> Iterable[Row]:
-            for taken in (network, ipc, received):
-                note_lags(lags, taken)
+            for taken in (network, ipc):
+                note_lags(lags, taken, are_images=False)
+            note_lags(lags, received, are_images=True)
             return map(partial(link_row, lags), *links)
 
         return self._stats(
@@ -227,7 +236,7 @@ class StatsTaker:
         clock = self._resources.clock
         forget_gone(self._publications, self._table.entries)
         forget_gone(self._images, self._subscriptions.images.endpoints)
-        forget_gone(self._channels, self._subscriptions.links_by_id)
+        forget_gone(self._channels, self._subscriptions.links)
         return Stats(
             source="driver",
             epoch_ns=clock.epoch_ns(),
@@ -259,6 +268,7 @@ class StatsTaker:
             [each.resend_count for each in handlers],
             [each.resent_length for each in handlers],
             [receivers_of(each) for each in receivers],
+            [len(each.reports) for each in receivers],
         ]
 
     def _take_ipc(self, taken: list[IpcPublication]) -> Columns:
@@ -267,30 +277,33 @@ class StatsTaker:
     def _take_publications(self, taken: list[NetworkPublication] | list[IpcPublication]) -> Columns:
         known, entries, now_ns = self._publications, self._table.entries, self._now_ns
         for each in taken:
-            if each not in known:
-                known[each] = publication_identity(each)
-        links = [entries[each].links for each in taken]
+            if each.registration_id not in known:
+                known[each.registration_id] = publication_identity(each)
+        identities = [known[each.registration_id] for each in taken]
+        held = [entries[each] for each in taken]
         return [
-            [known[each] for each in taken],
+            identities,
             [now_ns] * len(taken),
-            self._values([known[each] for each in taken]),
+            self._values(identities),
             [each.state for each in taken],
             [each.is_connected for each in taken],
             [positions_of(each) for each in taken],
-            [offers_of(each) for each in links],
+            [offers_of(each) for each in held],
         ]
 
     def _take_images(self, taken: list[PublicationImage]) -> Columns:
         known, endpoints = self._images, self._subscriptions.images.endpoints
         for each in taken:
-            if each not in known:
-                known[each] = image_identity(each, str(endpoints[each].channel.uri))
+            if each.registration_id not in known:
+                channel = str(endpoints[each].channel.uri)
+                known[each.registration_id] = image_identity(each, channel)
+        identities = [known[each.registration_id] for each in taken]
         feedback = [each._feedback for each in taken]  # noqa: SLF001 - see the head
         readings = [reading_of(each) for each in taken]
         return [
-            [known[each] for each in taken],
+            identities,
             [self._now_ns] * len(taken),
-            self._values([known[each] for each in taken]),
+            self._values(identities),
             [each.life.state for each in taken],
             [each.is_end_of_stream for each in taken],
             [positions for positions, _ in readings],
@@ -378,13 +391,11 @@ class Slices(Generic[Kind]):
         lags: Lags | None,
     ) -> None:
         """Take streams, a few in each turn; those that have gone meanwhile are left out."""
-        for start in range(0, len(streams), SLICE):
-            part = [
-                each for each in streams[start : start + SLICE] if there is None or each in there
-            ]
+        for together in slices_of(streams):
+            part = [each for each in together if there is None or each in there]
             taken = take(part)
             if lags is not None:
-                note_lags(lags, taken)
+                note_lags(lags, taken, are_images=self._kind is ImageStats)
             made = zip(*map(row, *taken), strict=True)
             # Without a stream there is no column either.
             for column, more in zip(self._columns, made, strict=bool(part)):
@@ -398,6 +409,23 @@ class Slices(Generic[Kind]):
         return Table(self._kind, len(made[0]), lambda: made)
 
 
+def slices_of(streams: Sequence[Any]) -> Iterator[list[Any]]:
+    """Yield a few streams at a time: fewer if they have many receivers or readers."""
+    part: list[Any] = []
+    weight = 0
+    for each in streams:
+        part.append(each)
+        subscribers = getattr(each, "subscribers", None)
+        weight += 1 if subscribers is None else 1 + len(subscribers.active)
+        receivers: ReceiverLiveness | None = getattr(each, "_receivers", None)
+        weight += 0 if receivers is None else len(receivers.reports)
+        if weight >= 2 * SLICE:
+            yield part
+            part, weight = [], 0
+    if part:
+        yield part
+
+
 def type_is_network(publication: SubscribablePublication) -> TypeGuard[NetworkPublication]:
     """Return whether a publication sends over the network."""
     return isinstance(publication, NetworkPublication)
@@ -408,10 +436,10 @@ def type_is_ipc(publication: SubscribablePublication) -> TypeGuard[IpcPublicatio
     return isinstance(publication, IpcPublication)
 
 
-def forget_gone(known: dict[Any, Any], there: Mapping[Any, Any]) -> None:
-    """Forget what is not there any more."""
-    if len(known) > len(there):
-        for each in known.keys() - there.keys():
+def forget_gone(known: dict[int, Any], there: Collection[Registered]) -> None:
+    """Forget streams that have gone, once they are as many as those that are there."""
+    if len(known) > 2 * len(there) + SLICE:
+        for each in known.keys() - {each.registration_id for each in there}:
             del known[each]
 
 
@@ -461,10 +489,12 @@ def receivers_of(receivers: ReceiverLiveness) -> Heard:
         # Most publications have one, and a comprehension takes longer than all else.
         for each, report in reports.items():
             return ((each, report[0], report[1], heard_ns.get(each, 0), sources.get(each)),)
+    # Ids come off the wire: peers decide how many there are.
+    slowest = nsmallest(MAX_RECEIVERS_SHOWN, reports.items(), key=lambda each: each[1][0])
     return tuple(
         [
             (each, report[0], report[1], heard_ns.get(each, 0), sources.get(each))
-            for each, report in reports.items()
+            for each, report in slowest
         ]
     )
 
@@ -492,11 +522,16 @@ def reading_of(image: PublicationImage) -> tuple[Readers, int | None]:
     return positions, image.arrivals.arrived_ns(slowest) if is_behind else 0
 
 
-def offers_of(links: list[PublicationLink]) -> tuple[Offers | None, ...]:
-    """Return what each client of a publication says of its offers; None for one elsewhere."""
-    if len(links) == 1:
+def offers_of(entry: PublicationEntry) -> tuple[Offers | None, ...]:
+    """Return what each client of a publication says of its offers; None for one elsewhere.
+
+    What those said that hold it no more is added.
+    """
+    links, gone = entry.links, entry.gone
+    if len(links) == 1 and gone.is_nothing:
         return (offers_by(links[0].listener),)
-    return tuple([offers_by(each.listener) for each in links])
+    before = None if gone.has_others else (gone.message_count, gone.blocked_ns, -1, 0)
+    return (before, *[offers_by(each.listener) for each in links])
 
 
 def offers_by(client: Any) -> Offers | None:
@@ -526,6 +561,15 @@ receiver_name: Final = lru_cache(4096)(format_receiver_id)
 address_name: Final = lru_cache(4096)(format_address)
 
 
+class Registered(Protocol):
+    """A stream, or a subscription."""
+
+    @property
+    def registration_id(self) -> int:
+        """Return its registration id."""
+        ...
+
+
 class OfferTimes(Protocol):
     """What a client in this loop says of the offers that wait; see `OfferWaiters`."""
 
@@ -550,6 +594,7 @@ def network_row(
     resend_count: int,
     resent_bytes: int,
     receivers: Heard,
+    receiver_count: int,
 ) -> tuple[Any, ...]:
     """Return the fields of `PublicationStats`, in order."""
     position, limit, sender_position, sender_limit, back_pressure_count, nak_count = values
@@ -571,7 +616,7 @@ def network_row(
         nak_count,
         resend_count,
         resent_bytes,
-        len(seen),
+        receiver_count + len(readers),
         tuple(seen[:MAX_RECEIVERS_SHOWN]),
     )
 
@@ -699,14 +744,14 @@ def image_row(
 
 
 def lag_ns_of(oldest_ns: int | None, now_ns: int) -> int | None:
-    """Return how long a byte has been there that came at `oldest_ns`; see `oldest_of`."""
+    """Return how long a byte has been there that came at `oldest_ns`; see `reading_of`."""
     return oldest_ns and max(0, now_ns - oldest_ns)
 
 
-def note_lags(lags: Lags, taken: Columns) -> None:
+def note_lags(lags: Lags, taken: Columns, *, are_images: bool) -> None:
     """Note how far each reader is behind the streams that were taken."""
     # A publication does not know when what its readers in this driver read was published.
-    oldest = taken[OLDEST] if len(taken) == IMAGE_COLUMNS else repeat(None)
+    oldest = taken[OLDEST] if are_images else repeat(None)
     for now_ns, values, readers, oldest_ns in zip(
         taken[1], taken[2], taken[READERS], oldest, strict=False
     ):

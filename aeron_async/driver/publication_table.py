@@ -11,13 +11,15 @@ Source: Aeron `PublicationLink`, `DriverConductor.onRemovePublication`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from operator import add
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from aeron_async.driver.core.ipc_publication import IpcPublication
 from aeron_async.driver.core.network_publication import NetworkPublication
 from aeron_async.errors import ErrorCode, PublicationError, RegistrationError
+from aeron_async.stats import BLOCKED_BY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,12 +44,40 @@ class PublicationLink:
     listener: PublicationListener
 
 
+@attrs.define(eq=False)
+class GoneOffers:
+    """What clients that hold a publication no more have offered; see `OfferWaiters`.
+
+    `has_others` says whether one of them was not in this loop, which nobody has counted.
+    """
+
+    message_count: int = 0
+    blocked_ns: tuple[int, ...] = (0,) * len(BLOCKED_BY)
+    has_others: bool = False
+
+    @property
+    def is_nothing(self) -> bool:
+        """Return whether no client has gone that had offered anything, or was not counted."""
+        return not (self.message_count or self.has_others or any(self.blocked_ns))
+
+    def add(self, listener: Any) -> None:
+        """Add the client that this listener is of."""
+        offers = getattr(listener, "offers", None)
+        if offers is None:
+            self.has_others = True
+            return
+        if listener.appender is not None:
+            self.message_count += listener.appender.message_count
+        self.blocked_ns = tuple(map(add, self.blocked_ns, offers.blocked_ns))
+
+
 @attrs.frozen(eq=False)
 class PublicationEntry:
-    """Where one publication sends from, None for IPC, and the clients that hold it."""
+    """Where one publication sends from, None for IPC, and the clients that hold it, or did."""
 
     endpoint: SendChannelEndpoint | None
     links: list[PublicationLink] = attrs.field(factory=list)
+    gone: GoneOffers = attrs.field(factory=GoneOffers)
 
 
 def describe_rejection(error: PublicationErrorFrame) -> str:
@@ -208,7 +238,9 @@ class PublicationTable:
         if link is None:
             return
         publication = link.publication
-        links = self._entries[publication].links
+        entry = self._entries[publication]
+        entry.gone.add(link.listener)
+        links = entry.links
         links.remove(link)
         publication.window_listeners.remove(link.listener)
         if not links:

@@ -57,7 +57,7 @@ def test_messages_that_are_put_back_count_when_they_are_handed_out_again() -> No
             assert counts(aeron) == (10, 1)
             async for batch in subscription.batches(max_messages=4):
                 assert len(batch) == 4
-                assert counts(aeron) == (10, 5)
+                assert counts(aeron) == (10, 1)
                 break
             # The batch was not taken: the next reader gets its messages.
             assert (await anext(subscription)).data == b"message"

@@ -58,11 +58,20 @@ def test_nothing_is_known_before_the_first_mark() -> None:
 
 def test_a_byte_arrived_by_the_first_mark_behind_it() -> None:
     arrivals = Arrivals(TERM)
-    assert arrivals.mark(100, 1_000) == (100 + STEP, 1_000 + MARK_NS)
-    arrivals.mark(5_000, 2_000)
+    assert arrivals.mark(0, 100, 1_000) == (100 + STEP, 1_000 + MARK_NS)
+    arrivals.mark(100, 5_000, 2_000)
     assert [arrivals.arrived_ns(at) for at in (0, 99, 100, 4_999)] == [1_000, 1_000, 2_000, 2_000]
     # What came after the last mark came less than a tenth of a second after it.
     assert arrivals.arrived_ns(5_000) == 2_000 + MARK_NS
+
+
+def test_a_byte_that_came_soon_after_a_mark_keeps_its_time_however_late_the_next() -> None:
+    arrivals = Arrivals(TERM)
+    arrivals.mark(0, 100, 1_000)
+    # Up to 200 came without a mark, and then nothing for an hour.
+    arrivals.mark(200, 300, 3_600_000_000_000)
+    assert arrivals.arrived_ns(150) == 1_000 + MARK_NS
+    assert arrivals.arrived_ns(250) == 3_600_000_000_000
 
 
 @given(st.lists(st.tuples(st.integers(1, 3 * STEP), st.integers(0, 3 * MARK_NS)), max_size=300))
@@ -76,14 +85,14 @@ def test_marks_are_few_and_a_byte_never_seems_to_have_waited_longer(
         position, now_ns = position + length, now_ns + pause_ns
         came.append((position, now_ns))
         if position >= next_position or now_ns >= next_ns:
-            next_position, next_ns = arrivals.mark(position, now_ns)
+            next_position, next_ns = arrivals.mark(position - length, position, now_ns)
     assert len(arrivals._positions) <= MAX_MARKS
     before = 0
     for end, at_ns in came:
         known_ns = arrivals.arrived_ns(before)
         assert at_ns <= known_ns
         # Of a stream of so few marks none was dropped: a tenth of a second is the limit.
-        if len(came) < MAX_MARKS:
+        if 2 * len(came) < MAX_MARKS:
             assert known_ns <= at_ns + MARK_NS
         before = end
 

@@ -14,6 +14,7 @@ from aeron_async.errors import OfferTimeoutError
 from aeron_async.protocol.header import FrameType
 from aeron_async.testing.fates import Conditions
 from aeron_async.testing.world import simulate
+from tests.drivers import embedded
 from tests.sim.wire import until
 
 if TYPE_CHECKING:
@@ -141,6 +142,87 @@ def test_an_offer_without_a_subscriber_is_held_back_by_that() -> None:
             assert row.blocked_not_connected_ns == pytest.approx(2 * SECOND, rel=0.01)
             assert row.receivers == ()
             waiting.cancel()
+
+    simulate(story)
+
+
+def test_an_offer_that_joins_the_line_does_not_change_what_holds_the_first_back() -> None:
+    async def story(world: World) -> None:
+        world.host("bob")
+        async with world.host("alice").aeron() as aeron:
+            publication = await aeron.add_publication(CHANNEL, STREAM_ID)
+            waiting = [asyncio.ensure_future(publication.offer(MESSAGE))]
+            await world.sleep(1)
+            waiting.append(asyncio.ensure_future(publication.offer(MESSAGE)))
+            await world.sleep(1)
+            row = only_publication(aeron.stats())
+            assert row.blocked_by == "not_connected"
+            assert row.blocked_not_connected_ns == pytest.approx(2 * SECOND, rel=0.01)
+            assert row.blocked_sender_limit_ns == 0
+            for each in waiting:
+                each.cancel()
+
+    simulate(story)
+
+
+def test_what_a_client_has_offered_stays_when_it_closes_and_others_go_on() -> None:
+    async def story(world: World) -> None:
+        async with world.host("bob").aeron() as bob, world.host("alice").aeron() as alice:
+            subscription = await bob.add_subscription(CHANNEL, STREAM_ID)
+            first = await alice.add_publication(CHANNEL, STREAM_ID)
+            second = await alice.add_publication(CHANNEL, STREAM_ID)
+            await first.offer_many([MESSAGE] * 3)
+            await second.offer_many([MESSAGE] * 40)
+            for _ in range(43):
+                await anext(subscription)
+            assert only_publication(alice.stats()).message_count == 43
+            second.close()
+            assert only_publication(alice.stats()).message_count == 43
+            assert only_publication(await alice.gather_stats()).message_count == 43
+            await first.offer(MESSAGE)
+            assert only_publication(alice.stats()).message_count == 44
+
+    simulate(story)
+
+
+def test_a_stalled_reader_of_a_bursty_stream_has_waited_since_its_oldest_byte() -> None:
+    async def story(world: World) -> None:
+        async with world.host("bob").aeron() as bob, world.host("alice").aeron() as alice:
+            subscription = await bob.add_subscription(CHANNEL, STREAM_ID)
+            publication = await alice.add_publication(CHANNEL, STREAM_ID)
+            await publication.offer_many([MESSAGE] * 2)
+            await anext(subscription)
+            await anext(subscription)
+            for pause_s in (4, 4):
+                await world.sleep(pause_s)
+                await publication.offer(MESSAGE)
+            await world.sleep(0.2)
+            # The second message is taken when the third is asked for.
+            image = only_image(bob.stats())
+            assert known(image.lag_ns) == pytest.approx(8.2 * SECOND, rel=0.03)
+
+    simulate(story)
+
+
+def test_a_publication_with_very_many_receivers_shows_those_furthest_behind() -> None:
+    async def story(world: World) -> None:
+        async with world.host("bob").aeron() as bob, world.host("alice").aeron() as alice:
+            await bob.add_subscription(CHANNEL, STREAM_ID)
+            publication = await alice.add_publication(CHANNEL, STREAM_ID)
+            await publication.wait_connected()
+            (sending,) = embedded(alice).conductor.network_publications
+            receivers = sending._receivers
+            for receiver_id in range(4_000):
+                receivers.on_status_message(receiver_id, world.now_ns)
+                receivers.reports[receiver_id] = receiver_id * 32, 4_096
+            for row in (
+                only_publication(alice.stats()),
+                only_publication(await alice.gather_stats()),
+            ):
+                assert row.receiver_count == 4_001
+                assert len(row.receivers) == 256
+                assert row.receivers[0].position == 0
+                assert row.receivers[-1].position <= 256 * 32
 
     simulate(story)
 

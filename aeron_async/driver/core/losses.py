@@ -12,6 +12,7 @@ is no room, it drops every second mark; so the oldest time is exact to a tenth o
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
@@ -114,15 +115,22 @@ class Arrivals:
 
     def __init__(self, term_length: int) -> None:
         self._step = term_length // MARKS_PER_TERM
-        self._positions: list[int] = []
-        self._times_ns: list[int] = []
+        self._positions = array("q")
+        self._times_ns = array("q")
 
-    def mark(self, position: int, now_ns: int) -> tuple[int, int]:
-        """Record that all before `position` has arrived; return where or when to mark next."""
+    def mark(self, before: int, position: int, now_ns: int) -> tuple[int, int]:
+        """Record that all before `position` has arrived; return where or when to mark next.
+
+        What has arrived up to `before` has come until now without a mark: less than a tenth of a
+        second after the last one, however long that is ago.
+        """
         positions, times_ns = self._positions, self._times_ns
-        if len(positions) == MAX_MARKS:
+        if len(positions) >= MAX_MARKS - 1:
             # The latest of each pair stays: a byte then seems to have come later, never earlier.
             del positions[::2], times_ns[::2]
+        if positions and before > positions[-1] and now_ns > times_ns[-1] + MARK_NS:
+            positions.append(before)
+            times_ns.append(times_ns[-1] + MARK_NS)
         positions.append(position)
         times_ns.append(now_ns)
         return position + self._step, now_ns + MARK_NS

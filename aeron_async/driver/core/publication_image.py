@@ -717,9 +717,9 @@ class PublicationImage(Rebuilding):
         return self._congestion_control.on_track_rebuild(track, now_ns=now_ns)
 
     def _set_rebuild_position(self, position: int) -> None:
-        self.rebuild_position = position
-        if position >= self._mark_position or self.last_packet_ns >= self._mark_ns:
-            self._mark_position, self._mark_ns = self.arrivals.mark(position, self.last_packet_ns)
+        before, self.rebuild_position, now_ns = self.rebuild_position, position, self.last_packet_ns
+        if position >= self._mark_position or now_ns >= self._mark_ns:
+            self._mark_position, self._mark_ns = self.arrivals.mark(before, position, now_ns)
         self.counters.receiver_position.set(position)
         for subscriber in self.subscribers.active:
             subscriber.on_progress()
