@@ -610,6 +610,7 @@ cdef class ReportsIn:
         cdef int64_t receiver_id
         cdef uint32_t term_count
         cdef dict heard_ns
+        cdef tuple report
         if peek_32(frame) != REPORT_LENGTH or peek_32(frame + 4) != PLAIN_REPORT:
             return False
         publication = self.publications.get((peek_32(frame + 8), peek_32(frame + 12)))
@@ -638,7 +639,9 @@ cdef class ReportsIn:
         if heard_ns is None or len(heard_ns) != 1 or receiver not in heard_ns:
             return False
         # A silent stream's receiver says the same again.
-        if (<dict?>receivers.reports).get(receiver) != (position, window_length):
+        report = <tuple?>(<dict?>receivers.reports).get(receiver, ())
+        if (len(report) != 2 or <int64_t>report[0] != position
+                or <int64_t>report[1] != window_length):
             return False
         heard_ns[receiver] = now_ns
         budget = publication._retransmit_handler.budget
