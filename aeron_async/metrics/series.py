@@ -104,6 +104,8 @@ class SeriesTable:
         max_series: Most series with a name of their own; labels beyond them share one.
         positions: The columns of which only increments count.
         other: The labels of those beyond `max_series`.
+        begins_anew: Whether a count that falls has begun again at 0. Else a part of what it sums
+            has gone, such as a client of a publication, and only what it grows by later counts.
     """
 
     def __init__(
@@ -112,11 +114,14 @@ class SeriesTable:
         max_series: int,
         positions: frozenset[str] = frozenset(),
         other: Pairs = OTHER,
+        *,
+        begins_anew: bool = False,
     ) -> None:
         self._metrics = metrics
         self._max_series = max_series
         self._named_count = 0
         self._other = other
+        self._begins_anew = begins_anew
         self._replaced = {*STREAM_LABELS, *(name for name, _ in other)}
         self.positions = positions
         # By series:
@@ -127,7 +132,7 @@ class SeriesTable:
         self._bases: dict[str, list[int | None]] = {
             each.column: [] for each in metrics if each.kind is MetricKind.COUNTER
         }
-        # By row of the last snapshot:
+        # By row of the last snapshot; of a column what was last known:
         self._ids: list[Hashable] = []
         self._series: list[int] = []
         self._is_one_to_one = True
@@ -234,6 +239,10 @@ class SeriesTable:
 
     def _sums(self, name: str, column: Column) -> Sequence[int | None]:
         """Return the sums by series, and remember the column."""
+        if None in column:
+            # What a row was last known to have stays in its sum, and is where it goes on from.
+            pairs = zip(self._last[name], column, strict=True)
+            column = [was if now is None else now for was, now in pairs]
         self._follow(name, column)
         base, series = self._bases[name], self._series
         self._last[name] = column
@@ -251,20 +260,18 @@ class SeriesTable:
         return sums
 
     def _follow(self, name: str, column: Column) -> None:
-        """Change the base of sums where a row began, ended or started anew since the last look."""
+        """Change the base of sums where a row began or fell since it was last known."""
         last, base = self._last[name], self._bases[name]
         below: Callable[[Any, Any], bool] = lt
-        # Three walks in C; the one in Python only if they find something.
-        if None not in last and None not in column and not any(map(below, column, last)):
+        # Two walks in C; the one in Python only if they find something.
+        if None not in last and not any(map(below, column, last)):
             return
         is_position = name in self.positions
         for each, was, now in zip(self._series, last, column, strict=True):
-            if now is None:
-                keep(base, each, was)
-            elif was is None:
-                keep(base, each, -now if is_position else 0)
-            elif now < was:
-                keep(base, each, was - now if is_position else was)
+            if was is None:
+                keep(base, each, None if now is None else -now if is_position else 0)
+            elif now is not None and now < was:
+                keep(base, each, was if self._begins_anew else was - now)
 
     def _merged(self, merge: Merge, column: Column) -> Sequence[int | None]:
         """Return a gauge by series; None where no row has a value."""
@@ -316,6 +323,7 @@ class MetricSeries:
                 max_series,
                 frozenset({"sent"}) if source is MetricSource.PUBLICATIONS else frozenset(),
                 OTHER_RECORDINGS if source is MetricSource.RECORDINGS else OTHER,
+                begins_anew=source is MetricSource.RECORDINGS,
             )
             for source in MetricSource
             if source not in {MetricSource.ARCHIVE, MetricSource.DRIVER, MetricSource.PAGE}

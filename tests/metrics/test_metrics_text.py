@@ -163,8 +163,8 @@ def test_streams_with_the_same_labels_are_one_series() -> None:
     page = text.render(snapshot(later))
 
     assert values_of(page, SENT) == {"7": 100}
-    # It fell from 50 to 1, so it has started anew: 50 of the first, and 51 of the second.
-    assert values_of(page, MESSAGES) == {"7": 101}
+    # It fell from 50 to 1, because a client has left: what it had counted stays.
+    assert values_of(page, MESSAGES) == {"7": 100}
     assert values_of(page, "aeron_publication_window_bytes") == {"7": 10}
     assert values_of(page, "aeron_publications") == {"7": 2}
     assert values_of(page, "aeron_connected") == {"7": 0}
@@ -269,7 +269,43 @@ def test_what_becomes_known_or_unknown_or_falls_never_makes_a_counter_fall() -> 
     text = MetricsText()
     counts = [5, 9, None, 3, 2, None, None, 4]
     pages = [text.render(snapshot([publication(1, each, message_count=each)])) for each in counts]
-    assert [values_of(page, MESSAGES)["1"] for page in pages] == [5, 9, 9, 12, 14, 14, 14, 18]
+    assert [values_of(page, MESSAGES)["1"] for page in pages] == [5, 9, 9, 9, 9, 9, 9, 11]
+
+
+@pytest.mark.parametrize(
+    ("counts", "sums"),
+    [
+        # A client of another process adds the publication, and leaves it.
+        ([1_000, None, 1_000, 1_002], [1_000, 1_000, 1_000, 1_002]),
+        ([1_000, None, None, 1_300], [1_000, 1_000, 1_000, 1_300]),
+        # A client of this process leaves it, and takes what it has counted along.
+        ([5_100, 100, 103], [5_100, 5_100, 5_103]),
+        ([5_100, None, 100, 103], [5_100, 5_100, 5_100, 5_103]),
+    ],
+)
+def test_clients_that_share_a_publication_come_and_go_without_a_jump(
+    counts: list[int | None], sums: list[int]
+) -> None:
+    text = MetricsText()
+    pages = [
+        text.render(snapshot([publication(1, message_count=count, blocked_not_connected_ns=count)]))
+        for count in counts
+    ]
+    assert [values_of(page, MESSAGES)["1"] for page in pages] == sums
+    blocked = (
+        "aeron_publication_blocked_seconds_total",
+        frozenset({("stream", "1"), ("channel", CHANNEL), ("by", "not_connected")}),
+    )
+    assert [round(samples(page)[blocked] * SECOND_NS) for page in pages] == sums
+
+
+def test_what_a_publication_had_counted_stays_when_it_goes_unknown() -> None:
+    text = MetricsText()
+    other = publication(2, stream_id=1, message_count=7)
+    rows = [publication(1, message_count=1_000), publication(1, message_count=None)]
+    pages = [text.render(snapshot([each, other])) for each in rows]
+    pages.append(text.render(snapshot([other])))
+    assert [values_of(page, MESSAGES)["1"] for page in pages] == [1_007, 1_007, 1_007]
 
 
 def test_a_table_that_knows_positions_only_counts_what_arrives_from_now_on() -> None:
