@@ -292,6 +292,8 @@ class DriverStats:
     """The driver itself.
 
     Attributes:
+        started_ns: Wall-clock time at which it started; None if unknown. Of drivers one after the
+            other in one process, or of containers, the process id may be the same.
         loop_lag_max_ns: The longest time the event loop was late.
         loop_lags: How often it was late, by time: entry `n` counts lags below 2 ** n ns that are
             not below 2 ** (n - 1). Empty if unknown.
@@ -301,6 +303,7 @@ class DriverStats:
     """
 
     pid: int
+    started_ns: int | None
     version: str
     is_pure: bool | None
     loop_lag_count: int | None
@@ -312,6 +315,11 @@ class DriverStats:
     sockets: tuple[SocketStats, ...]
     counters: Mapping[str, int]
     limits: Mapping[str, int]
+
+    @property
+    def identity(self) -> tuple[int, int | None]:
+        """Return what tells drivers of one source apart: the process, and when they started."""
+        return self.pid, self.started_ns
 
 
 class Table(Sequence[Row], Generic[Row]):
@@ -552,10 +560,11 @@ class Stats:
             ConfigurationError: `earlier` is of another driver, or not earlier.
         """
         elapsed_ns = self.monotonic_ns - earlier.monotonic_ns
-        if elapsed_ns <= 0 or earlier.driver.pid != self.driver.pid:
+        if elapsed_ns <= 0 or earlier.driver.identity != self.driver.identity:
             message = (
                 f"diff needs an earlier snapshot of the same driver: this one is of process "
-                f"{self.driver.pid}, the other of process {earlier.driver.pid} and "
+                f"{self.driver.pid}, started at {self.driver.started_ns} ns, the other of process "
+                f"{earlier.driver.pid}, started at {earlier.driver.started_ns} ns, and "
                 f"{elapsed_ns} ns older"
             )
             raise ConfigurationError(message)
@@ -756,6 +765,7 @@ def driver_of(fields: Mapping[str, Any]) -> DriverStats:
     """Return the statistics of the driver of their mapping."""
     return DriverStats(
         pid=fields["pid"],
+        started_ns=fields.get("started_ns"),
         version=fields["version"],
         is_pure=fields.get("is_pure"),
         loop_lag_count=fields.get("loop_lag_count"),

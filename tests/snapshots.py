@@ -79,6 +79,7 @@ IMAGE = ImageStats(
 SUBSCRIPTION = SubscriptionStats(3, "aeron:udp?endpoint=127.0.0.1:20121", 1001, 1, 40, 500, 1_000)
 DRIVER = DriverStats(
     pid=42,
+    started_ns=1_700_000_000_000_000_000,
     version="1.2.3",
     is_pure=False,
     loop_lag_count=1,

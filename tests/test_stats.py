@@ -128,8 +128,12 @@ def test_what_a_source_does_not_measure_has_no_rate() -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [stats(), stats(at_ns=0, driver=attrs.evolve(DRIVER, pid=43))],
-    ids=["not earlier", "another driver"],
+    [
+        stats(),
+        stats(at_ns=0, driver=attrs.evolve(DRIVER, pid=43)),
+        stats(at_ns=0, driver=attrs.evolve(DRIVER, started_ns=5)),
+    ],
+    ids=["not earlier", "another process", "another driver of the same process"],
 )
 def test_a_difference_needs_an_earlier_snapshot_of_the_same_driver(other: Stats) -> None:
     with pytest.raises(ConfigurationError, match="earlier snapshot of the same driver"):
@@ -212,7 +216,7 @@ def test_the_lag_of_an_archive_is_that_of_the_recording_furthest_behind() -> Non
 def test_what_another_version_does_not_know_is_empty_and_what_it_adds_is_left_out() -> None:
     fields = stats().to_dict()
     del fields["publications"]["receivers"], fields["images"]["lag_ns"], fields["driver"]["cycles"]
-    del fields["driver"]["loop_lag_count"]
+    del fields["driver"]["loop_lag_count"], fields["driver"]["started_ns"]
     fields["publications"]["colour"] = ["red"]
 
     there = Stats.from_dict(fields)
@@ -220,7 +224,7 @@ def test_what_another_version_does_not_know_is_empty_and_what_it_adds_is_left_ou
     assert there.publications[0].receivers == ()
     assert there.images[0].lag_ns is None
     assert there.driver.cycles == ()
-    assert there.driver.loop_lag_count is None
+    assert (there.driver.loop_lag_count, there.driver.started_ns) == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -193,8 +193,8 @@ class TopModel:
         name = str(stats.driver.pid) if name is None else name
         track = self._drivers.setdefault(name, DriverTrack(name))
         key = TopKey(name, "drv", 0)
-        if track.last is not None and track.last.driver.pid != stats.driver.pid:
-            text = f"another process: {stats.driver.pid} after {track.last.driver.pid}"
+        if track.last is not None and track.last.driver.identity != stats.driver.identity:
+            text = successor(track.last.driver, stats.driver)
             self._note(stats.epoch_ns, key, "driver", text)
             track.forget()
         elif track.last is not None and stats.monotonic_ns <= track.last.monotonic_ns:
@@ -244,7 +244,7 @@ class TopModel:
     def _streams(self, driver: DriverTrack, stats: Stats, span: DriverSpan | None) -> list[TopRow]:
         """Bring the tracks of all streams up to date, and return their rows."""
         before_ns = None if driver.last is None else driver.last.monotonic_ns
-        name, pid, now_ns = driver.driver.name, stats.driver.pid, stats.monotonic_ns
+        name, now_ns = driver.driver.name, stats.monotonic_ns
         messages = messages_of(stats, driver.last)
         rows: list[TopRow] = []
         alive: set[TopKey] = set()
@@ -265,7 +265,7 @@ class TopModel:
                 earlier = track.last[1]
             if earlier is not None:
                 self._note_changes(stats.epoch_ns, key, earlier, row)
-            track.row = made = row_of(key, row, track, pid, now_ns, messages, span)
+            track.row = made = row_of(key, row, track, stats, messages, span)
             track.keep(now_ns, row)
             rows.append(made)
         for key in driver.tracks.keys() - alive:
@@ -389,17 +389,24 @@ def messages_of(stats: Stats, earlier: Stats | None) -> dict[int, float]:
     }
 
 
+def successor(before: DriverStats, now: DriverStats) -> str:
+    """Return what to say of a driver that took the place of another."""
+    if now.pid == before.pid:
+        return f"another driver in process {now.pid}"
+    return f"another process: {now.pid} after {before.pid}"
+
+
 def row_of(
     key: TopKey,
     row: StreamStats,
     track: Track,
-    pid: int,
-    now_ns: int,
+    now: Stats,
     messages: Mapping[int, float],
     span: DriverSpan | None,
 ) -> TopRow:
     """Return the row of one stream, and remember its rate, its lag and its place."""
     fields: dict[str, Any]
+    now_ns = now.monotonic_ns
     if isinstance(row, PublicationStats):
         fields = publication_fields(row, track, now_ns, span)
     elif isinstance(row, ImageStats):
@@ -425,7 +432,8 @@ def row_of(
     track.place(score, now_ns, is_troubled=bool(fields["causes"]))
     return TopRow(
         key=key,
-        pid=pid,
+        pid=now.driver.pid,
+        started_ns=now.driver.started_ns,
         stream_id=row.stream_id,
         session_id=None if isinstance(row, SubscriptionStats) else row.session_id,
         channel=row.channel,
@@ -565,6 +573,7 @@ def row_of_driver(driver: TopDriver) -> TopRow:
     return TopRow(
         key=TopKey(driver.name, "drv", 0),
         pid=0 if driver.stats is None else driver.stats.pid,
+        started_ns=None if driver.stats is None else driver.stats.started_ns,
         stream_id=None,
         session_id=None,
         channel=driver.name,

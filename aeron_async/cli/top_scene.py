@@ -47,6 +47,7 @@ class TopRow:
     """One stream, or a driver in trouble, at one moment.
 
     Attributes:
+        started_ns: When its driver started; None if unknown.
         bytes_per_second: Published or received in order in the last interval; None if unknown.
         messages_per_second: None if unknown.
         lag_bytes: Of a publication, of the receiver that is furthest behind; of an image, of its
@@ -65,6 +66,7 @@ class TopRow:
 
     key: TopKey
     pid: int
+    started_ns: int | None
     stream_id: int | None
     session_id: int | None
     channel: str

@@ -94,6 +94,7 @@ class Conductor(Agent):
             cycle_threshold_ns=context.conductor_cycle_threshold_ns,
         )
         self._resources = resources
+        self._started_ns = resources.clock.epoch_ns()
         self._log_budget = resources.log_budget
         self._log_budget.on_left_out = self.wake
         self._log_lines_left_out = resources.system_counters[DriverCounterId.LOG_LINES_LEFT_OUT]
@@ -147,7 +148,11 @@ class Conductor(Agent):
     def stats(self) -> StatsTaker:
         """Return what takes the statistics of the driver."""
         return StatsTaker(
-            self._resources, self._table, self._subscriptions, self._publications.endpoints
+            self._resources,
+            self._table,
+            self._subscriptions,
+            self._publications.endpoints,
+            started_ns=self._started_ns,
         )
 
     def dump(self) -> Dump:

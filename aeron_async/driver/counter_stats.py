@@ -25,6 +25,7 @@ from aeron_async.driver.core.system_counters import (
 )
 from aeron_async.driver.stream_positions import StreamPositions, distance
 from aeron_async.errors import DriverError
+from aeron_async.protocol.units import INT64_MAX
 from aeron_async.stats import (
     CycleStats,
     DriverStats,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from aeron_async.clock import Clock
+    from aeron_async.concurrent.cnc_file import CncLayout
     from aeron_async.concurrent.loss_report import StreamLoss
     from aeron_async.counters import CounterRecord
     from aeron_async.driver.stream_positions import (
@@ -76,6 +78,7 @@ def stats_of_counters(
     monotonic_ns: int,
     losses: Iterable[StreamLoss] = (),
     version: str | None = None,
+    started_ns: int | None = None,
 ) -> Stats:
     """Return what a table of counters tells about a driver and its streams.
 
@@ -90,6 +93,7 @@ def stats_of_counters(
         losses: The loss report, by which an image is given what was lost of its session, stream
             and channel; that is more than its own if the session was there before.
         version: Version of the driver; None if the label of its counter says it.
+        started_ns: When the driver started, by the wall clock; None if unknown.
     """
     found = list(records)
     positions = StreamPositions.of_counters(found)
@@ -111,7 +115,7 @@ def stats_of_counters(
         publications=Table.of(PublicationStats, [each for each in publications if each]),
         images=Table.of(ImageStats, [each for each in images if each]),
         subscriptions=Table.of(SubscriptionStats, subscription_stats(positions)),
-        driver=driver_stats(found, pid=pid, version=version),
+        driver=driver_stats(found, pid=pid, version=version, started_ns=started_ns),
     )
 
 
@@ -230,7 +234,9 @@ def subscription_stats(positions: StreamPositions) -> list[SubscriptionStats]:
     ]
 
 
-def driver_stats(records: Sequence[CounterRecord], *, pid: int, version: str | None) -> DriverStats:
+def driver_stats(
+    records: Sequence[CounterRecord], *, pid: int, version: str | None, started_ns: int | None
+) -> DriverStats:
     """Return what the counters of a driver, and of its limits, tell about itself."""
     named = {name: each for each in records if (name := name_of(each)) is not None}
     values = {name: each.value for name, each in named.items()}
@@ -243,6 +249,7 @@ def driver_stats(records: Sequence[CounterRecord], *, pid: int, version: str | N
     ]
     return DriverStats(
         pid=pid,
+        started_ns=started_ns,
         version=version,
         is_pure=None,
         loop_lag_count=values.get("loop_lag_count"),
@@ -274,6 +281,12 @@ def name_of(record: CounterRecord) -> str | None:
     if record.type_id == DRIVER_COUNTER_TYPE_ID and record.owner_id == NO_OWNER_ID:
         return DRIVER_NAMES.get(number, f"driver_{number}")
     return None
+
+
+def started_ns_of(layout: CncLayout) -> int | None:
+    """Return when the driver of a directory started; None for what can be no such time."""
+    started_ns = layout.start_timestamp_ms * NS_PER_MS
+    return started_ns if 0 < started_ns <= INT64_MAX else None
 
 
 @final
@@ -317,6 +330,7 @@ class CncSource:
             epoch_ns=epoch_ns,
             monotonic_ns=self._clock.now_ns(),
             losses=directory.losses(),
+            started_ns=started_ns_of(directory.layout),
         )
 
     def close(self) -> None:

@@ -150,6 +150,7 @@ class StatsTaker:
         table: Its publications.
         subscriptions: Its subscriptions and images.
         senders: The endpoints from which publications send.
+        started_ns: When the driver started, by its wall clock.
     """
 
     def __init__(
@@ -158,11 +159,14 @@ class StatsTaker:
         table: PublicationTable,
         subscriptions: Subscriptions,
         senders: SendEndpoints,
+        *,
+        started_ns: int,
     ) -> None:
         self._resources = resources
         self._table = table
         self._subscriptions = subscriptions
         self._senders = senders
+        self._started_ns = started_ns
         # By registration id, which no later stream has.
         self._publications: dict[int, KnownStream] = {}
         self._images: dict[int, KnownStream] = {}
@@ -332,6 +336,7 @@ class StatsTaker:
         log = self._resources.clock.stall_log
         return DriverStats(
             pid=os.getpid(),
+            started_ns=self._started_ns,
             version=self._version,
             is_pure=WHY_PURE is not None,
             loop_lag_count=counters["loop_lag_count"],

@@ -313,7 +313,7 @@ class MetricSeries:
         self._label_recordings = label_recordings
         self._max_series = check_number(max_series, "max_series", minimum=1)
         self._info = dict(info or {})
-        self._pid: int | None = None
+        self._driver_id: tuple[int, int | None] | None = None
         self._at_ns = 0
         self._regs: Sequence[Any] = ()
         self._blocked_ids: Sequence[Hashable] = ()
@@ -351,9 +351,9 @@ class MetricSeries:
         Raises:
             ConfigurationError: The snapshot is older than the one before.
         """
-        if stats.driver.pid != self._pid:
+        if stats.driver.identity != self._driver_id:
             # Registration ids begin anew: nothing of this driver was seen before.
-            self._pid = stats.driver.pid
+            self._driver_id = stats.driver.identity
             for table in self._tables.values():
                 table.update((), no_pairs, stats.monotonic_ns)
         elif stats.monotonic_ns < self._at_ns:

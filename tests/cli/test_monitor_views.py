@@ -303,9 +303,10 @@ def test_history_outlives_a_clock_that_is_set_back(seconds_back: int) -> None:
     assert len(times) > 3
 
 
-def test_history_begins_anew_with_another_process() -> None:
+@pytest.mark.parametrize("fields", [{"pid": 43}, {"started_ns": 5}])
+def test_history_begins_anew_with_another_driver(fields: dict[str, int]) -> None:
     first = [stats(at, [], [image(at)]) for at in (1, 2)]
-    second = [stats(at, [], [image(at)], driver=driver(pid=43)) for at in (3, 4, 5)]
+    second = [stats(at, [], [image(at)], driver=driver(**fields)) for at in (3, 4, 5)]
     history = history_of(*first, *second)
     assert len(only(history, scene_of(*first)).columns()["time"]) == 3
 

@@ -308,12 +308,19 @@ def json_rows(scene: TopScene, name: str) -> list[dict[str, object]]:
     return rows
 
 
-def test_another_process_begins_anew() -> None:
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"pid": 43}, "another process: 43 after 42"),
+        ({"started_ns": 5}, "another driver in process 42"),
+    ],
+)
+def test_another_driver_begins_anew(fields: dict[str, int], said: str) -> None:
     model = TopModel()
     model.on_stats(healthy(5), "/a")
-    model.on_stats(stats(1, [publication(0)], driver=driver(pid=43)), "/a")
+    model.on_stats(stats(1, [publication(0)], driver=driver(**fields)), "/a")
     scene = model.scene()
-    assert texts(scene) == [("driver", "another process: 43 after 42")]
+    assert texts(scene) == [("driver", said)]
     assert [each.bytes_per_second for each in scene.rows] == [None]
 
 

@@ -79,6 +79,7 @@ IMAGE: Final = ImageStats(
 SUBSCRIPTION: Final = SubscriptionStats(3, CHANNEL, 1001, 1, 0, 0, 0)
 DRIVER: Final = DriverStats(
     pid=42,
+    started_ns=1_700_000_000_000_000_000,
     version="1.2.3",
     is_pure=False,
     loop_lag_count=0,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 from typing import TYPE_CHECKING
 
 import attrs
@@ -26,6 +27,7 @@ from aeron_async.driver.core.stream_counters import (
 from aeron_async.driver.core.system_counters import SystemCounters
 from aeron_async.driver.counter_stats import CncSource, stats_of_counters
 from aeron_async.errors import DriverError
+from aeron_async.protocol.units import INT64_MAX
 from aeron_async.stats import CycleStats, LossStats, ReaderStats, ReceiverStats, SubscriptionStats
 from tests.client.local import take, until
 from tests.concurrent.shared import needs_shared_memory
@@ -33,6 +35,7 @@ from tests.driver.directories import (
     CHANNEL,
     GOLDEN,
     NOW_MS,
+    SMALL,
     cnc_bytes,
     fill_streams,
     golden_directory,
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from aeron_async.stats import Stats
+    from aeron_async.stats import DriverStats, Stats
 
 LONG = "aeron:udp?endpoint=localhost:20121|alias=" + "a" * 100
 
@@ -274,6 +277,7 @@ def test_the_driver_is_known_by_its_system_counters() -> None:
     driver = stats_of(manager).driver
 
     assert (driver.pid, driver.version, driver.is_pure) == (42, "1.2.3", None)
+    assert driver.started_ns is None
     assert driver.counters["bytes_sent"] == 1
     assert driver.counters["native_resource_agent_proxy_fails"] == 46
     assert driver.counters["socket_drops"] != 9
@@ -364,13 +368,40 @@ def test_a_directory_without_a_living_driver_has_no_statistics(tmp_path: Path) -
         source.take()
     small_directory(tmp_path / "aeron")
     with source:
-        assert source.take().driver.pid == 4_711
+        assert source.take().driver.identity == (4_711, (NOW_MS - 60_000) * 1_000_000)
         clock.ms += DRIVER_TIMEOUT_MS + 1
         with pytest.raises(DriverError, match="has shown no life for 10,001 ms"):
             source.take()
         clock.ms -= 1
         assert len(source.take().publications) == 1
     source.close()
+
+
+@needs_shared_memory
+@pytest.mark.parametrize("start_ms", [0, -1, INT64_MAX // 1_000_000 + 1, INT64_MAX])
+def test_a_time_at_which_no_driver_can_have_started_is_unknown(
+    tmp_path: Path, start_ms: int
+) -> None:
+    place = small_directory(tmp_path / "aeron")
+    odd = attrs.evolve(SMALL, start_timestamp_ms=start_ms)
+    (place / "cnc.dat").write_bytes(cnc_bytes(layout=odd))
+    with CncSource(place, clock=Now(NOW_MS)) as source:
+        assert source.take().driver.identity == (4_711, None)
+
+
+async def test_drivers_one_after_the_other_in_one_process_are_told_apart() -> None:
+    found: list[DriverStats] = []
+    begin_ns = time.time_ns()
+    for _ in range(2):
+        async with aa.MediaDriver.launch() as driver:
+            found += [driver.stats().driver, driver.stats().driver]
+
+    end_ns = time.time_ns()
+    first, again, second, _ = found
+    assert first.identity == again.identity
+    assert first.pid == second.pid
+    assert first.identity != second.identity
+    assert begin_ns <= (first.started_ns or 0) <= (second.started_ns or 0) <= end_ns
 
 
 @needs_shared_memory

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from typing import Any
 
 import attrs
 import pytest
@@ -245,11 +246,14 @@ def test_the_slowest_receiver_allows_the_least_to_be_sent() -> None:
         assert values_of(page, "aeron_publication_slowest_receiver_lag_bytes") == {"1": 3}
 
 
-def test_registration_ids_of_another_process_are_other_streams() -> None:
+@pytest.mark.parametrize(
+    "fields", [{"pid": DRIVER.pid + 1}, {"started_ns": 5}, {"started_ns": None}]
+)
+def test_registration_ids_of_another_driver_are_other_streams(fields: dict[str, Any]) -> None:
     text = MetricsText()
     text.render(snapshot([publication(1, 0)]))
     text.render(snapshot([publication(1, 300)], at_s=2))
-    restarted = attrs.evolve(DRIVER, pid=DRIVER.pid + 1)
+    restarted = attrs.evolve(DRIVER, **fields)
 
     page = text.render(snapshot([publication(1, 5_000)], driver=restarted, at_s=1))
 

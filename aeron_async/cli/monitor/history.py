@@ -95,10 +95,10 @@ class Episode:
 class StreamHistory:
     """The last hour of one stream."""
 
-    __slots__ = ("_coarse", "_fine", "_losses", "_open", "episodes", "pid", "time_ms")
+    __slots__ = ("_coarse", "_fine", "_losses", "_open", "driver_id", "episodes", "time_ms")
 
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
+    def __init__(self, driver_id: tuple[int, int | None]) -> None:
+        self.driver_id = driver_id
         self.time_ms = 0
         self.episodes: deque[Episode] = deque(maxlen=EPISODES_MAX)
         self._fine = Ring(FINE_POINTS)
@@ -215,9 +215,14 @@ class History:
                 self.left_out_count += 1
                 continue
             time_ms = times_ns[key.driver] // NS_PER_MS
+            driver_id = row.pid, row.started_ns
             # A clock that was set back would leave no room for what comes.
-            if found is None or found.pid != row.pid or time_ms < found.time_ms - SET_BACK_MS:
-                found = self._streams[key] = StreamHistory(row.pid)
+            if (
+                found is None
+                or found.driver_id != driver_id
+                or time_ms < found.time_ms - SET_BACK_MS
+            ):
+                found = self._streams[key] = StreamHistory(driver_id)
             if time_ms > found.time_ms:
                 found.add(time_ms, row)
 
