@@ -225,7 +225,10 @@ FIRES = {
     "AeronDataLost": [series(LOSSES, "_x30 1x50", cause="left_behind", **STREAM)],
     "AeronLosses": [series(LOSSES, "0+30x80", cause="gap", **STREAM)],
     "AeronFramesRefused": [series(LOSSES, "0+3x80", cause="forged", **STREAM)],
-    "AeronPublicationBlocked": [series(BLOCKED, "0+9x80", by="sender_limit", **STREAM)],
+    "AeronPublicationBlocked": [
+        series(BLOCKED, "0+9x80", by="sender_limit", **STREAM),
+        series("aeron_publications", "1x80", **STREAM),
+    ],
     "AeronLoopBlocked": lags("5"),
     "AeronStatisticsOld": [series("aeron_snapshot_age_seconds", "6x80")],
     "AeronNotConnected": [series("aeron_connected", "0x80", **STREAM)],
@@ -277,13 +280,32 @@ def labels_of(rule: Rule, given: list[dict[str, str]]) -> dict[str, str]:
     return {**found, "severity": rule.severity}
 
 
+def blocked_tests(rule: Rule) -> Iterator[Any]:
+    """Yield tests of publications that are summed, and of one that has no subscriber."""
+    other = {"stream": "other", "channel": "other"}
+    for by, waits, labels, count, fires in (
+        ("not_connected", "0+15x80", STREAM, 1, False),
+        # Two have waited for 60 % of the time together, and then each.
+        ("sender_limit", "0+9x80", STREAM, 2, False),
+        ("sender_limit", "0+18x80", STREAM, 2, True),
+        # The publications of "other" are not the same ones everywhere.
+        ("sender_limit", "0+9x80", other, 2, True),
+        ("sender_limit", "0+9x80", other, 0, True),
+        ("sender_limit", "0+6x80", other, 0, False),
+    ):
+        given = [series(BLOCKED, waits, by=by, **labels)]
+        if count:
+            given.append(series("aeron_publications", f"{count}x80", **labels))
+        yield fires_test(rule.alert, given, labels_of(rule, given) if fires else None)
+
+
 def test_every_alert_fires_when_it_should_and_not_otherwise(promtool: str, tmp_path: Path) -> None:
     by_name = {each.alert: each for each in rules()}
     assert FIRES.keys() == by_name.keys()
     tests = []
     for alert, given in FIRES.items():
         tests.append(fires_test(alert, given, labels_of(by_name[alert], given)))
-        quiet = [[{**given[0], "values": values}] for values in QUIET.get(alert, [])]
+        quiet = [[{**given[0], "values": values}, *given[1:]] for values in QUIET.get(alert, [])]
         if alert == "AeronLoopBlocked":
             quiet = [lags("0")]
         assert quiet
@@ -294,8 +316,7 @@ def test_every_alert_fires_when_it_should_and_not_otherwise(promtool: str, tmp_p
         fires_test("AeronDataLost", repaired, None),
         fires_test("AeronLosses", repaired, labels_of(by_name["AeronLosses"], repaired)),
     ]
-    waits = [series(BLOCKED, "0+15x80", by="not_connected", **STREAM)]
-    tests.append(fires_test("AeronPublicationBlocked", waits, None))
+    tests += blocked_tests(by_name["AeronPublicationBlocked"])
     (tmp_path / FILES["alerts"]).write_text(shipped("alerts"))
     # JSON is YAML.
     path = tmp_path / "tests.yml"
@@ -305,23 +326,60 @@ def test_every_alert_fires_when_it_should_and_not_otherwise(promtool: str, tmp_p
     assert "SUCCESS" in run(promtool, "test", "rules", str(path))
 
 
-def test_an_alert_says_what_it_is_about(promtool: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "given", "summary", "section_name"),
+    [
+        (
+            "AeronDataLost",
+            FIRES["AeronDataLost"],
+            (
+                "Stream 1001 on a:9464 went on without data that its subscriber has not seen "
+                "(left_behind)."
+            ),
+            "loss-by-left_behind",
+        ),
+        (
+            "AeronPublicationBlocked",
+            FIRES["AeronPublicationBlocked"],
+            (
+                "Offers to stream 1001 on a:9464 wait 60% of the time (sender_limit), on average "
+                "over its publications."
+            ),
+            "back-pressure",
+        ),
+        (
+            "AeronPublicationBlocked",
+            [series(BLOCKED, "0+30x80", by="sender_limit", stream="other", channel="other")],
+            (
+                "Offers to stream other on a:9464 wait 200% of the time (sender_limit), all its "
+                "publications together."
+            ),
+            "back-pressure",
+        ),
+    ],
+    ids=["lost", "blocked", "blocked others"],
+)
+def test_an_alert_says_what_it_is_about(
+    promtool: str,
+    tmp_path: Path,
+    name: str,
+    given: list[dict[str, str]],
+    summary: str,
+    section_name: str,
+) -> None:
     (tmp_path / FILES["alerts"]).write_text(shipped("alerts", "https://docs.example/aeron"))
-    given = FIRES["AeronDataLost"]
+    (rule,) = (each for each in rules() if each.alert == name)
     alert = {
-        "exp_labels": {**STREAM, **TARGET, "cause": "left_behind", "severity": "critical"},
+        "exp_labels": labels_of(rule, given),
         "exp_annotations": {
-            "summary": "Stream 1001 on a:9464 went on without data that its subscriber has not "
-            "seen (left_behind).",
-            "runbook_url": "https://docs.example/aeron/howto/troubles.html#loss-by-left_behind",
+            "summary": summary,
+            "runbook_url": f"https://docs.example/aeron/howto/troubles.html#{section_name}",
         },
     }
     case = {
         "interval": "15s",
         "input_series": given,
-        "alert_rule_test": [
-            {"eval_time": "10m", "alertname": "AeronDataLost", "exp_alerts": [alert]}
-        ],
+        "alert_rule_test": [{"eval_time": "10m", "alertname": name, "exp_alerts": [alert]}],
     }
     path = tmp_path / "tests.yml"
     path.write_text(
