@@ -1,8 +1,9 @@
 """The newest snapshot for other threads: exporters have threads of their own, drivers do not.
 
 Invariant: statistics are taken in the event loop of their driver, and a thread waits for them no
-longer than its timeout. However many threads ask, one request at most waits in the loop. A loop
-that does not answer is no error: the thread gets the snapshot before, whose age tells of it.
+longer than its timeout. However many threads ask, one request at most waits in the loop; once it
+has waited for the timeout, no other call waits for it. A loop that does not answer is no error: the
+thread gets the snapshot before, whose age tells of it.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class LatestStats:
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._pending: Future[Stats | None] | None = None
+        self._is_given_up = False  # nobody waits for the pending one any more
         self._latest: Stats | None = None
         self._thread_id = threading.get_ident()
         self._is_failing = False
@@ -64,28 +66,42 @@ class LatestStats:
         if threading.get_ident() == self._thread_id:
             return self._hand_over()
         with self._lock:
-            pending = self._pending
+            pending = self._ask()
             if pending is None:
-                pending = Future()
-                try:
-                    self._loop.call_soon_threadsafe(self._answer, pending)
-                except RuntimeError:  # the loop has been closed
-                    self.late_count += 1
-                    return self._latest
-                self._pending = pending
+                self.late_count += 1
+                return self._latest
         try:
             return pending.result(self._timeout_s)
         except WaitTimeoutError:
             with self._lock:
+                if self._pending is pending:
+                    self._is_given_up = True
                 self.late_count += 1
                 return self._latest
 
+    def _ask(self) -> Future[Stats | None] | None:
+        """Return the request to wait for, under the lock; None if no answer can be expected."""
+        if self._pending is not None:
+            # A loop that closes forgets what waits in it.
+            return None if self._is_given_up or self._loop.is_closed() else self._pending
+        pending: Future[Stats | None] = Future()
+        try:
+            self._loop.call_soon_threadsafe(self._answer, pending)
+        except RuntimeError:  # the loop has been closed
+            return None
+        self._pending = pending
+        self._is_given_up = False
+        return pending
+
     def _answer(self, pending: Future[Stats | None]) -> None:
         """Take a snapshot for the threads that wait; runs in the loop."""
-        stats = self._hand_over()
-        with self._lock:
-            self._pending = None
-        pending.set_result(stats)
+        stats = self._latest
+        try:
+            stats = self._hand_over()
+        finally:
+            with self._lock:
+                self._pending = None
+            pending.set_result(stats)
 
     def _hand_over(self) -> Stats | None:
         """Take a snapshot with all its columns, so that no two threads make them."""

@@ -15,6 +15,7 @@ from tests.metrics.snapshots import snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Future
 
     from aeron_async.stats import Stats
 
@@ -102,6 +103,68 @@ def test_a_loop_that_was_closed_leaves_the_snapshot_before() -> None:
     called_beside(lambda: got.append(latest()))
     assert got == [snapshot(at_s=1)]
     assert latest.late_count == 1
+
+
+def test_a_loop_that_closes_with_a_request_keeps_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver, is_asked = Driver(), threading.Event()
+    asked: list[Future[Stats | None]] = []
+
+    def ask(_answer: object, pending: Future[Stats | None]) -> None:
+        asked.append(pending)
+        is_asked.set()
+
+    async def make() -> LatestStats:
+        latest = LatestStats(driver.take, timeout_s=LONG_S)
+        latest()
+        return latest
+
+    loop = asyncio.SelectorEventLoop()
+    latest, got = loop.run_until_complete(make()), list[object]()
+    monkeypatch.setattr(loop, "call_soon_threadsafe", ask)
+    waiting = threading.Thread(target=latest)
+    waiting.start()
+    assert is_asked.wait(LONG_S)
+    loop.close()
+    # Longer than a test may take: a call that waits would not come back.
+    latest._timeout_s = 10 * LONG_S
+
+    called_beside(lambda: got.append(latest()))
+
+    assert got == [snapshot(at_s=1)]
+    assert latest.late_count == 1
+    asked[0].set_result(None)
+    waiting.join(LONG_S)
+
+
+async def test_no_call_waits_for_a_request_that_was_given_up_until_it_is_answered() -> None:
+    driver = Driver()
+    latest = LatestStats(driver.take, timeout_s=SHORT_S)
+    called_beside(latest)
+    # Longer than a test may take: a call that waits would not come back.
+    latest._timeout_s = 10 * LONG_S
+
+    called_beside(latest)
+    assert (latest.late_count, driver.count) == (2, 0)
+
+    await asyncio.sleep(0)
+    assert driver.count == 1
+    assert await asyncio.to_thread(latest) == snapshot(at_s=2)
+    assert latest.late_count == 2
+
+
+async def test_a_request_that_was_interrupted_is_followed_by_another() -> None:
+    driver, interrupts = Driver(), [asyncio.CancelledError()]
+
+    def take() -> Stats:
+        if interrupts:
+            raise interrupts.pop()
+        return driver.take()
+
+    latest = LatestStats(take, timeout_s=LONG_S)
+    assert await asyncio.to_thread(latest) is None
+    assert await asyncio.to_thread(latest) == snapshot(at_s=1)
 
 
 async def test_what_cannot_be_taken_is_counted_and_said_once_until_it_can() -> None:
