@@ -743,22 +743,35 @@ def table_of(
     """Return a table of plain columns, all as long as the first.
 
     Raises:
+        TypeError: A column is no list, or a value of nested rows is none.
         ValueError: A column has another length.
     """
-    length = len(columns[names_of(row_type)[0]])
+    length = len(list_of(names_of(row_type)[0], columns[names_of(row_type)[0]]))
     made: list[Sequence[Any]] = []
     for name in names_of(row_type):
         column = columns.get(name)
         if column is None:
             column = [()] * length if name in nested else [None] * length
-        if len(column) != length:
+        if len(list_of(name, column)) != length:
             message = f"column {name!r} has {len(column)} values and not {length}"
             raise ValueError(message)
         kind = nested.get(name)
         if kind is not None:
-            column = [tuple(row_of(kind, each) for each in value) for value in column]
+            column = [tuple(row_of(kind, each) for each in list_of(name, cell)) for cell in column]
         made.append(column)
     return Table(row_type, length, lambda: made)
+
+
+def list_of(name: str, value: Any) -> list[Any] | tuple[Any, ...]:
+    """Return a value of a column that must be a list; of a text each character would be a value.
+
+    Raises:
+        TypeError: It is none.
+    """
+    if not isinstance(value, list | tuple):
+        message = f"column {name!r} has a {type(value).__name__} where a list must be"
+        raise TypeError(message)
+    return value
 
 
 def driver_of(fields: Mapping[str, Any]) -> DriverStats:

@@ -245,3 +245,14 @@ def test_what_another_version_does_not_know_is_empty_and_what_it_adds_is_left_ou
 def test_what_is_no_statistics_is_refused(broken: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError, match="no statistics of a driver"):
         Stats.from_dict(broken)
+
+
+@pytest.mark.parametrize("odd", ["a", {"a": 1}, {1}, b"a", range(1)])
+@pytest.mark.parametrize("name", ["registration_id", "channel", "receivers", "nested"])
+def test_a_column_that_is_no_list_is_refused(name: str, odd: object) -> None:
+    fields = stats().to_dict()
+    table = fields["publications"]
+    table.update({"receivers": [odd]} if name == "nested" else {name: odd})
+
+    with pytest.raises(ConfigurationError, match="where a list must be"):
+        Stats.from_dict(fields)
