@@ -19,7 +19,7 @@ from tests.examples.pages import ROOT, Block, blocks
 
 CONSOLE = [block for block in blocks() if block.language == "console"]
 # What a page tells people to run that is not ours.
-SYSTEM_COMMANDS = {"sudo", "make", "pip", "pytest", ".", "mkdir", "tar", "zip", "cc"}
+SYSTEM_COMMANDS = {"sudo", "make", "pip", "pytest", ".", "mkdir", "tar", "zip", "cc", "ssh"}
 SYSTEM_MODULES = {"venv"}
 
 
