@@ -25,6 +25,8 @@ PATH_MAX: Final = 107
 """Bytes of the path of a Unix socket that the system takes."""
 MODE: Final = 0o600
 WRITABLE_BY_OTHERS: Final = 0o022
+OPEN_TO_OTHERS: Final = 0o077
+LOCK_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 BACKLOG: Final = 64
 """Clients that the system lets wait: it tells one more that it may not even try."""
 ROOT: Final = 0
@@ -96,22 +98,56 @@ class DoorSocket:
             raise ConfigurationError(message)
 
     def _listen_alone(self) -> tuple[socket.socket, tuple[int, int]]:
-        """Listen, while no other process removes an old socket of this folder."""
+        """Listen, while no other process removes an old socket of this path.
+
+        The lock is a file of its own: whoever may read the folder can lock that.
+        """
+        shown = printable(self._path)
+        lock_name = f".{self._name}.lock"
         try:
-            fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock = os.open(lock_name, LOCK_FLAGS, MODE, dir_fd=self._folder)
         except OSError as error:
             message = (
-                f"the folder of the door {printable(self._path)} is locked by another process "
-                f"({error.strerror}), which may open a door there: try again"
+                f"the door {shown} needs the file {printable(lock_name)} in its folder while it "
+                f"opens, and that cannot be opened: {error.strerror}"
             )
             raise ConfigurationError(message) from None
         try:
-            return self._listen()
-        except OSError as error:
-            message = f"the door {printable(self._path)} cannot be opened: {error.strerror}"
-            raise ConfigurationError(message) from None
+            self._check_lock(lock, lock_name)
+            try:
+                return self._listen()
+            except OSError as error:
+                message = f"the door {shown} cannot be opened: {error.strerror}"
+                raise ConfigurationError(message) from None
+            finally:
+                # Before it is unlocked: who has opened this file then sees that it is gone.
+                with suppress(OSError):
+                    os.unlink(lock_name, dir_fd=self._folder)
         finally:
-            fcntl.flock(self._folder, fcntl.LOCK_UN)
+            os.close(lock)
+
+    def _check_lock(self, lock: int, name: str) -> None:
+        """Lock a file, if only this user can open it and it still has its name."""
+        status = os.fstat(lock)
+        is_file = stat.S_ISREG(status.st_mode)
+        if not is_file or not is_own(status.st_uid) or status.st_mode & OPEN_TO_OTHERS:
+            message = (
+                f"others may lock the file {printable(name)} in the folder of the door "
+                f"{printable(self._path)}: it belongs to user {status.st_uid} and has mode "
+                f"{stat.S_IMODE(status.st_mode):04o}; remove it"
+            )
+            raise ConfigurationError(message)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_named = os.path.samestat(status, self._status(name))
+        except OSError:
+            is_named = False
+        if not is_named:
+            message = (
+                f"another process opens the door {printable(self._path)} just now: choose another "
+                "path, or try again"
+            )
+            raise ConfigurationError(message)
 
     def _listen(self) -> tuple[socket.socket, tuple[int, int]]:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -129,7 +165,7 @@ class DoorSocket:
             self._has_file = True
             # A umask may have taken rights away.
             os.chmod(self._name, MODE, dir_fd=self._folder)
-            status = self._status()
+            status = self._status(self._name)
             # Nobody can connect before this.
             listener.listen(BACKLOG)
         except BaseException:
@@ -140,13 +176,13 @@ class DoorSocket:
             raise
         return listener, (status.st_dev, status.st_ino)
 
-    def _status(self) -> os.stat_result:
-        return os.stat(self._name, dir_fd=self._folder, follow_symlinks=False)
+    def _status(self, name: str) -> os.stat_result:
+        return os.stat(name, dir_fd=self._folder, follow_symlinks=False)
 
     def _remove_stale(self) -> None:
         """Remove the socket of a process that has ended, and nothing else."""
         shown = printable(self._path)
-        if not stat.S_ISSOCK(self._status().st_mode):
+        if not stat.S_ISSOCK(self._status(self._name).st_mode):
             message = (
                 f"{shown} is no socket, and stays as it is: remove it, or choose another path for "
                 "the door"
@@ -172,7 +208,7 @@ class DoorSocket:
             return
         self._has_file = False
         with suppress(OSError):
-            status = self._status()
+            status = self._status(self._name)
             if (status.st_dev, status.st_ino) == self._identity:
                 os.unlink(self._name, dir_fd=self._folder)
 

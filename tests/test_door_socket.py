@@ -135,14 +135,63 @@ def test_a_path_needs_a_name(name: str) -> None:
         check_path(name)
 
 
-def test_a_folder_that_is_locked_is_refused(path: Path) -> None:
+def test_whoever_locks_the_folder_holds_nothing_up(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as old:
+        old.bind(str(path))
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
-        with pytest.raises(ConfigurationError, match="locked by another process"):
-            DoorSocket(str(path))
+        opened = DoorSocket(str(path))
+        assert [each.name for each in path.parent.iterdir()] == ["door"]
+        opened.close()
     finally:
         os.close(folder)
+
+
+def test_two_processes_do_not_open_a_door_at_once(path: Path) -> None:
+    lock_path = path.with_name(".door.lock")
+    lock = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with pytest.raises(ConfigurationError, match=r"another process opens the door .* just now"):
+        DoorSocket(str(path))
+    os.close(lock)
+    # It was left by a process that has ended.
+    assert lock_path.exists()
+    DoorSocket(str(path)).close()
+    assert not lock_path.exists()
+
+
+def test_a_lock_that_has_lost_its_name_is_none(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lock(_descriptor: int, _operation: int) -> None:
+        path.with_name(".door.lock").unlink()
+
+    monkeypatch.setattr(fcntl, "flock", lock)
+    with pytest.raises(ConfigurationError, match="another process opens the door"):
+        DoorSocket(str(path))
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("kind", ["link", "open to others", "pipe", "folder"])
+def test_a_lock_that_others_may_hold_is_refused(path: Path, kind: str) -> None:
+    lock = path.with_name(".door.lock")
+    precious = path.with_name("precious")
+    precious.write_text("precious")
+    match kind:
+        case "link":
+            lock.symlink_to(precious)
+        case "open to others":
+            lock.touch()
+            lock.chmod(0o644)
+        case "pipe":
+            os.mkfifo(lock)
+            lock.chmod(0o600)
+        case _:
+            lock.mkdir()
+    with pytest.raises(ConfigurationError, match=r"\.door\.lock"):
+        DoorSocket(str(path))
+    assert precious.read_text() == "precious"
+    assert os.path.lexists(lock)
+    assert not path.exists()
 
 
 def test_of_doors_that_replace_a_stale_socket_at_once_one_opens(path: Path) -> None:
