@@ -272,7 +272,8 @@ class StatsDoor:
         """Open the door.
 
         Raises:
-            ConfigurationError: Others may write the folder, or the path is in use.
+            ConfigurationError: Others may write the folder, or what is at the path is no socket.
+            DoorInUseError: A process listens at the path.
             BusyError: It is open.
             ClosedError: It was closed.
         """

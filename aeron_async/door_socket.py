@@ -16,7 +16,7 @@ import struct
 from contextlib import suppress
 from typing import Final, final
 
-from aeron_async.errors import ConfigurationError
+from aeron_async.errors import ConfigurationError, DoorInUseError
 from aeron_async.text import SHORT, printable
 
 __all__ = ["DoorSocket", "check_path", "is_own", "peer_uid"]
@@ -65,7 +65,8 @@ class DoorSocket:
     """A Unix socket that listens at a path, whose file goes with it.
 
     Raises:
-        ConfigurationError: Others may write the folder, or the path is in use.
+        ConfigurationError: Others may write the folder, or what is at the path is no socket.
+        DoorInUseError: A process listens at the path.
     """
 
     def __init__(self, path: str) -> None:
@@ -147,7 +148,7 @@ class DoorSocket:
                 f"another process opens the door {printable(self._path)} just now: choose another "
                 "path, or try again"
             )
-            raise ConfigurationError(message)
+            raise DoorInUseError(message)
 
     def _listen(self) -> tuple[socket.socket, tuple[int, int]]:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -197,7 +198,7 @@ class DoorSocket:
             except BlockingIOError:
                 pass
         message = f"another process has opened the door {shown}: choose another path"
-        raise ConfigurationError(message)
+        raise DoorInUseError(message)
 
     def remove(self) -> None:
         """Remove the file, if it is still that of this socket; nobody finds the door then.

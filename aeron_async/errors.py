@@ -2,7 +2,8 @@
 
     AeronError
     ├── ConfigurationError            (ValueError)  a URI, context or argument; before any I/O
-    │   └── ChannelUriError                         an invalid channel URI
+    │   ├── ChannelUriError                         an invalid channel URI
+    │   └── DoorInUseError                          another process has opened the door
     ├── RegistrationError                           the conductor refused; carries a code
     ├── ProtocolError                               a peer broke the wire contract
     ├── ClosedError                                 we closed it, or its owner was closed
@@ -51,6 +52,7 @@ __all__ = [
     "ClosedError",
     "ConfigurationError",
     "DataLossError",
+    "DoorInUseError",
     "DriverError",
     "DriverTimeoutError",
     "ErrorCode",
@@ -114,6 +116,10 @@ class ConfigurationError(AeronError, ValueError):
 
 class ChannelUriError(ConfigurationError):
     """A channel URI that cannot be parsed, or whose parameters contradict each other."""
+
+
+class DoorInUseError(ConfigurationError):
+    """The path of a door at which another process, or another door of this one, listens."""
 
 
 class RegistrationError(AeronError):

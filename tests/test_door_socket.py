@@ -14,7 +14,7 @@ import pytest
 from aeron_async import door_socket
 from aeron_async.door import DoorClient
 from aeron_async.door_socket import PATH_MAX, DoorSocket, check_path, peer_uid
-from aeron_async.errors import ConfigurationError
+from aeron_async.errors import ConfigurationError, DoorInUseError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +81,7 @@ def test_a_door_whose_backlog_is_full_is_not_replaced(path: Path) -> None:
         other.bind(str(path))
         other.listen(0)
         client.connect(str(path))
-        with pytest.raises(ConfigurationError, match="another process has opened"):
+        with pytest.raises(DoorInUseError, match="another process has opened"):
             DoorSocket(str(path))
     assert path.is_socket()
 
@@ -152,7 +152,7 @@ def test_two_processes_do_not_open_a_door_at_once(path: Path) -> None:
     lock_path = path.with_name(".door.lock")
     lock = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    with pytest.raises(ConfigurationError, match=r"another process opens the door .* just now"):
+    with pytest.raises(DoorInUseError, match=r"another process opens the door .* just now"):
         DoorSocket(str(path))
     os.close(lock)
     # It was left by a process that has ended.
@@ -166,7 +166,7 @@ def test_a_lock_that_has_lost_its_name_is_none(path: Path, monkeypatch: pytest.M
         path.with_name(".door.lock").unlink()
 
     monkeypatch.setattr(fcntl, "flock", lock)
-    with pytest.raises(ConfigurationError, match="another process opens the door"):
+    with pytest.raises(DoorInUseError, match="another process opens the door"):
         DoorSocket(str(path))
     assert not path.exists()
 
@@ -198,12 +198,12 @@ def test_of_doors_that_replace_a_stale_socket_at_once_one_opens(path: Path) -> N
     with socket.socket(socket.AF_UNIX) as old:
         old.bind(str(path))
     opened: list[DoorSocket] = []
-    refused: list[ConfigurationError] = []
+    refused: list[DoorInUseError] = []
 
     def open_one() -> None:
         try:
             opened.append(DoorSocket(str(path)))
-        except ConfigurationError as error:
+        except DoorInUseError as error:
             refused.append(error)
 
     threads = [threading.Thread(target=open_one) for _ in range(16)]

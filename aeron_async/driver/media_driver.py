@@ -37,7 +37,13 @@ from aeron_async.driver.own_loop import InvokedMediaDriver, ThreadedMediaDriver,
 from aeron_async.driver.resources import DriverResources
 from aeron_async.driver.stall_clock import StallClock, StallLog
 from aeron_async.driver.storage import DirectoryStorage, DriverStorage, MemoryStorage
-from aeron_async.errors import ClosedError, ConfigurationError, DriverError, WrongLoopError
+from aeron_async.errors import (
+    ClosedError,
+    ConfigurationError,
+    DoorInUseError,
+    DriverError,
+    WrongLoopError,
+)
 from aeron_async.health import not_ready
 from aeron_async.idle_strategy import idle_strategy_of
 from aeron_async.logs import LogBudget, get_logger
@@ -379,6 +385,8 @@ class MediaDriver:
     async def _open_door(self, conductor: Conductor) -> None:
         """Open the door for tools: where the settings say, or in the Aeron directory.
 
+        The driver runs without if another process has opened it, or if nobody has asked for it.
+
         Raises:
             ConfigurationError: It cannot be opened where the settings say.
         """
@@ -397,10 +405,11 @@ class MediaDriver:
             await self._door.start()
         except ConfigurationError as error:
             self._door = None
-            if path is not None:
+            # A process inherits the setting with its environment: another one may have opened it.
+            if path is not None and not isinstance(error, DoorInUseError):
                 raise
-            # Nobody has asked for it: the driver runs without.
-            log.warning("door_not_opened", path=printable(name), reason=str(error))
+            reason = f"{error}; set `stats_socket` to another path, or to `{DOOR_OFF}`"
+            log.warning("door_not_opened", path=printable(name), reason=reason)
 
     async def _name_resolver(
         self, counters_manager: CountersManager, system_counters: SystemCounters

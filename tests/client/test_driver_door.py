@@ -29,6 +29,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def open_folder(tmp_path: Path) -> Path:
+    tmp_path.chmod(0o777)
+    return tmp_path
+
+
+@pytest.fixture
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     place = tmp_path_factory.mktemp("d")
     yield place / "aeron"
@@ -71,6 +77,25 @@ async def test_a_driver_closes_its_door_with_clients_at_it(folder: Path) -> None
         await door.get_stats()
     await door.aclose()
     assert not door_path.exists()
+
+
+async def test_a_door_that_another_has_opened_stops_no_driver(folder: Path) -> None:
+    context = DriverContext(stats_socket=str(folder / "door"))
+    async with aa.MediaDriver.launch(context), DoorClient(folder / "door") as door:
+        with captured_logs() as logs:
+            async with aa.Aeron.connect(context=context) as aeron:
+                await aeron.add_publication("aeron:ipc", STREAM_ID)
+                assert not (await door.get_stats()).publications
+        assert (await door.get_stats()).source == "driver"
+    (line,) = [each for each in logs if each["event"] == "door_not_opened"]
+    assert line["path"] == str(folder / "door")
+    for word in ("another process has opened", "`stats_socket`", "`off`"):
+        assert word in line["reason"]
+
+
+async def test_a_door_in_a_folder_that_others_write_stops_the_start(open_folder: Path) -> None:
+    with pytest.raises(ConfigurationError, match="others may write"):
+        await aa.Aeron.connect(context=DriverContext(stats_socket=str(open_folder / "door")))
 
 
 @pytest.mark.parametrize("name", ["missing/door", "x" * 120])

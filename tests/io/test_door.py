@@ -33,6 +33,7 @@ from aeron_async.errors import (
     BusyError,
     ClosedError,
     ConfigurationError,
+    DoorInUseError,
     DriverError,
     ProtocolError,
 )
@@ -532,7 +533,7 @@ async def test_a_stale_socket_is_replaced(path: Path) -> None:
 
 async def test_a_door_that_is_open_is_not_replaced(path: Path) -> None:
     async with door_at(path), DoorClient(path) as client:
-        with pytest.raises(ConfigurationError, match="another process has opened"):
+        with pytest.raises(DoorInUseError, match="another process has opened"):
             await door_at(path).start()
         assert await client.get_stats() == stats()
 
