@@ -51,6 +51,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "driver.core": (
         "clock",
         "concurrent",
+        "door_socket",
         "driver.core",
         "idle_strategy",
         "logbuffer",

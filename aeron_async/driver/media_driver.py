@@ -26,7 +26,7 @@ from aeron_async.door import StatsDoor
 from aeron_async.doorbell import DriverBells
 from aeron_async.driver.client_command_adapter import RING_WORDS, ClientCommandAdapter
 from aeron_async.driver.conductor import Conductor
-from aeron_async.driver.core.context import DriverContext
+from aeron_async.driver.core.context import DOOR_OFF, DriverContext
 from aeron_async.driver.core.suppliers import name_resolver
 from aeron_async.driver.core.system_counters import SystemCounterId, SystemCounters
 from aeron_async.driver.media.lossy_network import LossyNetwork
@@ -65,7 +65,6 @@ __all__ = ["DOOR_NAME", "MediaDriver"]
 
 DOOR_NAME: Final = "stats.sock"
 """The door of a driver in its Aeron directory."""
-DOOR_OFF: Final = "off"
 NAMED_MAX: Final = 8
 """Most publications that one line of the log names."""
 
@@ -316,7 +315,6 @@ class MediaDriver:
         try:
             self._storage = await self._open_storage()
             await self._begin(self._loop, self._storage)
-            await self._open_door(self.conductor)
         except BaseException:
             self._abort()
             raise
@@ -326,6 +324,7 @@ class MediaDriver:
 
         Raises:
             ClosedError: The driver was closed while its files were made, or its resolver's socket.
+            ConfigurationError: The door cannot be opened where the settings say.
         """
         self._check_not_closing()
         context = self.context
@@ -362,25 +361,38 @@ class MediaDriver:
         if self._resolver_agent is not None:
             conductor.resolver_agent = self._resolver_agent
             self._resolver_agent.wake = conductor.wake
+        # Clients find no driver that cannot open its door.
+        await self._open_door(conductor)
         if isinstance(storage, DirectoryStorage):
-            # Each watched log or position has a counter of its own.
-            watcher = self._watcher = Watcher(
-                loop,
-                idle_strategy_of(context.idle_strategy, context.idle_strategy_init_args),
-                word_limit=self._counters.limit + RING_WORDS,
-            )
-            conductor.adapter = ClientCommandAdapter(
-                resources,
-                storage,
-                conductor,
-                watcher,
-                self._terminate,
-                DriverBells(self._counters, storage.counter_values, watcher),
-            )
+            conductor.adapter = self._make_adapter(loop, resources, storage, conductor)
             storage.publish(self._clock.epoch_ms())
         for agent in (conductor.sender, conductor.receiver, conductor):
             task = self._tasks.start(agent.run(), f"aeron-{agent.role_name}")
             task.add_done_callback(self._on_agent_done)
+
+    def _make_adapter(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        resources: DriverResources,
+        storage: DirectoryStorage,
+        conductor: Conductor,
+    ) -> ClientCommandAdapter:
+        """Return what serves the clients of an Aeron directory."""
+        context, counters = self.context, resources.counters_manager
+        # Each watched log or position has a counter of its own.
+        watcher = self._watcher = Watcher(
+            loop,
+            idle_strategy_of(context.idle_strategy, context.idle_strategy_init_args),
+            word_limit=counters.limit + RING_WORDS,
+        )
+        return ClientCommandAdapter(
+            resources,
+            storage,
+            conductor,
+            watcher,
+            self._terminate,
+            DriverBells(counters, storage.counter_values, watcher),
+        )
 
     async def _open_door(self, conductor: Conductor) -> None:
         """Open the door for tools: where the settings say, or in the Aeron directory.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import aeron_async as aa
 from aeron_async._speedups import WHY_PURE
 from aeron_async.door import DoorClient
 from aeron_async.driver.core.context import DriverContext
+from aeron_async.driver.storage import DirectoryStorage
 from aeron_async.errors import ConfigurationError
 from tests.logs import captured_logs
 
@@ -104,6 +106,22 @@ async def test_a_door_that_cannot_be_opened_where_it_was_asked_for_stops_the_sta
 ) -> None:
     with pytest.raises(ConfigurationError):
         await aa.Aeron.connect(context=DriverContext(stats_socket=str(folder / name)))
+
+
+@compiled
+async def test_a_driver_that_cannot_open_its_door_is_never_published(
+    directory: Path, open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published: list[DirectoryStorage] = []
+    monkeypatch.setattr(
+        DirectoryStorage, "publish", lambda storage, _now_ms: published.append(storage)
+    )
+    door_path = str(open_folder / "door")
+    context = DriverContext(aeron_directory=str(directory), stats_socket=door_path)
+    with pytest.raises(ConfigurationError, match="others may write"):
+        await aa.MediaDriver.launch(context)
+    assert not published
+    assert not await asyncio.to_thread(directory.exists)
 
 
 async def test_an_embedded_driver_has_no_door_unless_it_is_asked_for() -> None:

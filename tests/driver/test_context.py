@@ -454,3 +454,14 @@ def test_a_buffer_is_a_power_of_two_and_a_trailer(setting: str, trailer: int) ->
         assert variable in str(caught.value)
     context = DriverContext.from_environment({variable: str((1 << 21) + trailer)})
     assert getattr(context, setting) == (1 << 21) + trailer
+
+
+@pytest.mark.parametrize("path", ["@door", "\0door", "/" + "x" * 107, "folder/", ".."])
+def test_a_door_needs_a_path_that_a_socket_can_have(path: str) -> None:
+    with pytest.raises(ConfigurationError, match="stats_socket: the "):
+        DriverContext(stats_socket=path)
+
+
+@pytest.mark.parametrize("path", [None, "off", "/run/orders/door", "door"])
+def test_a_door_has_a_path_or_none(path: str | None) -> None:
+    assert DriverContext(stats_socket=path).stats_socket == path

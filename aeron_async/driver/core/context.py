@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, final
 
 import attrs
 
+from aeron_async.door_socket import check_path
 from aeron_async.driver.core.csv_table_name_resolver import parse_table
 from aeron_async.driver.core.directory_settings import GIB, KIB, MIB, MS, SECOND, US
 from aeron_async.driver.core.loss_generator import LossGenerators
@@ -598,6 +599,8 @@ _AT_MOST: Final = (
     ("initial_window_length", "socket_rcvbuf_length"),
     ("publication_reserved_session_id_low", "publication_reserved_session_id_high"),
 )
+DOOR_OFF: Final = "off"
+"""What `stats_socket` is for a driver without a door."""
 # 0 in one of these means the system's default, known only once a socket is open.
 _SYSTEM_DEFAULT_IF_ZERO: Final = frozenset({"socket_sndbuf_length", "socket_rcvbuf_length"})
 
@@ -650,6 +653,20 @@ class DriverContext(DriverSettings):
         if self.name_resolver_supplier == CSV_TABLE_NAME_RESOLVER:
             parse_table(self.name_resolver_init_args or "")
         idle_strategy_of(self.idle_strategy, self.idle_strategy_init_args)
+        if self.stats_socket is not None and self.stats_socket != DOOR_OFF:
+            self._check_door(self.stats_socket)
+
+    def _check_door(self, path: str) -> None:
+        """Refuse a path that no door can have.
+
+        Raises:
+            ConfigurationError: It is abstract, too long, or not that of a file.
+        """
+        try:
+            check_path(path)
+        except ConfigurationError as error:
+            message = f"stats_socket: {error}; {DOOR_OFF!r} is for no door"
+            raise ConfigurationError(message) from None
 
     def _check_resolver(self) -> None:
         """Refuse a driver name resolver that cannot work.
