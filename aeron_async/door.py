@@ -14,14 +14,16 @@ the time that a client does not read have limits, and what reaches one is counte
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import suppress
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, Self, final
+from weakref import WeakSet
 
 import attrs
 
 from aeron_async.clock import NS_PER_MS, NS_PER_SECOND, SystemClock
-from aeron_async.door_socket import DoorSocket, check_path, is_own, peer_uid
+from aeron_async.door_socket import DoorSocket, check_path, close_in_child, is_own, peer_uid
 from aeron_async.errors import (
     AeronError,
     AeronTimeoutError,
@@ -38,7 +40,6 @@ from aeron_async.tasks import TaskOwner
 from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
-    import os
     import socket
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
     from types import TracebackType
@@ -179,6 +180,13 @@ class DoorConnection:
                     await self.send(line)
         self.close()
 
+    def on_forked(self) -> None:
+        """Leave the client to the parent; called in a child process."""
+        self._is_closed = True
+        # A socket that is closed has no number.
+        if (descriptor := self._sock.fileno()) >= 0:
+            close_in_child(descriptor)
+
     def close(self) -> None:
         """Close the connection at once; what waits to be written is lost."""
         self._is_closed = True
@@ -254,6 +262,7 @@ class StatsDoor:
         self._pause: asyncio.TimerHandle | None = None
         self._is_closed = False
         self._tasks = TaskOwner(self._on_failed)
+        self._connections: set[DoorConnection] = set()
         self._watches: dict[int, DoorWatch] = {}
         self._encoding = asyncio.Lock()
         self._state: list[bytes] = []
@@ -285,6 +294,7 @@ class StatsDoor:
             raise BusyError(message)
         # Nothing here waits, so that a task that is cancelled leaves nothing behind.
         self._socket = DoorSocket(self.path)
+        OPEN.add(self)
         self._listen()
         _log.info("door_opened", path=self.path)
 
@@ -306,6 +316,18 @@ class StatsDoor:
             self._budget.close()
             _log.info("door_closed", path=self.path)
         self._tasks.cancel()
+
+    def on_forked(self) -> None:
+        """Leave the door to the parent; called in a child process.
+
+        The event loop is not touched: what it waits for is shared with the parent.
+        """
+        self._is_closed = True
+        opened, self._socket = self._socket, None
+        if opened is not None:
+            opened.on_forked()
+        for each in self._connections:
+            each.on_forked()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -365,12 +387,14 @@ class StatsDoor:
         else:
             self.client_count += 1
             connection = DoorConnection(sock)
+            self._connections.add(connection)
             task = self._tasks.start(self._serve(connection), "door client")
             # Not at the end of the task: one that is cancelled early never begins.
             task.add_done_callback(lambda _: self._on_gone(connection))
 
     def _on_gone(self, connection: DoorConnection) -> None:
         self.client_count -= 1
+        self._connections.discard(connection)
         self._stop_watching(connection)
         connection.close()
         if connection.is_slow:
@@ -504,6 +528,19 @@ class StatsDoor:
         self._end(watch)
         for each in watch.connections:
             each.watch = None
+
+
+OPEN: Final[WeakSet[StatsDoor]] = WeakSet()
+"""The doors that were opened; a child process that is forked has copies of their sockets."""
+
+
+def release_in_child() -> None:
+    """Leave all doors to the parent; called in a child process, before anything else."""
+    for door in list(OPEN):
+        door.on_forked()
+
+
+os.register_at_fork(after_in_child=release_in_child)
 
 
 # The client.

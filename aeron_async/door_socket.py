@@ -19,7 +19,7 @@ from typing import Final, final
 from aeron_async.errors import ConfigurationError, DoorInUseError
 from aeron_async.text import SHORT, printable
 
-__all__ = ["DoorSocket", "check_path", "is_own", "peer_uid"]
+__all__ = ["DoorSocket", "check_path", "close_in_child", "is_own", "peer_uid"]
 
 PATH_MAX: Final = 107
 """Bytes of the path of a Unix socket that the system takes."""
@@ -218,6 +218,30 @@ class DoorSocket:
         self.remove()
         self.listener.close()
         os.close(self._folder)
+
+    def on_forked(self) -> None:
+        """Listen no more, and leave the file to the parent; called in a child process."""
+        self._has_file = False
+        close_in_child(self.listener.fileno())
+        close_in_child(self._folder)
+
+
+def close_in_child(descriptor: int) -> None:
+    """Give up what a descriptor stands for, in a child process that is forked.
+
+    The number stays in use: what holds it may close it later, and must then not close another file.
+    """
+    try:
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        # The number may be used again, but a socket that stays open would hold up the parent.
+        with suppress(OSError):
+            os.close(descriptor)
+        return
+    try:
+        os.dup2(null, descriptor, inheritable=False)
+    finally:
+        os.close(null)
 
 
 def peer_uid(sock: socket.socket) -> int:
