@@ -14,7 +14,9 @@ the time that a client does not read have limits, and what reaches one is counte
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import socket
 from contextlib import suppress
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, Self, final
@@ -40,7 +42,6 @@ from aeron_async.tasks import TaskOwner
 from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
     from types import TracebackType
 
@@ -54,6 +55,8 @@ REQUEST_MAX: Final = 4 * 1024
 """Longest line of a client, in bytes."""
 REPLY_MAX: Final = 64 * 1024 * 1024
 """Longest line of a door, in bytes."""
+GREETING_MAX: Final = 64 * 1024
+"""Longest greeting that a client takes, in bytes."""
 CHUNK: Final = 64 * 1024
 """Bytes that are written in one turn of the loop."""
 INTERVAL_MIN_MS: Final = 50
@@ -66,6 +69,8 @@ ACCEPT_PAUSE_S: Final = 1.0
 """How long the door waits after an error such as too many open files."""
 CLIENT_TIMEOUT_S: Final = 5.0
 MS_PER_SECOND: Final = 1_000
+NO_UID: Final = -1
+"""User of the other end of a socket that is not connected."""
 
 Line = tuple[bytes, ...]
 
@@ -595,7 +600,7 @@ class DoorClient:
     Its tasks may ask at once, and while one of them watches.
 
     Args:
-        path: The door.
+        path: The door, of a process of the same user or of root.
         timeout: Seconds that each answer may take.
 
     Attributes:
@@ -622,7 +627,7 @@ class DoorClient:
         try:
             async with asyncio.timeout(self._timeout):
                 reader, self._writer = await self._connect()
-                self.hello = self._greeted(await self._read_line(reader))
+                self.hello = self._greeted(await self._read_greeting(reader))
         except TimeoutError:
             await self.aclose()
             late = self._too_late("said nothing")
@@ -748,7 +753,7 @@ class DoorClient:
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         try:
-            return await asyncio.open_unix_connection(self.path, limit=REPLY_MAX)
+            return await self._open()
         except FileNotFoundError:
             message = f"there is no door {self.path}: start the program that opens it"
         except ConnectionRefusedError:
@@ -758,6 +763,50 @@ class DoorClient:
         except OSError as error:
             message = f"the door {self.path} cannot be used: {error.strerror}"
         raise DriverError(message)
+
+    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to a door of this user or of root: any other could show anything."""
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            await asyncio.get_running_loop().sock_connect(sock, self.path)
+            self._check_owner(sock)
+            return await asyncio.open_unix_connection(sock=sock, limit=REPLY_MAX)
+        except BaseException:
+            sock.close()
+            raise
+
+    def _check_owner(self, sock: socket.socket) -> None:
+        uid = peer_uid(sock)
+        if uid == NO_UID:
+            # The loop does not tell a full backlog from a connection that is under way.
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        if not is_own(uid):
+            message = (
+                f"the door {self.path} is of a process of user {uid}, and this process of user "
+                f"{os.geteuid()}: use a door of your own"
+            )
+            raise DriverError(message)
+
+    async def _read_greeting(self, reader: asyncio.StreamReader) -> bytes:
+        """Return the first line: a short one, unlike those that the reader has room for."""
+        line = bytearray()
+        while not line.endswith(b"\n"):
+            if len(line) == GREETING_MAX:
+                message = (
+                    f"{self.path} is no door: its greeting is longer than {GREETING_MAX:,} bytes"
+                )
+                raise ProtocolError(message)
+            try:
+                # Of what has come already; the loop does not turn for it.
+                line += await reader.readexactly(1)
+            except (asyncio.IncompleteReadError, OSError):
+                raise self._gone() from None
+        return bytes(line)
+
+    def _gone(self) -> DriverError:
+        return DriverError(
+            f"the door {self.path} has closed: its process has ended, or this client did not read"
+        )
 
     def _greeted(self, line: bytes) -> DoorHello:
         try:
@@ -783,11 +832,7 @@ class DoorClient:
             message = f"an answer of the door {self.path} is longer than {REPLY_MAX:,} bytes"
             raise ProtocolError(message) from None
         except (asyncio.IncompleteReadError, OSError):
-            message = (
-                f"the door {self.path} has closed: its process has ended, or this client did not "
-                "read"
-            )
-            raise DriverError(message) from None
+            raise self._gone() from None
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         try:

@@ -740,8 +740,39 @@ async def test_a_client_says_why_the_system_refuses_it(
         raise error
 
     monkeypatch.setattr(asyncio, "open_unix_connection", refuse)
-    with pytest.raises(DriverError, match=text):
-        await DoorClient(path).__aenter__()
+    async with served(path):
+        with pytest.raises(DriverError, match=text):
+            await DoorClient(path).__aenter__()
+
+
+async def test_a_client_refuses_the_door_of_another_user(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uid = os.geteuid() + 1
+    async with served(path):
+        monkeypatch.setattr(door_module, "peer_uid", lambda _sock: uid)
+        with pytest.raises(DriverError, match=f"of a process of user {uid}, and"):
+            await DoorClient(path).__aenter__()
+        uid = 0
+        async with DoorClient(path) as client:
+            assert client.hello.pid == 1
+
+
+async def test_a_client_says_that_too_many_wait(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as door, socket.socket(socket.AF_UNIX) as other:
+        door.bind(str(path))
+        door.listen(0)
+        other.connect(str(path))
+        with pytest.raises(DriverError, match="cannot be used: Resource temporarily"):
+            await DoorClient(path).__aenter__()
+    os.unlink(path)  # noqa: PTH108 - it takes no time
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+async def test_a_client_takes_no_long_greeting(path: Path, end: bytes) -> None:
+    async with served(path, b"a" * (1 << 20) + end, is_greeting=False):
+        with pytest.raises(ProtocolError, match="greeting is longer than 65,536 bytes"):
+            await DoorClient(path, timeout=PATIENCE_S).__aenter__()
 
 
 @pytest.mark.parametrize(
