@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = ["DirectorySource", "DoorSource", "open_source"]
 
+DOOR_TIMEOUT_S: Final = 5.0
+"""How long a door may take to greet, and how long to answer."""
+DIRECTORY_DOOR_TIMEOUT_S: Final = 2.0
+"""The same of the door in a directory: views wait 5 s, and there must be time for the counters."""
+
 
 def open_source(kind: Literal["door", "directory"], place: str) -> StatsSource:
     """Return a source of the snapshots of one driver; it connects when it is first asked.
@@ -34,10 +39,16 @@ def open_source(kind: Literal["door", "directory"], place: str) -> StatsSource:
 
 @final
 class DoorSource:
-    """The door of a process; it is opened by the first look, and again after a failure."""
+    """The door of a process; it is opened by the first look, and again after a failure.
 
-    def __init__(self, path: str) -> None:
+    Args:
+        path: The door.
+        timeout: Seconds that its greeting, and each answer, may take.
+    """
+
+    def __init__(self, path: str, *, timeout: float = DOOR_TIMEOUT_S) -> None:
         self.name: Final = path
+        self._timeout = timeout
         self._door: DoorClient | None = None
         self._path = check_path(path)
 
@@ -49,7 +60,7 @@ class DoorSource:
         """
         try:
             if self._door is None:
-                door = DoorClient(self._path)
+                door = DoorClient(self._path, timeout=self._timeout)
                 self._door = await door.__aenter__()
             return await self._door.get_stats()
         except BaseException:
@@ -80,12 +91,12 @@ class DirectorySource:
             AeronError: There is no driver, or its files cannot be read.
         """
         if self._door is None and self._door_path.is_socket():
-            self._door = DoorSource(str(self._door_path))
+            self._door = DoorSource(str(self._door_path), timeout=DIRECTORY_DOOR_TIMEOUT_S)
         if self._door is not None:
             try:
                 return await self._door.take()
             except AeronError:
-                # It is of a driver that has died, or has no room for one more client.
+                # It is of a driver that has died or hangs, or has no room for one more client.
                 self._door = None
         return self._counters.take()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,11 @@ import pytest
 
 import aeron_async as aa
 from aeron_async._speedups import WHY_PURE
+from aeron_async.cli import stats_sources
 from aeron_async.cli.stats_sources import open_source
+from aeron_async.cli.top import TAKE_TIMEOUT_S
 from aeron_async.driver.core.context import DriverContext
+from aeron_async.driver.media_driver import DOOR_NAME
 from aeron_async.errors import AeronError, ConfigurationError, DriverError, OfferTimeoutError
 from tests.cli.conftest import PROGRAM
 
@@ -63,6 +67,24 @@ async def test_a_directory_is_looked_at_by_its_door_or_else_by_its_counters(fold
     with pytest.raises(AeronError):
         await source.take()
     await source.aclose()
+
+
+@compiled
+async def test_a_door_that_hangs_leaves_time_for_the_counters(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The greeting and the answer of a door, before the view gives up.
+    assert 2 * stats_sources.DIRECTORY_DOOR_TIMEOUT_S < TAKE_TIMEOUT_S
+    monkeypatch.setattr(stats_sources, "DIRECTORY_DOOR_TIMEOUT_S", 0.01)
+    place, door_path = str(folder / "aeron"), folder / "aeron" / DOOR_NAME
+    async with aa.MediaDriver.launch(DriverContext(aeron_directory=place, stats_socket="off")):
+        source = open_source("directory", place)
+        with socket.socket(socket.AF_UNIX) as door:
+            door.bind(str(door_path))
+            door.listen()
+            for _ in range(2):
+                assert (await source.take()).source == "counters"
+        await source.aclose()
 
 
 async def test_the_live_view_names_a_slow_reader_of_a_true_driver(
