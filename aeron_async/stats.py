@@ -582,7 +582,7 @@ class Stats:
             subscriptions={
                 now.registration_id: SubscriptionRates(
                     messages_per_second=counted(
-                        now.message_count, before and before.message_count, seconds
+                        now.message_count, 0 if before is None else before.message_count, seconds
                     )
                 )
                 for now, before in pairs(self.subscriptions, earlier.subscriptions)
@@ -649,8 +649,8 @@ def pairs(now: Table[Any], earlier: Table[Any]) -> Iterator[tuple[Any, Any]]:
 
 
 def counted(now: int | None, before: int | None, seconds: float) -> float | None:
-    """Return how much a count has grown in a second; None if the source does not count."""
-    return None if now is None else (now - (before or 0)) / seconds
+    """Return how much a count has grown in a second; None if it is, or was, unknown."""
+    return None if now is None or before is None else (now - before) / seconds
 
 
 def publication_rates(
@@ -663,7 +663,7 @@ def publication_rates(
     return PublicationRates(
         bytes_per_second=(now.position - was.position) / seconds,
         messages_per_second=counted(
-            now.message_count, None if before is None else before.message_count, seconds
+            now.message_count, 0 if before is None else before.message_count, seconds
         ),
         retransmitted_bytes_per_second=counted(
             now.retransmitted_bytes, was.retransmitted_bytes, seconds
@@ -686,9 +686,7 @@ def image_rates(now: ImageStats, before: ImageStats | None, seconds: float) -> I
     nothing = LossStats("", 0, 0)
     return ImageRates(
         bytes_per_second=received / seconds,
-        naks_per_second=counted(
-            now.nak_count, None if before is None else before.nak_count, seconds
-        ),
+        naks_per_second=counted(now.nak_count, 0 if before is None else before.nak_count, seconds),
         losses_per_second={
             each.cause: (each.count - earlier.get(each.cause, nothing).count) / seconds
             for each in now.losses

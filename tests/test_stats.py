@@ -96,6 +96,12 @@ def test_a_difference_is_by_the_second_and_by_cause() -> None:
     assert rates.counters == {"bytes_sent": 100}
 
 
+def test_a_count_that_was_unknown_has_no_rate() -> None:
+    unknown = stats(attrs.evolve(PUBLICATION, message_count=None))
+    rates = stats(at_ns=2 * SECOND_NS).diff(unknown)
+    assert rates.publications[1].messages_per_second is None
+
+
 def test_a_stream_that_is_new_began_at_its_own_position() -> None:
     new = attrs.evolve(PUBLICATION, registration_id=9), attrs.evolve(IMAGE, registration_id=8)
 

@@ -382,10 +382,11 @@ def messages_of(stats: Stats, earlier: Stats | None) -> dict[int, float]:
         )
     )
     return {
-        row.registration_id: max(0, row.message_count - (before.get(row.registration_id) or 0))
-        / seconds
+        row.registration_id: max(0, row.message_count - was) / seconds
         for row in stats.subscriptions
-        if row.message_count is not None and row.image_count == 1
+        if row.message_count is not None
+        and row.image_count == 1
+        and (was := before.get(row.registration_id, 0)) is not None
     }
 
 
