@@ -131,6 +131,8 @@ class Terminal:
 
 def _take_terminal() -> None:
     """Make standard input the terminal that Ctrl-C and a change of its size come from."""
+    # A run under `nohup` ignores it, and so would its children.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
