@@ -181,8 +181,8 @@ class StatsTaker:
     def take(self) -> Stats:
         """Return the statistics of this moment."""
         entries, images = self._table.entries, self._subscriptions.images.endpoints
-        network = self._take_network([each for each in entries if type_is_network(each)])
-        ipc = self._take_ipc([each for each in entries if type_is_ipc(each)])
+        network = self._take_network([each for each in entries if is_over_network(each)])
+        ipc = self._take_ipc([each for each in entries if is_over_ipc(each)])
         received = self._take_images(list(images))
         links = self._take_links(self._subscriptions.links)
         lags: Lags = {}
@@ -222,9 +222,9 @@ class StatsTaker:
         published, received = Slices(PublicationStats), Slices(ImageStats)
         subscribed = Slices(SubscriptionStats)
         lags: Lags = {}
-        network = [each for each in entries if type_is_network(each)]
+        network = [each for each in entries if is_over_network(each)]
         await published.take(network, entries, self._take_network, network_row, lags)
-        ipc = [each for each in entries if type_is_ipc(each)]
+        ipc = [each for each in entries if is_over_ipc(each)]
         await published.take(ipc, entries, self._take_ipc, ipc_row, lags)
         await received.take(list(images), images, self._take_images, image_row, lags)
         links = self._subscriptions.links
@@ -431,12 +431,12 @@ def slices_of(streams: Sequence[Any]) -> Iterator[list[Any]]:
         yield part
 
 
-def type_is_network(publication: SubscribablePublication) -> TypeGuard[NetworkPublication]:
+def is_over_network(publication: SubscribablePublication) -> TypeGuard[NetworkPublication]:
     """Return whether a publication sends over the network."""
     return isinstance(publication, NetworkPublication)
 
 
-def type_is_ipc(publication: SubscribablePublication) -> TypeGuard[IpcPublication]:
+def is_over_ipc(publication: SubscribablePublication) -> TypeGuard[IpcPublication]:
     """Return whether a publication is read in shared memory."""
     return isinstance(publication, IpcPublication)
 

@@ -426,11 +426,6 @@ class Subscriptions:
         """Return every subscription; for explanations."""
         return tuple(self._links.values())
 
-    @property
-    def links_by_id(self) -> Mapping[int, SubscriptionLink]:
-        """Return every subscription by its registration id."""
-        return self._links
-
     def _keep(self, link: SubscriptionLink) -> None:
         self._links[link.registration_id] = link
         self._client_links.setdefault(link.client_id, {})[link.registration_id] = link
