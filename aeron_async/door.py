@@ -3,6 +3,7 @@
 One JSON object a line, in both directions; `docs/reference/stats-door.md` has the protocol. The
 door belongs to the event loop of its driver, so it must not hold that up: a snapshot is taken and
 encoded once for all who look at the same interval, in pieces, with a turn of the loop after each.
+Where others take snapshots too, such as an endpoint of metrics, a watch shows theirs if it is new.
 
 Who may come in: a process of the same user or of root. The socket has mode 0600 before it has a
 name, its folder may be written by nobody else, and the system says whose process each client is.
@@ -63,6 +64,9 @@ INTERVAL_MIN_MS: Final = 50
 INTERVAL_MAX_MS: Final = 60_000
 FRESH_NS: Final = 20 * NS_PER_MS
 """How old a snapshot may be that answers one more request: less than the shortest interval."""
+RECENT_PERCENT: Final = 75
+RECENT_MAX_NS: Final = 750 * NS_PER_MS
+"""How old a snapshot that others took may be for a watch: a part of its interval, and so much."""
 READ_TIMEOUT_S: Final = 5.0
 """How long a client may take to read one chunk."""
 ACCEPT_PAUSE_S: Final = 1.0
@@ -203,10 +207,11 @@ class DoorConnection:
 
 @final
 class DoorWatch:
-    """The clients that look at one interval, and the line that they were last sent."""
+    """The clients that look at one interval, the line that they were last sent, and its time."""
 
     def __init__(self, interval_ms: int) -> None:
         self.interval_ms: Final = interval_ms
+        self.shown_ns = 0
         self.connections: dict[DoorConnection, None] = {}
         self.latest: Line | None = None
         self.task: asyncio.Task[None] | None = None
@@ -224,6 +229,7 @@ class StatsDoor:
             while a client asks.
         version: Version of the program, for the greeting.
         pid: Process id, for the greeting.
+        recent: Returns the snapshot that was taken last, whoever has asked for it; None if none.
         extra: What is served beside the statistics, by name: each is called in the event loop, and
             returns a text or anything else that JSON takes, or what to await for one. Texts and
             lists are encoded in pieces.
@@ -248,11 +254,13 @@ class StatsDoor:
         *,
         version: str,
         pid: int,
+        recent: Callable[[], Stats | None] | None = None,
         extra: Mapping[str, Callable[[], object]] | None = None,
         max_clients: int = CLIENTS_MAX,
     ) -> None:
         self.path: Final = check_path(path)
         self._take = take
+        self._recent = recent
         self._extra = dict(extra or {})
         if STATS in self._extra or "" in self._extra:
             message = f"a door serves {STATS!r} itself, and nothing without a name: rename `extra`"
@@ -272,6 +280,7 @@ class StatsDoor:
         self._encoding = asyncio.Lock()
         self._state: list[bytes] = []
         self._state_ns = 0
+        self._shown_ns = 0
         self._clock = SystemClock()
         self._budget = LogBudget(self._clock.now_ns)
         self._peers_log = self._budget.on(_log)
@@ -449,11 +458,13 @@ class StatsDoor:
                 )
                 await connection.send([line_of(error=text)])
 
-    async def _line(self, head: dict[str, object], name: str) -> tuple[bool, Line]:
+    async def _line(
+        self, head: dict[str, object], name: str, watch: DoorWatch | None = None
+    ) -> tuple[bool, Line]:
         """Return whether there is what a client asks for, and the line with it, or with why not."""
         try:
             if name == STATS:
-                chunks = await self._current_state()
+                chunks = await self._current_state(watch)
             else:
                 value = self._extra[name]()
                 chunks = await chunks_of(await value if isawaitable(value) else value)
@@ -464,16 +475,32 @@ class StatsDoor:
         begin = encode_json(head)[:-1] + b',"value":'
         return True, (begin + chunks[0], *chunks[1:], b"}\n")
 
-    async def _current_state(self) -> list[bytes]:
+    async def _current_state(self, watch: DoorWatch | None) -> list[bytes]:
         """Return the JSON of a snapshot: one for all who ask at about the same time."""
         async with self._encoding:
             now_ns = self._clock.now_ns()
             if not self._state or now_ns - self._state_ns >= FRESH_NS:
                 self._state = []
                 self._state_ns = now_ns
-                taken = self._take()
-                self._state = await chunks_of(await taken if isawaitable(taken) else taken)
+                stats = None if watch is None else self._taken_by_others(watch, now_ns)
+                if stats is None:
+                    taken = self._take()
+                    stats = await taken if isawaitable(taken) else taken
+                else:
+                    self._state_ns = min(now_ns, stats.monotonic_ns)
+                self._shown_ns = stats.monotonic_ns
+                self._state = await chunks_of(stats)
+            if watch is not None:
+                watch.shown_ns = self._shown_ns
             return self._state
+
+    def _taken_by_others(self, watch: DoorWatch, now_ns: int) -> Stats | None:
+        """Return a snapshot that a watch has not shown and that is new enough for it, or None."""
+        stats = None if self._recent is None else self._recent()
+        if stats is None or stats.monotonic_ns <= watch.shown_ns:
+            return None
+        limit_ns = min(watch.interval_ms * NS_PER_MS * RECENT_PERCENT // 100, RECENT_MAX_NS)
+        return stats if now_ns - stats.monotonic_ns < limit_ns else None
 
     # What it watches.
 
@@ -519,7 +546,7 @@ class StatsDoor:
         loop = asyncio.get_running_loop()
         due = loop.time()
         while True:
-            is_there, line = await self._line({"watch": watch.interval_ms}, STATS)
+            is_there, line = await self._line({"watch": watch.interval_ms}, STATS, watch)
             watch.latest = line
             for each in watch.connections:
                 self.replaced_state_count += each.offer(line)

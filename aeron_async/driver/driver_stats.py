@@ -151,6 +151,9 @@ class StatsTaker:
         subscriptions: Its subscriptions and images.
         senders: The endpoints from which publications send.
         started_ns: When the driver started, by its wall clock.
+
+    Attributes:
+        latest: What was last taken in slices, which is kept for the next who asks soon; or None.
     """
 
     def __init__(
@@ -167,6 +170,7 @@ class StatsTaker:
         self._subscriptions = subscriptions
         self._senders = senders
         self._started_ns = started_ns
+        self.latest: Stats | None = None
         # By registration id, which no later stream has.
         self._publications: dict[int, KnownStream] = {}
         self._images: dict[int, KnownStream] = {}
@@ -229,7 +233,8 @@ class StatsTaker:
         await received.take(list(images), images, self._take_images, image_row, lags)
         links = self._subscriptions.links
         await subscribed.take(links, None, self._take_links, partial(link_row, lags), None)
-        return self._stats(published.table, received.table, subscribed.table)
+        self.latest = self._stats(published.table, received.table, subscribed.table)
+        return self.latest
 
     def _stats(
         self,

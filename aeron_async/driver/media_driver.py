@@ -412,6 +412,7 @@ class MediaDriver:
                 conductor.stats.take_in_slices,
                 version=installed_version("aeron-async"),
                 pid=os.getpid(),
+                recent=lambda: conductor.stats.latest,
                 extra={"live": lambda: True, "ready": partial(why_not_ready, conductor)},
             )
             await self._door.start()
