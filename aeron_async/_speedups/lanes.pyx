@@ -329,8 +329,8 @@ cdef class SendLane:
         cdef Py_buffer view
         cdef OfferSending publication = self.publication
         # Times of no clock must not overflow.
-        cdef int64_t quiet_ns = <int64_t>(<uint64_t>now_ns - <uint64_t>publication.polled_ns)
-        if (publication.has_sent_burst or quiet_ns < self.quiet_ns
+        cdef int64_t since_poll_ns = <int64_t>(<uint64_t>now_ns - <uint64_t>publication.polled_ns)
+        if (publication.has_sent_burst or since_poll_ns < self.quiet_ns
                 or now_ns >= publication._fast_until_ns or self.agent._is_polling
                 or not self.agent.is_asleep(now)):
             return 0
