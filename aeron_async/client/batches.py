@@ -8,20 +8,24 @@ from __future__ import annotations
 import asyncio
 from asyncio import current_task
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar, final
 
 from aeron_async.client.home_loop import current_consumer
 from aeron_async.client.reading import NOTHING
 from aeron_async.clock import NS_PER_SECOND
+from aeron_async.errors import BusyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import TracebackType
     from weakref import ref
 
     from aeron_async.client.home_loop import HomeLoop
     from aeron_async.logbuffer.message import Batch
 
 __all__ = ["Batches"]
+
+ENDED: Final = "no more batches: the iterator was closed by its aclose()"
 
 
 class Lent(Protocol):
@@ -34,6 +38,8 @@ class Lent(Protocol):
     def _extend(self, more: Batch[Any], /) -> bool: ...
 
     def _length(self) -> int: ...
+
+    def _put_back(self) -> None: ...
 
     def _take(self) -> bool: ...
 
@@ -65,7 +71,7 @@ class Lending(Protocol[LentT]):
 
 @final
 class Batches(AsyncIterator[LentT], Generic[LentT]):
-    """What `Subscription.batches` returns.
+    """What `Subscription.batches` returns; to end it early, use `async with` or `aclose`.
 
     Args:
         subscription: Whose messages to deliver.
@@ -75,7 +81,10 @@ class Batches(AsyncIterator[LentT], Generic[LentT]):
         linger_ns: How long to wait for more messages, in nanoseconds.
     """
 
-    __slots__ = ("_lend", "_lent", "_linger_ns", "_max_bytes", "_max_messages", "_subscription")
+    __slots__ = (
+        *("_is_ended", "_lend", "_lent", "_linger_ns", "_max_bytes", "_max_messages"),
+        *("_subscription", "_waiting_count"),
+    )
 
     def __init__(
         self,
@@ -92,6 +101,8 @@ class Batches(AsyncIterator[LentT], Generic[LentT]):
         self._max_bytes = max_bytes
         self._linger_ns = linger_ns
         self._lent: LentT | None = None
+        self._is_ended = False
+        self._waiting_count = 0
 
     def __aiter__(self) -> Self:
         return self
@@ -107,6 +118,8 @@ class Batches(AsyncIterator[LentT], Generic[LentT]):
         subscription = self._subscription
         if not subscription._home.is_here():
             subscription._check_loop()
+        if self._is_ended:
+            raise StopAsyncIteration(ENDED)
         lent, self._lent = self._lent, None
         # Another task may have read since, and has then put the batch back.
         if lent is not None and subscription._lent is lent:
@@ -121,17 +134,75 @@ class Batches(AsyncIterator[LentT], Generic[LentT]):
             task = current_task(subscription._home.loop)
             if task is not None and consumer() is task and subscription._lent is None:
                 batch = subscription._read_list_fast(self._max_messages, self._max_bytes)
-        if batch is None:
-            await subscription._next_batch(self._max_messages, max_bytes=self._max_bytes)
-            batch, subscription._batch = subscription._batch, NOTHING
-        lent = subscription._lent = self._lend(batch)
-        if self._linger_ns:
-            # A batch whose wait is cancelled was not delivered: the next reader puts it back.
-            await self._linger(lent)
+        if batch is None or self._linger_ns:
+            lent = await self._wait(batch)
+        else:
+            lent = subscription._lent = self._lend(batch)
         if task is None or consumer is None or consumer() is not task:
             subscription._consumer = current_consumer()
         subscription._count_list(len(lent), lent._length())
         self._lent = lent
+        return lent
+
+    async def aclose(self) -> None:
+        """End the iteration now; the last batch was not taken, and comes again for the next reader.
+
+        Another task may read at once. Closing twice does nothing.
+
+        Raises:
+            BusyError: A task waits for the next batch.
+            WrongLoopError: The subscription belongs to another event loop.
+        """
+        subscription = self._subscription
+        if not subscription._home.is_here():
+            subscription._check_loop()
+        if self._waiting_count:
+            message = "a task waits for the next of these batches: cancel it, and close them then"
+            raise BusyError(message)
+        self._is_ended = True
+        lent, self._lent = self._lent, None
+        if lent is not None and self._give_back(lent):
+            subscription._consumer = None
+        await asyncio.sleep(0)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def _give_back(self, lent: LentT) -> bool:
+        """Leave a batch to the next reader; return False if it was taken or given back before."""
+        subscription = self._subscription
+        if subscription._lent is not lent:
+            return False
+        lent._put_back()
+        subscription._lent = None
+        return True
+
+    async def _wait(self, batch: Batch[Any] | None) -> LentT:
+        """Return the next batch, waiting for messages if none were read, and then for more."""
+        subscription = self._subscription
+        self._waiting_count += 1
+        try:
+            if batch is None:
+                await subscription._next_batch(self._max_messages, max_bytes=self._max_bytes)
+                batch, subscription._batch = subscription._batch, NOTHING
+            lent = subscription._lent = self._lend(batch)
+            if self._linger_ns:
+                try:
+                    await self._linger(lent)
+                except BaseException:
+                    # It was not delivered.
+                    self._give_back(lent)
+                    raise
+        finally:
+            self._waiting_count -= 1
         return lent
 
     async def _linger(self, lent: LentT) -> None:

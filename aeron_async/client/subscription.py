@@ -58,7 +58,7 @@ from aeron_async.protocol.channel_uri import ControlMode
 from aeron_async.waits import SubscriptionSeen
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import Mapping
     from types import TracebackType
     from typing import SupportsIndex
 
@@ -715,12 +715,13 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         *,
         max_bytes: int = READ_AHEAD_LENGTH,
         linger_ns: int = 0,
-    ) -> AsyncIterator[MessageBatch]:
+    ) -> Batches[MessageBatch]:
         """Iterate over batches of messages that have arrived, each of one image.
 
         A batch is taken, and the position moves, when the iterator is asked for the next one. If
         the loop body raises, or leaves the loop, its batch is not taken: the next reader gets the
-        same messages again. To get each message exactly once, iterate over single messages.
+        same messages again; `aclose` of the iterator lets another task be that reader. To get each
+        message exactly once, iterate over single messages.
 
         Args:
             max_messages: Most messages in one batch; 1 or more.
