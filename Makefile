@@ -23,8 +23,8 @@ PYTHONS ?= python3.12 python3.13 python3.14
 # Tests of everything that has compiled code, once more in pure Python: the twins, the logs, what a
 # client does for each message, how datagrams are sent and received, and how agents take turns.
 PURE_TESTS := tests/speedups tests/logbuffer tests/driver/test_data_packet_batches.py \
-	$(foreach name,agents closing consumer ending_while_read exclusive flow image_handlers ipc messages \
-		misread_calls receive_timestamps steps term_end unreliable wait_watch yield_budget \
+	$(foreach name,agents batch_iterators closing consumer ending_while_read exclusive flow image_handlers ipc \
+		message_batch messages misread_calls receive_timestamps steps term_end unreliable wait_watch yield_budget \
 		fifo_waiters instance_attributes,tests/client/test_$(name).py) \
 	$(foreach name,batch_reader batches many_addresses many_batches segment_batches \
 		sockets,tests/io/test_$(name).py)

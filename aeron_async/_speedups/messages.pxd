@@ -19,8 +19,13 @@ cdef class Batch:
     cdef list messages
     cdef readonly object image
     cdef readonly Py_ssize_t left
+    # Where the messages begin that are left, once one behind the first was asked for by its index.
+    cdef object starts
+    cdef int64_t starts_offset
 
     cdef Message hand_out(self)
+    cdef int fill(self, Message message, int64_t offset, int64_t length) except -1
+    cdef int64_t start_of(self, Py_ssize_t index) except? -1
     cdef int64_t find(self, int64_t *offset) noexcept
     cdef int64_t room(self) noexcept
     cdef Py_ssize_t lay_out(self, Py_ssize_t left, int64_t room, int64_t *starts, char *data,

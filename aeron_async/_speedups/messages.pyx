@@ -10,7 +10,7 @@ once do not fit there.
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport (PyByteArray_AS_STRING, PyByteArray_FromStringAndSize,
-                                PyByteArray_Resize)
+                                PyByteArray_GET_SIZE, PyByteArray_Resize)
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.list cimport PyList_GET_SIZE, PyList_New
 from cpython.object cimport PyObject, PyObject_GenericSetAttr
@@ -233,8 +233,7 @@ cdef class Batch:
             PyBuffer_Release(&self.view)
 
     cdef Message hand_out(self):
-        cdef char *frame
-        cdef int64_t length
+        cdef int64_t length, offset
         cdef Message message
         if self.left <= 0:
             return None
@@ -255,16 +254,69 @@ cdef class Batch:
             self.left = 0
             self.let_go()
             return None
-        frame = <char *>self.view.buf + self.offset
-        self.offset = align(self.offset + HEADER + length)
-        message.data = PyBytes_FromStringAndSize(frame + HEADER, length)
-        message.position = self.begin_position + self.offset
-        message.reserved_value = (<int64_t *>frame)[3]
-        message.image = self.image
+        offset = self.offset
+        self.offset = align(offset + HEADER + length)
+        self.fill(message, offset, length)
         self.left -= 1
         if self.left == 0:
             self.let_go()
         return message
+
+    cdef int fill(self, Message message, int64_t offset, int64_t length) except -1:
+        """Make a new message of the frame at an offset."""
+        cdef char *frame = <char *>self.view.buf + offset
+        message.data = PyBytes_FromStringAndSize(frame + HEADER, length)
+        message.position = self.begin_position + align(offset + HEADER + length)
+        message.reserved_value = (<int64_t *>frame)[3]
+        message.image = self.image
+        return 0
+
+    def at(self, Py_ssize_t index):
+        """Return the message at an index of those that are left; None if there is none. It stays.
+
+        The first one behind index 0 that is asked for costs a walk over the headers, the others
+        nothing but themselves.
+        """
+        cdef int64_t length
+        # Both before all else, as in `hand_out`: what is there is looked at afterwards.
+        cdef Message message = Message.__new__(Message)
+        cdef int64_t offset = self.start_of(index)
+        if index < 0 or index >= self.left:
+            return None
+        if self.messages is not None:
+            index += len(self.messages) - self.left
+            return <Message?>self.messages[index] if 0 <= index < len(self.messages) else None
+        length = self.find(&offset)
+        if length < 0:
+            return None
+        self.fill(message, offset, length)
+        return message
+
+    cdef int64_t start_of(self, Py_ssize_t index) except? -1:
+        """Return where to look for the message at an index in the log; the end if there is none."""
+        cdef int64_t offset, length
+        cdef int64_t step = 0
+        cdef int32_t usual = 0
+        cdef Py_ssize_t count
+        cdef int64_t *starts
+        if index <= 0 or not self.is_open:
+            return self.offset
+        if (self.starts is None or self.starts_offset != self.offset
+                or PyByteArray_GET_SIZE(self.starts) != 8 * self.left):
+            self.starts = PyByteArray_FromStringAndSize(NULL, 8 * self.left)
+            starts = <int64_t *>PyByteArray_AS_STRING(self.starts)
+            offset = self.starts_offset = self.offset
+            for count in range(PyByteArray_GET_SIZE(self.starts) // 8):
+                length = self.find(&offset)
+                if length < 0:
+                    # Other processes have changed frames: there is nothing, nor beyond.
+                    offset = self.end
+                starts[count] = offset
+                if length >= 0:
+                    offset += step_of(<int32_t>(HEADER + length), &usual, &step)
+        if index >= PyByteArray_GET_SIZE(self.starts) // 8:
+            return self.end
+        return (<int64_t *>PyByteArray_AS_STRING(self.starts))[index]
 
     def following(self):
         """Return the next message; None if there is none left."""

@@ -564,21 +564,20 @@ NOT_IN_CHILD: Final = "the batch lies in a log that a forked child process does 
 class MessageBatch(Sequence["Message"]):
     """Messages of one image, in order, which are made when they are asked for.
 
-    `payloads()` is the fastest way to take them all. The batch is taken when the next one is asked
-    for: from then on it refuses everything but its length. What was made of it before stays: keep
-    `payloads()` or `list(batch)`, and not the batch.
+    `payloads()` is the fastest way to take all. The batch is taken when the next one is asked for:
+    it then refuses everything but its length. Keep `payloads()` or `list(batch)`, not the batch.
 
     Attributes:
         image: The image that they came from.
     """
 
-    __slots__ = ("_batch", "_count", "_end_position", "_gone", "_handed", "_messages", "image")
+    __slots__ = ("_batch", "_count", "_end_position", "_gone", "_handed", "_made", "image")
 
     def __init__(self, batch: Batch[Message]) -> None:
         self.image: Image = batch.image
         self._batch: Batch[Message] | None = batch
         self._count = batch.left
-        self._messages: list[Message] | None = None
+        self._made: dict[int, Message] = {}
         self._handed: list[Batch[Message]] = []
         self._gone = TAKEN
         self._end_position: int = self.image._read_position
@@ -603,15 +602,25 @@ class MessageBatch(Sequence["Message"]):
     def __getitem__(self, index: slice) -> list[Message]: ...
 
     def __getitem__(self, index: SupportsIndex | slice) -> Message | list[Message]:
-        batch = self._lying()
-        if self._messages is None:
-            self._messages = batch.again().rest()
-        return self._messages[index]
+        batch, made = self._lying(), self._made
+        if type(index) is not int or not 0 <= index < self._count:
+            place = range(self._count)[index]
+            if isinstance(place, range):
+                if not made and len(place) == self._count:
+                    made.update(enumerate(batch.again().rest()))
+                return [made[each] if each in made else self[each] for each in place]
+            index = place
+        if (message := made.get(index)) is None:
+            if (message := batch.at(index)) is None:
+                raise IndexError(index)
+            made[index] = message
+        return message
 
     def __iter__(self) -> Iterator[Message]:
         batch = self._lying().again()
         self._handed.append(batch)
-        for message in self._messages or iter(batch.following, None):
+        made, messages = self._made, iter(batch.following, None)
+        for message in map(made.get, range(self._count), messages) if made else messages:
             yield message
             self._lying()
 

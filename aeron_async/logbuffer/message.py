@@ -209,6 +209,15 @@ class Batch(Generic[MessageT]):
         self.left = left - 1
         return self._messages[-left]
 
+    def at(self, index: int) -> MessageT | None:
+        """Return the message at an index of those that are left; None if there is none. It stays.
+
+        Compiled, the first one behind index 0 that is asked for costs a walk over the headers.
+        """
+        if not 0 <= index < self.left:
+            return None
+        return self._messages[index - self.left]
+
     def rest(self) -> list[MessageT]:
         """Return all messages that are left, and empty the batch."""
         messages = self._left()

@@ -75,8 +75,28 @@ async def test_it_is_a_sequence_of_messages(aeron: aa.Aeron) -> None:
     assert [message.data for message in reversed(batch)] == MESSAGES[8::-1]
     assert batch[3] is batch[3]
     assert batch[3] in batch
-    with pytest.raises(IndexError):
-        batch[9]
+    assert batch[1:][2] is batch[3]
+    assert [message.data for message in batch[::-3]] == MESSAGES[8::-3]
+    for index in (9, -10):
+        with pytest.raises(IndexError):
+            batch[index]
+
+
+@both_drivers
+@pytest.mark.parametrize("messages", [MESSAGES[:20], [LONG]], ids=["frames", "fragments"])
+async def test_only_what_is_asked_for_is_made(aeron: aa.Aeron, messages: list[bytes]) -> None:
+    """`batch[-1]` made every message of the batch."""
+    batch = await all_there(aeron, messages)
+    count = len(messages)
+    assert batch[-1].data == messages[-1]
+    assert set(batch._made) == {count - 1}
+    assert [message.data for message in batch[2:5]] == messages[2:5]
+    assert set(batch._made) == {*range(count)[2:5], count - 1}
+    assert len(batch._made) <= count
+    batch.image.subscription.close()
+    assert [message.data for message in batch] == messages
+    assert batch[0].data == messages[0]
+    assert batch[-1].position == batch.positions()[-1]
 
 
 @both_drivers

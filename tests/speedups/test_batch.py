@@ -114,6 +114,11 @@ def test_batches_are_alike(garbage: bytes, lengths: list[int], limit: int, end: 
 def asked(batch: Any) -> tuple[Any, ...]:
     """Return what a batch says of its messages without handing them out."""
     messages = batch.again().rest()
+    found = [batch.at(index) for index in reversed(range(batch.left))]
+    assert [each and facts(each) for each in reversed(found)] == [
+        *map(facts, messages),
+        *[None] * (batch.left - len(messages)),
+    ]
     payloads = batch.payloads()
     assert payloads == [message.data for message in messages]
     columns = batch.columns()
@@ -149,6 +154,39 @@ def test_what_batches_say_is_alike(
             assert batch.extend(more)
         found.append((said, asked(batch)))
     assert found[0] == found[1]
+
+
+def test_a_message_is_made_at_its_index(twin: Any) -> None:
+    log = filled([100, 0, 33, 1_000])
+    batch, behind = opened(twin, log, limit=3, begin_position=TERM_LENGTH * 4)
+    last = facts(batch.at(2))
+    assert last == (b"\3" * 33, TERM_LENGTH * 4 + 160 + 32 + 96, 0, True)
+    assert [facts(batch.at(index))[0] for index in (0, 1)] == [b"\1" * 100, b""]
+    assert batch.left == 3
+    assert [batch.at(index) for index in (-1, 3, 2**62)] == [None] * 3
+    batch.following()
+    assert facts(batch.at(1)) == last
+    assert batch.extend(opened(twin, log, behind, begin_position=TERM_LENGTH * 4)[0])
+    assert facts(batch.at(2))[0] == b"\4" * 1_000
+    batch.keep()
+    assert facts(batch.at(1)) == last
+    batch.rest()
+    assert batch.at(0) is None
+
+
+@needs_compiled
+@pytest.mark.parametrize("length", [0, -1, 32, 2**31 - 1, TERM_LENGTH])
+def test_frames_that_change_are_not_passed_on_the_way_to_an_index(length: int) -> None:
+    log = filled([100] * 4)
+    for is_walked in (False, True):
+        batch, _ = opened(compiled_twins(), log)
+        if is_walked:
+            assert facts(batch.at(3))[0] == b"\4" * 100
+        log.term_words[0][320 >> 2] = length
+        for index in range(4):
+            found = batch.at(index)
+            assert found is None or len(found.data) <= 100
+        log.term_words[0][320 >> 2] = 132
 
 
 def test_a_batch_is_extended_by_what_follows(twin: Any) -> None:

@@ -106,6 +106,11 @@ class Held:
     def again(self) -> None:
         self.put(self.one().again())
 
+    def at(self) -> None:
+        one = self.one()
+        for index in (self.v.rng.randrange(-2, one.left + 2), -1, self.v.number()):
+            self.message = one.at(index) or self.message
+
     def payloads(self) -> None:
         self.one().payloads()
 
@@ -151,7 +156,7 @@ def rounds(values: Values) -> Mapping[str, Callable[[], object]]:
         for each in (
             *(held.read_whole, held.open_batch, held.open_batches_that_follow, held.make_batch),
             *(held.following, held.rest, held.again, held.payloads, held.places, held.columns),
-            *(held.extend, held.keep, held.message_is_made, held.message_is_changed),
+            *(held.at, held.extend, held.keep, held.message_is_made, held.message_is_changed),
             *(held.image_is_replaced, held.cycle, held.term_is_changed),
         )
     }
