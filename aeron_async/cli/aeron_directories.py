@@ -1,13 +1,14 @@
-"""What the commands that look into an Aeron directory share: opening, drawing again, rows of text.
+"""What the commands that use an Aeron directory share: opening, drawing again, rows of text.
 
-Invariant: these commands open files for reading only. What a driver or a client wrote is printed as
-text; see `output`.
+Invariant: commands that look into one open files for reading only. What a driver or a client wrote
+is printed as text; see `output`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Final
 
 import attrs
@@ -23,18 +24,21 @@ from aeron_async.cli.options import Count, Positive, RunOptions, is_a_name
 from aeron_async.cli.output import clear_terminal, print_json, print_line
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.clock import SystemClock
+from aeron_async.errors import DriverTimeoutError
 from aeron_async.text import utc_time
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
 
+    from aeron_async.client.aeron import Aeron
     from aeron_async.concurrent.cnc_file import CncNotReady
 
 __all__ = [
     "DRIVER_TIMEOUT_MS",
     "Directory",
     "Watch",
+    "connected",
     "epoch_ms",
     "facts_of",
     "format_when",
@@ -89,6 +93,47 @@ def open_directory(directory: str | None) -> AeronDirectory:
         ConfigurationError: The compiled code is missing.
     """
     return AeronDirectory.open(located(directory))
+
+
+@asynccontextmanager
+async def connected(directory: str | None, timeout: float | None) -> AsyncIterator[Aeron]:
+    """Yield a client of the driver in a directory, or of one of its own; it is closed at the end.
+
+    Args:
+        directory: As the command was given it; None starts a driver.
+        timeout: The `--timeout` of the command, in seconds: most to wait for the driver of another
+            process. `driver_timeout_ms` bounds that wait, too.
+
+    Raises:
+        DriverTimeoutError: There is no driver in the directory in time.
+    """
+    from aeron_async.client.aeron import Aeron  # noqa: PLC0415 - commands that look need no client
+
+    client = Aeron.connect(directory=directory)
+    if directory is not None and timeout is not None:
+        waiting = asyncio.timeout(timeout)
+        try:
+            async with waiting:
+                await client
+        except TimeoutError:
+            if not waiting.expired():
+                raise
+            message = (
+                f"no media driver within {timeout:g} s, which is --timeout: {_why_not(directory)}"
+            )
+            raise DriverTimeoutError(message) from None
+    async with client as aeron:
+        yield aeron
+
+
+def _why_not(directory: str) -> str:
+    """Return why the driver of a directory cannot be used."""
+    found = AeronDirectory.try_open(directory)
+    if not isinstance(found, AeronDirectory):
+        return found.reason
+    with found:
+        why_not = found.why_not_active(epoch_ms(), DRIVER_TIMEOUT_MS)
+    return why_not or f"the driver in {directory} does not answer"
 
 
 def facts_of(directory: AeronDirectory, now_ms: int) -> dict[str, object]:

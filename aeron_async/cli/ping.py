@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Annotated, Final, final
 
 from cyclopts import Parameter, validators
 
+from aeron_async.cli.aeron_directories import connected
 from aeron_async.cli.figures import LatencySummary, format_count, plural
 from aeron_async.cli.options import ClientOptions, Flag, Int32, MessageSize, Positive, Quiet
 from aeron_async.cli.output import make_console, print_json, remark
 from aeron_async.cli.pauses import Pauses, own_counters
 from aeron_async.cli.runner import ExitCode, Watchdog, advising, hush_pauses, run, together
-from aeron_async.client.aeron import Aeron
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import AeronTimeoutError, ConfigurationError
 
@@ -77,7 +77,7 @@ def ping(
         warmup: Round trips before those that are measured.
         rate: Pings a second, each measured from when it was due; without, the next ping follows
             the last pong.
-        timeout: Seconds to wait for the pong to be there, and for any answer.
+        timeout: Seconds to wait for the driver, for the pong to be there, and for any answer.
         json: Report as JSON.
         quiet: Do not remark on progress.
         options: How to run.
@@ -110,7 +110,7 @@ async def _ping(
     timeout: float,
     report: PingReport,
 ) -> int:
-    async with Aeron.connect(directory=aeron_dir) as aeron:
+    async with connected(aeron_dir, timeout) as aeron:
         subscription = await aeron.add_subscription(*back)
         publication = await aeron.add_exclusive_publication(*there)
         report.say(f"pinging {there[0]} stream {there[1]}, listening on {back[0]} stream {back[1]}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Self, final
 
 from cyclopts import Parameter
 
+from aeron_async.cli.aeron_directories import connected
 from aeron_async.cli.figures import format_per_second, format_throughput, per_second, plural
 from aeron_async.cli.options import (
     ClientOptions,
@@ -25,7 +26,6 @@ from aeron_async.cli.output import complain, print_json, remark
 from aeron_async.cli.pauses import Pauses, own_counters
 from aeron_async.cli.runner import ExitCode, hush_pauses, run
 from aeron_async.cli.stdio import BlockingCalls, read_lines
-from aeron_async.client.aeron import Aeron
 from aeron_async.client.publication import OfferOutcome
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.driver.core.context import DriverContext
@@ -78,7 +78,8 @@ def pub(
         count: How often to publish the given messages, or how many to generate.
         size: Length in bytes of generated messages; without --count there is no end to them.
         rate: Messages a second at most.
-        timeout: Seconds to wait for a subscriber, and later for window space, before giving up.
+        timeout: Seconds to wait for the driver, for a subscriber, and later for window space,
+            before giving up.
         extend: Begin where this recording has stopped, for `archive record --extend`; with
             --archive.
         archive: Directory or control channel of the archive that has it.
@@ -289,7 +290,7 @@ async def _pub(
 ) -> int:
     if extended is not None:
         channel = await continuing(channel, stream, *extended)
-    async with Aeron.connect(directory=aeron_dir) as aeron:
+    async with connected(aeron_dir, timeout) as aeron:
         publication = await aeron.add_exclusive_publication(channel, stream)
         report.own_counters = own_counters(aeron, aeron_dir)
         report.say(

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, final
 
+from aeron_async.cli.aeron_directories import connected
 from aeron_async.cli.figures import format_per_second, format_throughput, per_second, plural
 from aeron_async.cli.options import ClientOptions, Count, Flag, Positive, Quiet, Stream
 from aeron_async.cli.output import as_json, remark
 from aeron_async.cli.pauses import Pauses, own_counters
 from aeron_async.cli.runner import ExitCode, Watchdog, check_driver, run
 from aeron_async.cli.stdio import BlockingCalls, write_all
-from aeron_async.client.aeron import Aeron
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import AeronTimeoutError
 from aeron_async.text import printable
@@ -61,7 +61,8 @@ def sub(
         stream: Stream id within the channel.
         format: How a message is printed: as it is, one a line; in hexadecimal; as JSON; not at all.
         count: Stop after so many messages.
-        timeout: Stop when no message has come for so many seconds; a failure if any is missing.
+        timeout: Stop when no message has come for so many seconds, or no driver; a failure if any
+            message is missing.
         quiet: Do not remark on sessions and counts.
         json: The same as --format json.
         options: How to run.
@@ -87,7 +88,7 @@ async def _sub(
     count: int | None,
     timeout: float | None,
 ) -> int:
-    async with Aeron.connect(directory=aeron_dir) as aeron:
+    async with connected(aeron_dir, timeout) as aeron:
         subscription = await aeron.add_subscription(
             channel,
             stream,

@@ -148,3 +148,28 @@ def test_a_directory_without_a_name_is_refused(
 ) -> None:
     assert main([*command, option, ""]) in {1, 2}
     assert "must name a directory" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("pub", IPC, *STREAM, "--message", "one"),
+        ("sub", IPC, *STREAM),
+        ("ping", "--ping-channel", IPC, "--pong-channel", IPC),
+    ],
+    ids=lambda command: command[0],
+)
+def test_the_timeout_bounds_the_wait_for_a_driver(
+    command: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """It was waited for as long as `AERON_DRIVER_TIMEOUT` says, ten seconds by default."""
+    monkeypatch.setenv("AERON_DRIVER_TIMEOUT", str(int(PATIENCE_S * 1_000)))
+    assert main([*command, "--timeout", "0.05", "--aeron-dir", str(tmp_path)]) == 1
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("error: no media driver within 0.05 s, which is --timeout: no driver has")
+    assert str(tmp_path) in err
+    assert err.count("\n") == 1
