@@ -39,6 +39,16 @@ class CounterFilter:
     session_id: int | None
     text: str
 
+    def none_found(self, type_ids: frozenset[int]) -> str:
+        """Return the line that says what no counter has: a type, or all that is asked for.
+
+        Args:
+            type_ids: Types of all counters of the driver.
+        """
+        if missing := [str(each) for each in self.type_ids if each not in type_ids]:
+            return f"no counter has type {' or '.join(missing)}"
+        return "no counter matches"
+
     def matches(self, record: CounterRecord) -> bool:
         """Return whether to show a counter."""
         if self.type_ids and record.type_id not in self.type_ids:
@@ -68,7 +78,8 @@ def stat(
 ) -> int:
     """Show the counters of a driver, ours or an official one.
 
-    The files are opened for reading only. Several filters show what matches all of them.
+    The files are opened for reading only. Several filters show what matches all of them. If nothing
+    does, a line says so; the exit code is 0, because the driver was found.
 
     Args:
         directory: Aeron directory; by default AERON_DIR, or that of this user.
@@ -90,13 +101,16 @@ def stat(
     )
 
     def draw(found: AeronDirectory, now_ms: int) -> None:
-        records = [record for record in found.counter_records() if chosen.matches(record)]
+        every = list(found.counter_records())
+        records = [record for record in every if chosen.matches(record)]
         if json:
             counters = [_json_of(record) for record in records]
             print_json(facts_of(found, now_ms) | {"counters": counters})
         else:
             print_line(headline_of(found, now_ms))
             _print(records)
+            if not records:
+                print_line(chosen.none_found(frozenset(record.type_id for record in every)))
 
     return show(directory, draw, watch or Watch(), json=json)
 

@@ -182,6 +182,22 @@ def test_filters_show_what_matches_all_of_them(
     assert [each["counter_id"] for each in counters] == ids
 
 
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--type", "99999"], "no counter has type 99999"),
+        (["--type", "99999", "--type", "98"], "no counter has type 99999 or 98"),
+        (["--type", "4", "--channel", "nothing has this"], "no counter matches"),
+        (["--id", "6", "--stream", "1001"], "no counter matches"),
+    ],
+)
+def test_stat_says_that_nothing_matches(
+    look: Callable[..., list[str]], arguments: list[str], line: str
+) -> None:
+    """It printed the line about the driver, and nothing else."""
+    assert look("stat", *arguments)[1:] == [line]
+
+
 def test_stream_filters_leave_out_counters_of_no_stream(
     golden: Callable[..., list[str]],
 ) -> None:
