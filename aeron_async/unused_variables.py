@@ -1,4 +1,4 @@
-"""Warnings about environment variables that look like Aeron settings and have no effect.
+"""Warnings about environment variables and options that look like settings and have no effect.
 
 Differs: the official drivers ignore unknown variables silently.
 """
@@ -12,15 +12,29 @@ from aeron_async.logs import get_logger
 from aeron_async.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
-__all__ = ["NAME_LENGTH_MAX", "NO_EFFECT", "PREFIX", "warn_of_unused"]
+__all__ = [
+    "FAINT_LIKENESS",
+    "NAME_LENGTH_MAX",
+    "NO_EFFECT",
+    "PREFIX",
+    "meant",
+    "warn_of_unknown",
+    "warn_of_unused",
+]
 
 PREFIX: Final = "AERON_"
 LIKENESS: Final = 0.85
 """Least similarity, from 0 to 1, to suggest a name: a letter or two may differ."""
+FAINT_LIKENESS: Final = 0.7
+"""The same to a name that has all words of the one that is meant, and more."""
+COMMON_WORDS: Final = frozenset({"AERON", "ASYNC"})
+WORDS_MIN: Final = 2
+"""Fewer words that are not common ones may be those of another program."""
+SIMILAR_MAX: Final = 8
 NAMED_MAX: Final = 32
-"""Most variables that a process warns about."""
+"""Most names that a process warns about."""
 NAME_LENGTH_MAX: Final = 100
 """A longer name is not a mistyped setting."""
 
@@ -74,18 +88,43 @@ def warn_of_unused(variables: Iterable[str], known: Collection[str], *, prefix: 
         prefix: Prefix of the names to check.
     """
     for name in sorted(each for each in variables if each.startswith(prefix)):
-        if name in known or name in _named or len(name) > NAME_LENGTH_MAX:
+        if name in known or len(name) > NAME_LENGTH_MAX:
             continue
-        if len(_named) >= NAMED_MAX:
-            return
         if name in NO_EFFECT:
-            _named.add(name)
             remedy = REMEDIES.get(name, "nothing here reads it: unset it")
-            log.warning("setting_without_effect", variable=name, remedy=remedy)
-        elif likely := get_close_matches(name, known, n=1, cutoff=LIKENESS):
-            _named.add(name)
-            log.warning(
-                "setting_unknown",
-                variable=printable(name),
-                remedy=f"did you mean {likely[0]}? it is ignored as it is written",
-            )
+            _warn_once("setting_without_effect", name, remedy)
+        elif likely := meant(name, known, LIKENESS):
+            remedy = f"did you mean {likely}? it is ignored as it is written"
+            _warn_once("setting_unknown", name, remedy)
+
+
+def meant(name: str, known: Collection[str], likeness: float) -> str | None:
+    """Return the variable that was probably meant: it has all words of the name, or is similar.
+
+    Args:
+        name: The name of no variable.
+        known: Names of variables that are read.
+        likeness: Least similarity, from 0 to 1, to one that lacks a word.
+    """
+    words = set(name.split("_"))
+    if len(words - COMMON_WORDS) >= WORDS_MIN:
+        for each in get_close_matches(name, known, n=SIMILAR_MAX, cutoff=FAINT_LIKENESS):
+            if words <= set(each.split("_")):
+                return each
+    return next(iter(get_close_matches(name, known, n=1, cutoff=likeness)), None)
+
+
+def warn_of_unknown(remedies: Mapping[str, str]) -> None:
+    """Warn about settings that this program was given and does not have, once per process and name.
+
+    Args:
+        remedies: What to do, by name as it was given.
+    """
+    for name, remedy in remedies.items():
+        _warn_once("setting_unknown", name, remedy)
+
+
+def _warn_once(event: str, name: str, remedy: str) -> None:
+    if name not in _named and len(_named) < NAMED_MAX:
+        _named.add(name)
+        log.warning(event, variable=printable(name, NAME_LENGTH_MAX), remedy=remedy)

@@ -32,6 +32,14 @@ def test_a_slip_of_the_pen_is_named_with_what_was_meant_once() -> None:
     assert "did you mean AERON_TERM_BUFFER_LENGTH?" in lines[1]["remedy"]
 
 
+def test_a_name_that_lacks_a_word_is_named_with_what_was_meant() -> None:
+    environ = {"AERON_TERM_LENGTH": "64k", "AERON_TIMEOUT": "1", "AERON_ASYNC_TIMEOUT": "2"}
+    with capture_logs() as lines:
+        DriverContext.from_environment(environ)
+    assert [each["variable"] for each in lines] == ["AERON_TERM_LENGTH"]
+    assert "did you mean AERON_TERM_BUFFER_LENGTH?" in lines[0]["remedy"]
+
+
 def test_an_official_variable_that_means_nothing_here_is_named_once() -> None:
     """Likewise `AERON_DIR`."""
     with capture_logs() as lines:

@@ -4,7 +4,8 @@ Programs that start a driver wait until it serves, so this module imports neithe
 nor what they need, and a parser only if there are options.
 
 Invariant: nothing is written to standard error but the one error that ends the command. Log lines
-are written only if an option asks for them.
+are written only if an option asks for them. At a terminal, a line for each `-D` that means nothing
+comes before.
 
 Source: Aeron `aeronmd.c`.
 """
@@ -24,7 +25,7 @@ import attrs
 
 from aeron_async.aeron_directory import lives
 from aeron_async.cli.driver_settings import configure, warn_of_misspelt
-from aeron_async.cli.output import complain, discard_output
+from aeron_async.cli.output import complain, discard_output, remark
 from aeron_async.cli.runner import ExitCode, loop_factory, name_remedy
 from aeron_async.driver.media_driver import MediaDriver
 from aeron_async.errors import AeronError, DriverError
@@ -85,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
             sys.stdout.flush()
         if options.print_config:
             with logs(attrs.evolve(options, log_level=options.log_level or "warning")):
-                warn_of_misspelt(configuration.variables)
+                warn_of_misspelt(configuration)
             return ExitCode.SUCCESS
         factory = loop_factory(options.loop)
         with (
@@ -93,7 +94,10 @@ def main(arguments: Sequence[str]) -> int:
             pidfile(options.pidfile),
             asyncio.Runner(loop_factory=factory) as runner,
         ):
-            warn_of_misspelt(configuration.variables)
+            warn_of_misspelt(configuration)
+            if not writes_logs(options) and sys.stderr.isatty():
+                for name, remedy in configuration.unknown.items():
+                    remark(f"warning: -D {name!r}: {remedy}")
             runner.run(serve(configuration.context, SystemdNotifier()))
     except UsageError as error:
         complain(f"{error} (see aeron-async driver --help)")
@@ -202,6 +206,11 @@ def _described(error: AeronError | OSError) -> BaseException | str:
 # Logs.
 
 
+def writes_logs(options: DriverOptions) -> bool:
+    """Return whether an option asks for log lines."""
+    return options.log_level is not None or options.log_file is not None or options.log_json
+
+
 @contextmanager
 def logs(options: DriverOptions) -> Iterator[None]:
     """Write log lines where the options ask for them, and otherwise nowhere.
@@ -214,7 +223,7 @@ def logs(options: DriverOptions) -> Iterator[None]:
     with ExitStack() as stack:
         logging.captureWarnings(True)
         stack.callback(logging.captureWarnings, False)
-        if options.log_level is None and options.log_file is None and not options.log_json:
+        if not writes_logs(options):
             logging.disable(logging.CRITICAL)
             stack.callback(logging.disable, logging.NOTSET)
         else:

@@ -7,8 +7,8 @@ Invariant: a variable that no setting reads is ignored without a word, because a
 `aeronmd` may set whatever `aeronmd` takes.
 
 Differs: `aeronmd` warns of a value that it cannot read, and takes the default; here it is an error.
-So is a `-D` option, which is typed by hand, if its name is a misspelt one. `aeronmd` also loads
-properties from `http://` addresses.
+So is a `-D` option, which is typed by hand, if its name is a misspelt one; one whose name is like
+no other is warned of. `aeronmd` also loads properties from `http://` addresses.
 
 Source: Aeron `aeronmd.c`, `aeron_properties_util.c`, `aeron_driver_context_print_configuration`.
 """
@@ -27,7 +27,13 @@ from aeron_async.driver.core.context import DriverContext
 from aeron_async.errors import ConfigurationError
 from aeron_async.settings import Flag, Integer
 from aeron_async.text import printable
-from aeron_async.unused_variables import NAME_LENGTH_MAX, NO_EFFECT
+from aeron_async.unused_variables import (
+    FAINT_LIKENESS,
+    NAME_LENGTH_MAX,
+    NO_EFFECT,
+    meant,
+    warn_of_unknown,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -44,6 +50,8 @@ IDLE_FIELD: Final = "idle_strategy"
 DEFAULT: Final = "default"
 LIKENESS: Final = 0.88
 """Least similarity, from 0 to 1, of a misspelt name: one letter in eight may differ."""
+ARCHIVE_PREFIX: Final = "AERON_ARCHIVE_"
+"""Begin of the variables of an archive, which may be in the same process as an official driver."""
 
 
 @final
@@ -55,10 +63,12 @@ class Variables:
 
     Attributes:
         values: Text by name of the variable.
+        unknown: By the name of each `-D` option that no driver has, what to do about it.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.values: Final = dict(environ)
+        self.unknown: Final[dict[str, str]] = {}
         self._origins: dict[str, str] = {}
 
     def define(self, text: str) -> None:
@@ -75,7 +85,8 @@ class Variables:
             message = f"-D {text!r} is not name=value"
             raise ConfigurationError(message)
         _, name, value = found[0]
-        check_spelling(name)
+        if remedy := check_spelling(name):
+            self.unknown[name] = remedy
         self._set(name, value, f"-D{name}")
 
     def load(self, file: str) -> None:
@@ -115,31 +126,38 @@ def variable_of(name: str) -> str:
     return name.upper().replace(".", "_")
 
 
-def check_spelling(name: str) -> None:
-    """Refuse a property that no driver has and whose name almost is that of a setting.
+def check_spelling(name: str) -> str:
+    """Return what to do about a property that no driver has; empty if a driver has it.
 
     Raises:
-        ConfigurationError: Its name is misspelt.
+        ConfigurationError: Its name almost is that of a setting.
     """
     variable = variable_of(name)
     known = {PRINT_VARIABLE: PRINT_VARIABLE, DIRECTORY_VARIABLE: DIRECTORY_PROPERTY}
     for setting in DriverContext.settings().values():
         known |= dict.fromkeys((setting.env_name, *setting.old_variables), setting.name)
-    if variable in known or variable in NO_EFFECT or len(name) > NAME_LENGTH_MAX:
-        return
-    for likely in get_close_matches(variable, known, n=1, cutoff=LIKENESS):
-        message = f"-D {name!r} is no setting: did you mean {known[likely]}?"
-        raise ConfigurationError(message)
+    if variable in known or variable in NO_EFFECT or variable.startswith(ARCHIVE_PREFIX):
+        return ""
+    if len(name) <= NAME_LENGTH_MAX:
+        for likely in get_close_matches(variable, known, n=1, cutoff=LIKENESS):
+            message = f"-D {name!r} is no setting: did you mean {known[likely]}?"
+            raise ConfigurationError(message)
+        if similar := meant(variable, known, FAINT_LIKENESS):
+            return f"did you mean {known[similar]}? it is ignored as it is written"
+    return "no setting has this name, and it is ignored: --print-config lists them all"
 
 
-def warn_of_misspelt(variables: Iterable[str]) -> None:
-    """Warn about variables that no driver has and whose name almost is that of a setting.
+def warn_of_misspelt(configuration: DriverConfiguration) -> None:
+    """Warn about `-D` options that no driver has, and variables that are nearly those of a setting.
 
-    Official ones without effect are passed over: whoever starts `aeronmd` sets them.
+    Official ones without effect are passed over: programs that start `aeronmd` set them.
     """
+    given = set(map(variable_of, configuration.unknown))
     DriverContext.warn_of_unused(
-        set(variables) - NO_EFFECT, besides=(PRINT_VARIABLE, DIRECTORY_VARIABLE)
+        set(configuration.variables) - NO_EFFECT - given,
+        besides=(PRINT_VARIABLE, DIRECTORY_VARIABLE),
     )
+    warn_of_unknown(configuration.unknown)
 
 
 def properties_of(lines: Iterable[str]) -> Iterator[tuple[int, str, str]]:
@@ -180,12 +198,14 @@ class DriverConfiguration:
         origins: By field name; a field that is not here has its default.
         is_printed: Whether a variable asks for the lines of `lines`.
         variables: Names of all variables, of the process and of what was given besides.
+        unknown: What to do about `-D` options that no driver has, by their names.
     """
 
     context: DriverContext
     origins: Mapping[str, str]
     is_printed: bool
     variables: Collection[str]
+    unknown: Mapping[str, str]
 
     def lines(self) -> list[str]:
         """Return a line for each setting: its property, its value, and where that comes from."""
@@ -248,6 +268,7 @@ def configure(
         origins=origins,
         is_printed=bool(is_printed),
         variables=variables.values.keys(),
+        unknown=variables.unknown,
     )
 
 

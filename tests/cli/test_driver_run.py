@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from structlog.testing import capture_logs
 
+from aeron_async import unused_variables
 from aeron_async.aeron_directory import AeronDirectory
 from aeron_async.cli.driver_run import DriverOptions, logs
 from aeron_async.cli.driver_settings import configure, warn_of_misspelt
@@ -22,13 +23,14 @@ from aeron_async.concurrent.ring_buffer import ManyToOneRingBuffer
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.logs import get_logger
 from aeron_async.protocol.control_protocol import TerminateDriver
+from aeron_async.text import printable
 from tests.concurrent.shared import needs_shared_memory
 from tests.driver.directories import small_directory
 from tests.interop.programs import wait_until
 from tests.without import without
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from pathlib import Path
 
     from tests.cli.conftest import Running
@@ -291,12 +293,56 @@ def test_a_slip_of_the_pen_in_a_file_of_properties_is_told(tmp_path: Path) -> No
     environ = {"AERON_CLIENT_LIVENES_TIMEOUT": "1s", "AERON_SENDER_IDLE_STRATEGY": "noop"}
     configuration = configure(files=[str(file)], environ=environ)
     with capture_logs() as lines:
-        warn_of_misspelt(configuration.variables)
+        warn_of_misspelt(configuration)
     assert [(line["event"], line["variable"]) for line in lines] == [
         ("setting_unknown", "AERON_CLIENT_LIVENES_TIMEOUT"),
         ("setting_unknown", "AERON_TERM_BUFER_LENGTH"),
     ]
     assert "did you mean AERON_TERM_BUFFER_LENGTH?" in lines[1]["remedy"]
+
+
+UNKNOWN = {
+    "aeron.term.length": "did you mean aeron.term.buffer.length?",
+    "term.buffer.length": "did you mean aeron.term.buffer.length?",
+    "aeron.no.such.thing": "no setting has this name",
+    "x" * 5_000: "no setting has this name",
+}
+
+
+def test_an_option_that_no_driver_has_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was ignored without a word, where its name was not nearly that of a setting."""
+    monkeypatch.setattr(unused_variables, "_named", set())
+    official = ("aeron.sender.idle.strategy=noop", "aeron.archive.dir=x", "aeron.dir=y")
+    defines = [*(f"{name}=1" for name in UNKNOWN), *official]
+    configuration = configure(defines=defines, environ={})
+    assert configuration.unknown.keys() == UNKNOWN.keys()
+    with capture_logs() as lines:
+        for _ in range(2):
+            warn_of_misspelt(configuration)
+    assert [line["event"] for line in lines] == ["setting_unknown"] * len(UNKNOWN)
+    for line, (name, remedy) in zip(lines, UNKNOWN.items(), strict=True):
+        assert line["variable"] == printable(name, 100)
+        assert remedy in line["remedy"]
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_terminal_is_told_of_an_option_without_effect_and_a_pipe_is_not(
+    *,
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    is_terminal: bool,
+) -> None:
+    def end(_runner: object, serving: Coroutine[object, object, object]) -> None:
+        serving.close()
+
+    monkeypatch.setattr("asyncio.Runner.run", end)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    assert main(["driver", "-d", str(place), "-Daeron.no.such\x1b.thing=1"]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("no setting has this name") == err.count("\n") == is_terminal
+    assert "\x1b" not in err
 
 
 @pytest.mark.parametrize(
