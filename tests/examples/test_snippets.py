@@ -35,6 +35,16 @@ def test_code_in_a_page_stands_in_its_example(block: Block) -> None:
     assert dedent(block.text).strip() == dedent(held).strip()
 
 
+def test_the_first_snippet_of_a_tutorial_shows_its_imports() -> None:
+    pages = [page for page in PAGES if page.parent.name == "tutorial"]
+    first = [next((each for each in CODE if each.page == page), None) for page in pages]
+    shown = [each for each in first if each is not None]
+    assert len(shown) >= 2
+    for block in shown:
+        assert "import asyncio\n" in block.text, block.page
+        assert "\nimport aeron_async as aa\n" in block.text, block.page
+
+
 def test_the_front_page_shows_the_whole_of_hello() -> None:
     (block,) = [block for block in CODE if block.page.name == "README.md"]
     assert (ROOT / "examples" / "hello.py").read_text().endswith(block.text)
