@@ -91,11 +91,11 @@ def warn_of_unused(variables: Iterable[str], known: Collection[str], *, prefix: 
         if name in known or len(name) > NAME_LENGTH_MAX:
             continue
         if name in NO_EFFECT:
-            remedy = REMEDIES.get(name, "nothing here reads it: unset it")
-            _warn_once("setting_without_effect", name, remedy)
+            if _is_new(name):
+                remedy = REMEDIES.get(name, "nothing here reads it: unset it")
+                log.warning("setting_without_effect", variable=name, remedy=remedy)
         elif likely := meant(name, known, LIKENESS):
-            remedy = f"did you mean {likely}? it is ignored as it is written"
-            _warn_once("setting_unknown", name, remedy)
+            warn_of_unknown({name: f"did you mean {likely}? it is ignored as it is written"})
 
 
 def meant(name: str, known: Collection[str], likeness: float) -> str | None:
@@ -121,10 +121,14 @@ def warn_of_unknown(remedies: Mapping[str, str]) -> None:
         remedies: What to do, by name as it was given.
     """
     for name, remedy in remedies.items():
-        _warn_once("setting_unknown", name, remedy)
+        if _is_new(name):
+            shown = printable(name, NAME_LENGTH_MAX)
+            log.warning("setting_unknown", variable=shown, remedy=remedy)
 
 
-def _warn_once(event: str, name: str, remedy: str) -> None:
-    if name not in _named and len(_named) < NAMED_MAX:
+def _is_new(name: str) -> bool:
+    """Return whether to warn about a name, which has not been named before; note that it was."""
+    is_new = name not in _named and len(_named) < NAMED_MAX
+    if is_new:
         _named.add(name)
-        log.warning(event, variable=printable(name, NAME_LENGTH_MAX), remedy=remedy)
+    return is_new
