@@ -245,7 +245,7 @@ class AeronDirectory:
         """Open a directory, or return why it cannot be used yet.
 
         A client looks again until its deadline, also while `heartbeat_ms` is 0. If the heartbeat
-        is too old it opens the directory anew, because a driver that starts replaces the files.
+        is too old it opens the directory again, because a driver that starts replaces the files.
 
         Args:
             directory: The Aeron directory; it may itself be a link.

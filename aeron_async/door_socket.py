@@ -101,7 +101,7 @@ class DoorSocket:
     def _listen_alone(self) -> tuple[socket.socket, tuple[int, int]]:
         """Listen, while no other process removes an old socket of this path.
 
-        The lock is a file of its own: whoever may read the folder can lock that.
+        The lock is a file of its own: a process that may read the folder can lock that.
         """
         shown = printable(self._path)
         lock_name = f".{self._name}.lock"

@@ -66,7 +66,7 @@ class Watch:
     """Options of commands that can draw again and again.
 
     Attributes:
-        watch: Draw again at each interval, until Ctrl-C; a driver that starts anew is found.
+        watch: Draw again at each interval, until Ctrl-C; a driver that is started again is found.
         interval: Seconds between two drawings.
         count: Draw so often, and then end.
     """

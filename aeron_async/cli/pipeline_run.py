@@ -236,7 +236,7 @@ class PipelineOutput:
 
     def batch(self, report: BatchReport) -> None:
         """Write a line for a batch."""
-        self._write(report, told(report))
+        self._write(report, format_batch(report))
 
     def lag(self, lag: Lag) -> None:
         """Print a line if the lake is behind."""
@@ -266,7 +266,7 @@ class PipelineOutput:
             self.is_unheard = True
 
 
-def told(report: BatchReport) -> str:
+def format_batch(report: BatchReport) -> str:
     """Return a batch as text."""
     parts = [
         f"batch {report.batch_id}: {plural(report.messages, 'message')}",

@@ -145,7 +145,7 @@ class AttachedDestinations:
 
     async def _add(self, kind: type[AddDestination], registration_id: int, uri: ChannelUri) -> int:
         driver_id = await self._ask(kind, registration_id, uri)
-        # The ids of the next driver begin anew.
+        # The next driver counts its ids from the start.
         added_id = self._away_ids.next() if self._away_ids.are_needed else driver_id
         owner = self._owner(registration_id)
         if owner is not None:

@@ -205,7 +205,7 @@ class DriverProxy:
             undo: Removes what the command has added, if this raises after it was written: a
                 command, or the kind of one that names what it removes by its registration id.
                 One that names a channel waits until the driver says that something was added.
-            on_written: Called once the driver will execute the command, whoever waits for it.
+            on_written: Called once the driver will execute the command, even if none waits.
             is_held: Whether to hear the driver beyond the answer, until `release`: a `hold` after
                 it might hear that the client has ended, while its caller uses the answer.
 

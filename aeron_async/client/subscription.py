@@ -433,7 +433,7 @@ class SubscriptionBase(Reading, ABC):
             image._mark_closed()
         for image in self._images.values():
             self._retire(image)
-        # After its image has closed: whoever has the batch keeps a copy.
+        # After its image has closed: the caller that has the batch keeps a copy.
         self._lent = None
         self._images.clear()
         self._unannounced.clear()
@@ -729,7 +729,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
                 longer.
             linger_ns: How long to wait, in nanoseconds, for more messages of the same image than
                 have arrived. The wait ends when the batch is full; and before a fragmented message,
-                padding, or the end of a term. Meanwhile other images wait, and so does a publisher
+                padding, or the end of a term. Until then other images wait, and so does a publisher
                 whose window is shorter than `max_bytes`.
 
         Raises:

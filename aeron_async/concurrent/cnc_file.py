@@ -8,8 +8,9 @@ The file has a header of 128 bytes, then five sections, back to back, then zeros
     sections  to-driver ring buffer, to-clients broadcast buffer, counters metadata,
               counters values, error log
 
-Invariant: a `CncLayout` is valid, whoever wrote the header. Its sections do not overlap, and each
-begins at a multiple of 8. This module opens no file: it works on bytes that its caller has mapped.
+Invariant: a `CncLayout` is valid, whichever program wrote the header. Its sections do not overlap,
+and each begins at a multiple of 8. This module opens no file: it works on bytes that its caller
+has mapped.
 
 The driver writes the header with version 0, and the version last, when all sections are ready. A
 reader therefore loads the version first, and copies the header once after an acquire fence; checks

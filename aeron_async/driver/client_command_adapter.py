@@ -497,7 +497,7 @@ class ClientCommandAdapter:
         behind a name that is looked up are left out.
         """
         client.is_leaving = True
-        # As in Aeron: whoever reads the counter sees that the client is not silent, but closed.
+        # As in Aeron: a reader of the counter sees that the client is not silent, but closed.
         client.heartbeat.set(CLOSED_HEARTBEAT)
         if client.task is None:
             self._remove(client)

@@ -400,7 +400,7 @@ class Slices(Generic[Kind]):
         row: Callable[..., Row],
         lags: Lags | None,
     ) -> None:
-        """Take streams, a few in each turn; those that have gone meanwhile are left out."""
+        """Take streams, a few in each turn; those that have gone since are left out."""
         for together in slices_of(streams):
             part = [each for each in together if there is None or each in there]
             taken = take(part)

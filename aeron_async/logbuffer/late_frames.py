@@ -6,7 +6,7 @@ because they may carry the send time or the receive time.
 
 To find out what lies around a place, `LateFrames` walks over the frames and gaps before it. Any
 peer can send a datagram that makes this walk long, so `WalkBudget` limits each image to a number of
-slots of 32 bytes per second. A resend needs no walk: whoever requested it has walked from the start
+slots of 32 bytes per second. A resend needs no walk: its receiver has walked from the start
 of a frame up to its place, and found that a gap begins there at the end of a frame. No frame that
 is placed later can cover the place, since each must fit a hole. When frames are removed, nothing of
 that counts any more.

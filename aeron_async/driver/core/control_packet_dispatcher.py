@@ -48,7 +48,7 @@ STATUS_MESSAGE_FAST: Final = Struct("<iiiiiiiq")
 NO_FLAGS: Final = 3 << 16
 """The value of that word in a status message of our version without flags."""
 NAK_FAST: Final = Struct("<iiiiiii")
-"""A NAK, likewise."""
+"""A NAK whose version, flags and type are unpacked as one word."""
 PLAIN_NAK: Final = 2 << 16
 """The value of that word in a NAK of our version without flags."""
 

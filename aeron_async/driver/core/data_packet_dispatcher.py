@@ -237,7 +237,7 @@ class DataPacketDispatcher:
     ) -> int:
         """Pass data that can be placed at once to its image; return how many bytes that was.
 
-        Likewise a heartbeat that says nothing new.
+        A heartbeat that says nothing new is passed, too.
         """
         length, term_offset, session_id, stream_id, term_id = BATCH_FIELDS.unpack_from(data, start)
         interest = self._streams.get(stream_id)

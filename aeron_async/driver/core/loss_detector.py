@@ -252,7 +252,7 @@ class LookaheadLossDetector:
         # Whether the credit did not allow to scan further, or to repeat a request.
         self._is_unpaid = self._is_repeat_unpaid = False
         self._repeat_ns = 0
-        # Up to here losses were recorded: a scan that begins anew finds them again.
+        # Up to here losses were recorded: a new scan finds them again.
         self._recorded_position = 0
 
     @property

@@ -119,7 +119,7 @@ class NetworkPublication(SubscribablePublication):
     """
 
     sender_type: ClassVar[type[StreamSender]] = StreamSender
-    # A type checker would infer it anew where this class assigns it.
+    # A type checker would infer it again where this class assigns it.
     has_sent_burst: bool
     is_connected: bool
     is_end_of_stream: bool

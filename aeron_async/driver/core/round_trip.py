@@ -57,7 +57,7 @@ class SmoothedTime:
         self._doublings = min(self._doublings + 1, DOUBLINGS_MAX)
 
     def forget(self) -> None:
-        """Begin anew, as if nothing had been measured."""
+        """Begin again, as if nothing had been measured."""
         self._mean_ns = self._deviation_ns = self._doublings = 0
         self._is_certain = False
 

@@ -143,7 +143,7 @@ class CheckedStreamSender(StreamSender):
     """
 
     __slots__ = ("_checked_position", "_is_checking_in_parts")
-    # A type checker would infer it anew where this class assigns it.
+    # A type checker would infer it again where this class assigns it.
     limit: int
 
     def __init__(self, log: LogBuffers, **fields: Any) -> None:

@@ -279,7 +279,7 @@ class SystemCounters:
         return self._counters[counter_id]
 
     def note_error(self, code: ErrorCode, message: str) -> None:
-        """Count an error, and record it if somebody could read that."""
+        """Count an error, and record it if there is a log of errors."""
         self._counters[SystemCounterId.ERRORS].increment()
         if self.record_error is not None:
             self.record_error(code, message)

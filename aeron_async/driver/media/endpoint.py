@@ -477,7 +477,7 @@ class SendChannelEndpoint(ChannelEndpoint):
         addresses = self._destinations.addresses(self._clock.now_ns())
         sent_length, missed_count = self.data.send_to_many(data, segments, addresses)
         if missed_count:
-            # Whoever missed some of what counts as sent repairs the loss.
+            # A receiver that missed some of what counts as sent repairs the loss.
             self._short_sends.increment(missed_count)
         return sent_length
 
