@@ -89,6 +89,7 @@ class Claim:
     """
 
     __slots__ = (
+        "_appender",
         "_frame_length",
         "_longs",
         "_offset",
@@ -101,6 +102,7 @@ class Claim:
 
     def __init__(
         self,
+        appender: Appender,
         term: memoryview,
         words: memoryview,
         longs: memoryview,
@@ -111,6 +113,7 @@ class Claim:
         length: int,
         position: int,
     ) -> None:
+        self._appender = appender
         self._term = term
         self._words = words
         self._longs = longs
@@ -147,12 +150,13 @@ class Claim:
         self._longs[(self._offset >> 3) + 3] = value
 
     def commit(self) -> None:
-        """Make the frame available to readers.
+        """Make the frame available to readers; now it counts as a message.
 
         Raises:
             ClosedError: The claim was committed or aborted before.
         """
         self._finish()
+        self._appender._own_count += 1  # noqa: SLF001 - a claim is a part of its appender
 
     def abort(self) -> None:
         """Turn the frame into padding, which readers skip; its room in the log stays used.
@@ -277,7 +281,10 @@ class Appender(ABC):
 
     @property
     def message_count(self) -> int:
-        """How many messages this writer has appended or claimed; blocks of frames do not count."""
+        """How many messages this writer has appended: a claim counts when it is committed.
+
+        Blocks of frames do not count.
+        """
         writer = self.writer
         return self._own_count if writer is None else self._own_count + writer.message_count
 
@@ -379,11 +386,11 @@ class Appender(ABC):
         start = self._reserve(size, length, limit)
         if start < 0:
             return start
-        self._own_count += 1
         offset = start - self._term_begin
         if offset >= self._term_length:
             offset = self._enter_term(start)
         return Claim(
+            self,
             self._term,
             self._words,
             self._longs,

@@ -45,6 +45,27 @@ def test_each_way_to_publish_counts_messages(is_exclusive: bool) -> None:  # noq
     simulate(story)
 
 
+def test_a_claim_counts_when_it_is_committed() -> None:
+    async def story(world: World) -> None:
+        async with world.host("alice").aeron() as aeron:
+            subscription = await aeron.add_subscription(IPC, STREAM_ID)
+            publication = await aeron.add_publication(IPC, STREAM_ID)
+            kept, dropped = await publication.claim(7), await publication.claim(7)
+            assert counts(aeron) == (0, 0)
+            dropped.abort()
+            kept.commit()
+            assert counts(aeron) == (1, 0)
+            with pytest.raises(ZeroDivisionError), await publication.claim(7):
+                raise ZeroDivisionError
+            await publication.offer(b"last")
+            assert counts(aeron) == (2, 0)
+            for taken in (1, 2):
+                await anext(subscription)
+                assert counts(aeron) == (2, taken)
+
+    simulate(story)
+
+
 def test_messages_that_are_put_back_count_when_they_are_handed_out_again() -> None:
     async def story(world: World) -> None:
         async with world.host("alice").aeron() as aeron:
@@ -65,6 +86,30 @@ def test_messages_that_are_put_back_count_when_they_are_handed_out_again() -> No
             for _ in range(7):
                 await anext(subscription)
             assert counts(aeron)[1] == 9
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("is_ahead", [True, False])
+def test_what_is_put_back_after_its_image_has_closed_counts_no_more(is_ahead: bool) -> None:  # noqa: FBT001 - of a table
+    """Nobody gets these messages any more."""
+
+    async def story(world: World) -> None:
+        async with world.host("alice").aeron() as aeron:
+            subscription = await aeron.add_subscription(IPC, STREAM_ID)
+            publication = await aeron.add_exclusive_publication(IPC, STREAM_ID)
+            await publication.offer_many([b"message"] * 10)
+            await anext(subscription)
+            if not is_ahead:
+                async for batch in subscription.batches(max_messages=4):
+                    assert len(batch) == 4
+                    break
+            publication.revoke()
+            while subscription.images:
+                await world.sleep(1)
+            assert aeron.stats().subscriptions[0].message_count == 1
+            assert subscription.poll(lambda _view, _header: None) == 0
+            assert aeron.stats().subscriptions[0].message_count == 1
 
     simulate(story)
 
