@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
@@ -23,6 +23,9 @@ from aeron_async.stats import (
     Table,
     names_of,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Row = TypeVar("Row")
 SECOND_NS = 1_000_000_000
@@ -127,6 +130,26 @@ def archive(*recordings: RecordingStats, recorded_bytes: int | None = None) -> A
 ARCHIVE = archive(RECORDING)
 
 
+def snapshot(
+    publications: Sequence[PublicationStats] = (),
+    images: Sequence[ImageStats] = (),
+    subscriptions: Sequence[SubscriptionStats] = (),
+    *,
+    driver: DriverStats = DRIVER,
+    at_ns: int = SECOND_NS,
+) -> Stats:
+    """Return a snapshot of these rows."""
+    return Stats(
+        source="driver",
+        epoch_ns=at_ns,
+        monotonic_ns=at_ns,
+        publications=Table.of(PublicationStats, publications),
+        images=Table.of(ImageStats, images),
+        subscriptions=Table.of(SubscriptionStats, subscriptions),
+        driver=driver,
+    )
+
+
 def stats(
     publication: PublicationStats = PUBLICATION,
     image: ImageStats = IMAGE,
@@ -134,15 +157,8 @@ def stats(
     at_ns: int = SECOND_NS,
     driver: DriverStats = DRIVER,
 ) -> Stats:
-    return Stats(
-        source="driver",
-        epoch_ns=at_ns,
-        monotonic_ns=at_ns,
-        publications=Table.of(PublicationStats, [publication]),
-        images=Table.of(ImageStats, [image]),
-        subscriptions=Table.of(SubscriptionStats, [SUBSCRIPTION]),
-        driver=driver,
-    )
+    """Return a snapshot of one stream of each kind."""
+    return snapshot([publication], [image], [SUBSCRIPTION], driver=driver, at_ns=at_ns)
 
 
 def stats_of_many(count: int, *, at_ns: int = SECOND_NS) -> Stats:

@@ -32,7 +32,6 @@ from aeron_async.cli.top_scene import arranged, json_of_driver
 from aeron_async.cli.top_text import columns_for, folded, head_line, header_lines, row_line
 from aeron_async.errors import AeronError, DriverError
 from aeron_async.protocol.units import INT64_MAX, INT64_MIN
-from aeron_async.stats import DriverStats
 from aeron_async.text import printable
 
 if TYPE_CHECKING:
@@ -183,7 +182,7 @@ async def look_at(model: TopModel, source: StatsSource) -> None:
         if odd:
             model.on_failure(source.name, f"its statistics cannot be read: {odd}")
         else:
-            model.on_stats(stats, source.name)
+            model.on_stats(stats, source.name, remark=source.remark)
 
 
 def odd_field(stats: Stats) -> str:
@@ -191,17 +190,25 @@ def odd_field(stats: Stats) -> str:
 
     Snapshots of another process may be of another version, or of a stranger.
     """
-    tables: tuple[Table[Any], ...] = (stats.publications, stats.images, stats.subscriptions)
-    for table in tables:
-        for field in attrs.fields(table.row_type):
-            odd = odd_values(field, table.column(field.name))
-            if odd:
-                return odd
-    for field in attrs.fields(DriverStats):
-        odd = odd_values(field, (getattr(stats.driver, field.name),))
-        if odd:
-            return odd
-    return ""
+    if not are_counts((stats.epoch_ns, stats.monotonic_ns)):
+        return "its time is longer than 64 bits"
+    tables: list[Table[Any]] = [stats.publications, stats.images, stats.subscriptions]
+    parts: list[attrs.AttrsInstance] = [stats.driver]
+    if stats.archive is not None:
+        tables.append(stats.archive.recordings)
+        parts.append(stats.archive)
+    columns = [
+        (field, table.column(field.name))
+        for table in tables
+        for field in attrs.fields(table.row_type)
+    ]
+    columns += [
+        (field, (getattr(part, field.name),))
+        for part in parts
+        for field in attrs.fields(type(part))
+    ]
+    found = (odd_values(field, values) for field, values in columns)
+    return next((each for each in found if each), "")
 
 
 def odd_values(field: attrs.Attribute[Any], values: Sequence[Any]) -> str:

@@ -104,6 +104,10 @@ class Lines(ScrollView, can_focus=True):
         for y in range(self.size.height):
             self._touch(y)
 
+    def show_all(self, lines: list[Line]) -> None:
+        """Show lines that are made already, as a page."""
+        self.show(len(lines), lines.__getitem__)
+
     def scroll_to_cursor(self) -> None:
         """Scroll so that the chosen line can be seen."""
         if self.cursor is None or self.size.height == 0:
@@ -300,8 +304,7 @@ class TopApp(App[int]):
             if is_list:
                 self._draw_list()
             else:
-                lines = self._page_lines(max(1, self._body.size.width))
-                self._body.show(len(lines), lines.__getitem__)
+                self._body.show_all(self._page_lines(max(1, self._body.size.width)))
             self._show_all("foot", [keys_line(self._message, self.size.width)])
 
     def _draw_head(self) -> None:
@@ -328,7 +331,7 @@ class TopApp(App[int]):
             )
         else:
             what = "no rows match the filter" if self._pattern else "no streams"
-            body.show(1, lambda _: page_line(what, body.size.width))
+            body.show_all([page_line(what, body.size.width)])
 
     def _cursor(self, before: int) -> int:
         """Return where the chosen stream is now; if it has gone, where it was."""
@@ -353,15 +356,14 @@ class TopApp(App[int]):
         part = self.query_one(f"#{name}", Lines)
         if part.styles.height is None or part.styles.height.value != len(lines):
             part.styles.height = len(lines)
-        part.show(len(lines), lines.__getitem__)
+        part.show_all(lines)
 
     def _on_moved(self, cursor: int) -> None:
         if self._page != LIST or not self._rows:
             return
         self._chosen = self._rows[min(cursor, len(self._rows) - 1)].key
         self._message = ""
-        self._draw()
-        self._body.scroll_to_cursor()
+        self._settle()
 
     def _go(self, page: TopPage) -> None:
         self._page = page
@@ -371,6 +373,7 @@ class TopApp(App[int]):
         self._settle()
 
     def _settle(self) -> None:
+        """Show the picture, and the chosen line of it."""
         self._draw()
         self._body.scroll_to_cursor()
 

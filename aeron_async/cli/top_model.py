@@ -69,6 +69,11 @@ class StatsSource(Protocol):
         """Return what to call the driver: a path."""
         ...
 
+    @property
+    def remark(self) -> str:
+        """Return what to say of where the last snapshot came from; mostly empty."""
+        ...
+
     async def take(self) -> Stats:
         """Return a new snapshot.
 
@@ -136,9 +141,11 @@ class DriverTrack:
         self.driver = TopDriver(
             name=name,
             failure="no answer yet",
+            remark="",
             epoch_ns=0,
             source="",
             stats=None,
+            archive=None,
             span=None,
             stream_count=0,
             blocked_count=0,
@@ -183,18 +190,19 @@ class TopModel:
         self._events: deque[TopEvent] = deque(maxlen=EVENTS_MAX)
         self._event_count = 0
 
-    def on_stats(self, stats: Stats, name: str | None = None) -> None:
+    def on_stats(self, stats: Stats, name: str | None = None, *, remark: str = "") -> None:
         """Take a snapshot; one that is not newer than the last of its driver is ignored.
 
         Args:
             stats: The snapshot.
             name: What to call the driver, if not by its process id.
+            remark: What its source says of where it came from.
         """
         name = str(stats.driver.pid) if name is None else name
         track = self._drivers.setdefault(name, DriverTrack(name))
         key = TopKey(name, "drv", 0)
-        if track.last is not None and track.last.driver.identity != stats.driver.identity:
-            text = successor(track.last.driver, stats.driver)
+        if track.last is not None and not are_comparable(track.last, stats):
+            text = successor(track.last, stats)
             self._note(stats.epoch_ns, key, "driver", text)
             track.forget()
         elif track.last is not None and stats.monotonic_ns <= track.last.monotonic_ns:
@@ -207,7 +215,7 @@ class TopModel:
         if not is_first:
             self._note_limits(key, track.last, stats)
         track.last = stats
-        track.driver = driver_of(name, stats, span, rows)
+        track.driver = driver_of(name, stats, span, rows, printable(remark))
 
     def on_failure(self, name: str, reason: str) -> None:
         """Take note that a driver does not answer; what was known of it stays."""
@@ -390,11 +398,19 @@ def messages_of(stats: Stats, earlier: Stats | None) -> dict[int, float]:
     }
 
 
-def successor(before: DriverStats, now: DriverStats) -> str:
-    """Return what to say of a driver that took the place of another."""
-    if now.pid == before.pid:
-        return f"another driver in process {now.pid}"
-    return f"another process: {now.pid} after {before.pid}"
+def are_comparable(before: Stats, now: Stats) -> bool:
+    """Return whether two snapshots are of one driver, and count the same things."""
+    return before.driver.identity == now.driver.identity and before.source == now.source
+
+
+def successor(before: Stats, now: Stats) -> str:
+    """Return what to say of a snapshot that cannot be compared with the one before."""
+    if now.driver.pid != before.driver.pid:
+        return f"another process: {now.driver.pid} after {before.driver.pid}"
+    if now.source != before.source:
+        whose = "its counters are" if now.source == "counters" else "its own statistics are"
+        return f"{whose} looked at from now on"
+    return f"another driver in process {now.driver.pid}"
 
 
 def row_of(
@@ -526,7 +542,7 @@ def positive(rates: Mapping[str, float]) -> dict[str, float]:
 
 
 def driver_of(
-    name: str, stats: Stats, span: DriverSpan | None, rows: Sequence[TopRow]
+    name: str, stats: Stats, span: DriverSpan | None, rows: Sequence[TopRow], remark: str
 ) -> TopDriver:
     """Return what is shown of a driver."""
     rates = {
@@ -542,9 +558,11 @@ def driver_of(
     return TopDriver(
         name=name,
         failure="",
+        remark=remark,
         epoch_ns=stats.epoch_ns,
         source=stats.source,
         stats=stats.driver,
+        archive=stats.archive,
         span=span,
         stream_count=len(rows),
         blocked_count=blocked_count_of(rows),

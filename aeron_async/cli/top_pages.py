@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from aeron_async.cli.figures import format_bytes, format_count, format_ns, plural
 from aeron_async.cli.top_scene import TopKey, sparkline
-from aeron_async.cli.top_text import DIM, TROUBLE, WIDTH_MIN, fit, percent, style_of
+from aeron_async.cli.top_text import DIM, TROUBLE, WIDTH_MIN, fit, is_full, percent, style_of
 from aeron_async.stats import BLOCKED_BY, ImageStats, PublicationStats, SubscriptionStats
 from aeron_async.text import printable, utc_time
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from aeron_async.cli.top_scene import TopDriver, TopRow, TopScene
     from aeron_async.cli.top_text import Line
-    from aeron_async.stats import DriverStats
+    from aeron_async.stats import ArchiveStats, DriverStats
 
 __all__ = ["detail_lines", "driver_lines", "help_lines", "page_line"]
 
@@ -229,6 +229,8 @@ def driver_lines(scene: TopScene, driver: TopDriver, width: int) -> list[Line]:
     lines = [page_line(title, width, "bold"), *paragraph("place", driver.name, width)]
     if driver.failure:
         lines += paragraph("failure", driver.failure, width, TROUBLE)
+    if driver.remark:
+        lines += paragraph("source", driver.remark, width, "yellow")
     for cause in driver.causes:
         lines += paragraph("cause", f"{cause.word}: {cause.sentence}", width, TROUBLE)
         lines += paragraph("remedy", cause.remedy, width)
@@ -243,9 +245,40 @@ def driver_lines(scene: TopScene, driver: TopDriver, width: int) -> list[Line]:
         f"{duration(stats.loop_lag_max_ns)}",
         width,
     )
+    if driver.archive is not None:
+        lines += archive_lines(driver.archive, width)
     for heading, names, rows, none in driver_tables(driver, stats):
         lines += [page_line(heading, width, "bold"), *table(names, rows, width, none)]
     return lines + event_lines(scene, TopKey(driver.name, "drv", 0), width)
+
+
+def archive_lines(archive: ArchiveStats, width: int) -> list[Line]:
+    """Return what the page of a driver says of an archive of the same process."""
+    age = "" if archive.free_age_ns is None else f", {format_ns(archive.free_age_ns)} ago"
+    full = ": too little, no recording begins" if is_full(archive) else ""
+    text = (
+        f"{plural(archive.recording_count, 'recording')}, {archive.active_count:,} active, "
+        f"{plural(archive.replay_count, 'replay')}; {archive.failed_count:,} failed, "
+        f"{plural(archive.refused_image_count, 'source')} refused; "
+        f"{format_bytes(archive.recorded_bytes)} written"
+    )
+    free = "unknown" if archive.free_bytes is None else format_bytes(archive.free_bytes)
+    return [
+        *paragraph("archive", text, width),
+        *paragraph("free", f"{free}{age}{full}", width, TROUBLE if full else ""),
+        *table(
+            ("recording", "lag", "written", "stream", "state", "channel"),
+            [
+                (
+                    *(str(each.recording_id), number(each.lag_bytes), number(each.recorded_bytes)),
+                    *(str(each.stream_id), each.state, each.channel),
+                )
+                for each in archive.recordings
+            ],
+            width,
+            "nothing is recorded now",
+        ),
+    ]
 
 
 def driver_tables(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from aeron_async.cli.top_causes import Cause, DriverSpan
-    from aeron_async.stats import DriverStats
+    from aeron_async.stats import ArchiveStats, DriverStats
 
 __all__ = [
     "SORTS",
@@ -106,6 +106,8 @@ class TopDriver:
 
     Attributes:
         failure: Why it does not answer; empty if it does.
+        remark: What to say of where its last snapshot came from; mostly empty.
+        archive: An archive of the same process, if it shows one.
         span: What happened in the last ten seconds; None before the second snapshot.
         blocked_count: Publications whose offers have waited in the last ten seconds, or wait now;
             None if no waits are measured, and none can be seen.
@@ -113,9 +115,11 @@ class TopDriver:
 
     name: str
     failure: str
+    remark: str
     epoch_ns: int
     source: str
     stats: DriverStats | None
+    archive: ArchiveStats | None
     span: DriverSpan | None
     stream_count: int
     blocked_count: int | None
@@ -223,6 +227,7 @@ def json_of_driver(scene: TopScene, name: str, rows: Sequence[TopRow]) -> dict[s
         "driver": name,
         "epoch_ns": driver.epoch_ns,
         "failure": driver.failure or None,
+        "remark": driver.remark or None,
         "streams": driver.stream_count,
         "blocked_streams": driver.blocked_count,
         "streams_in_trouble": driver.trouble_count,

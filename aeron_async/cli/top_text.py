@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from aeron_async.cli.top_scene import TopDriver, TopRow, TopScene
+    from aeron_async.stats import ArchiveStats
 
 __all__ = [
     "DIM",
@@ -36,6 +37,7 @@ __all__ = [
     "folded",
     "head_line",
     "header_lines",
+    "is_full",
     "keys_line",
     "panel_lines",
     "percent",
@@ -322,6 +324,8 @@ def driver_parts(driver: TopDriver, *, is_alone: bool) -> list[Cell]:
         parts.append((tail(driver.name, 24), DIM))
     if driver.failure:
         parts.append((f"does not answer: {driver.failure}", TROUBLE))
+    if driver.remark:
+        parts.append((driver.remark, "yellow"))
     span = driver.span
     if span is None:
         parts.append(("first look", DIM))
@@ -340,7 +344,24 @@ def driver_parts(driver: TopDriver, *, is_alone: bool) -> list[Cell]:
         (f"in {compact(driver.in_bytes_per_second)}B/s", ""),
         (f"out {compact(driver.out_bytes_per_second)}B/s", ""),
     ]
+    if driver.archive is not None:
+        parts.append(archive_part(driver.archive))
     return parts
+
+
+def archive_part(archive: ArchiveStats) -> Cell:
+    """Return how many recordings are written, how far they are behind, and what is free."""
+    text = (
+        f"archive {compact(archive.active_count)} rec, lag {compact(archive.lag_bytes)}B, "
+        f"free {compact(archive.free_bytes)}B"
+    )
+    return (f"{text}: too little", TROUBLE) if is_full(archive) else (text, "")
+
+
+def is_full(archive: ArchiveStats) -> bool:
+    """Return whether the disk has so little room that no recording begins."""
+    free = archive.free_bytes
+    return free is not None and free < archive.low_space_limit_bytes
 
 
 def counted(name: str, count: int) -> Cell:

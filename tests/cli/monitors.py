@@ -34,6 +34,7 @@ class MadeUp:
         begin: float = 0,
     ) -> None:
         self.name = name
+        self.remark = ""
         self.at = begin
         self.error: Exception | None = None
         self.is_stuck = False

@@ -15,6 +15,7 @@ from aeron_async._speedups import WHY_PURE
 from aeron_async.cli import stats_sources
 from aeron_async.cli.stats_sources import open_source
 from aeron_async.cli.top import TAKE_TIMEOUT_S
+from aeron_async.door import StatsDoor
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.media_driver import DOOR_NAME
 from aeron_async.errors import AeronError, ConfigurationError, DriverError, OfferTimeoutError
@@ -70,7 +71,7 @@ async def test_a_directory_is_looked_at_by_its_door_or_else_by_its_counters(fold
 
 
 @compiled
-async def test_a_door_that_hangs_leaves_time_for_the_counters(
+async def test_a_door_that_hangs_holds_up_one_look_and_is_asked_again_beside_others(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The greeting and the answer of a door, before the view gives up.
@@ -82,8 +83,40 @@ async def test_a_door_that_hangs_leaves_time_for_the_counters(
         with socket.socket(socket.AF_UNIX) as door:
             door.bind(str(door_path))
             door.listen()
-            for _ in range(2):
-                assert (await source.take()).source == "counters"
+            assert source.remark == ""
+            assert (await source.take()).source == "counters"
+            assert source.remark == stats_sources.DOOR_SILENT
+            # From now on nobody waits for it.
+            monkeypatch.setattr(stats_sources, "DIRECTORY_DOOR_TIMEOUT_S", 60)
+            monkeypatch.setattr(source, "_again_s", 0.0)
+            async with asyncio.timeout(60):
+                for _ in range(3):
+                    assert (await source.take()).source == "counters"
+            assert len(source._tasks) == 1  # type: ignore[attr-defined]
+            # Who leaves does not wait for it either.
+            await source.aclose()
+
+
+@compiled
+async def test_a_door_that_answers_again_is_taken_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, door_path = str(folder / "aeron"), folder / "aeron" / DOOR_NAME
+    async with aa.MediaDriver.launch(
+        DriverContext(aeron_directory=place, stats_socket="off")
+    ) as driver:
+        source = open_source("directory", place)
+        monkeypatch.setattr(stats_sources, "DIRECTORY_DOOR_TIMEOUT_S", 0.01)
+        monkeypatch.setattr(stats_sources, "DOOR_PAUSE_S", 0)
+        with socket.socket(socket.AF_UNIX) as door:
+            door.bind(str(door_path))
+            door.listen()
+            assert (await source.take()).source == "counters"
+        monkeypatch.setattr(stats_sources, "DIRECTORY_DOOR_TIMEOUT_S", 60)
+        async with StatsDoor(door_path, driver.stats, version="1", pid=1), asyncio.timeout(60):
+            while (await source.take()).source == "counters":
+                await asyncio.sleep(0)
+            assert source.remark == ""
         await source.aclose()
 
 

@@ -28,6 +28,7 @@ from tests.cli.top_worlds import (
     publication,
     stats,
 )
+from tests.snapshots import ARCHIVE, RECORDING, archive
 from tests.without import without
 
 if TYPE_CHECKING:
@@ -278,6 +279,16 @@ async def test_a_driver_that_hangs_does_not_hold_the_others_for_long(
             "receivers: address is int",
         ),
         (stats(1, images=[image(1, channel=7)]), "channel is int"),
+        (attrs.evolve(stats(1), epoch_ns=2**64), "its time is longer than 64 bits"),
+        (attrs.evolve(stats(1), monotonic_ns=10**400), "its time is longer than 64 bits"),
+        (
+            stats(1).with_archive(attrs.evolve(ARCHIVE, free_bytes="much")),  # type: ignore[arg-type]
+            "free_bytes is str",
+        ),
+        (
+            stats(1).with_archive(archive(attrs.evolve(RECORDING, lag_bytes=2**64))),
+            "lag_bytes is longer than 64 bits",
+        ),
         (stats(1, driver=driver(pid="x")), "pid is str"),
         (stats(1, driver=driver(loop_lags=("x",))), "loop_lags has other things than counts"),
         (stats(1, driver=driver(limits={"a": None})), "limits is no mapping of counts"),

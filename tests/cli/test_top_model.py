@@ -55,6 +55,7 @@ from tests.cli.top_worlds import (
     publication,
     stats,
 )
+from tests.snapshots import ARCHIVE, RECORDING, archive
 
 
 def seen(*snapshots: Stats) -> TopScene:
@@ -322,6 +323,45 @@ def test_another_driver_begins_anew(fields: dict[str, int], said: str) -> None:
     scene = model.scene()
     assert texts(scene) == [("driver", said)]
     assert [each.bytes_per_second for each in scene.rows] == [None]
+
+
+def test_another_source_of_the_same_driver_begins_anew_and_says_so() -> None:
+    """Counters and a driver's own statistics count other things: their difference is no rate."""
+    model = TopModel()
+    lost = image(1, losses=(LossStats("gap", 5, 500), LossStats("forged", 9, 900)))
+    model.on_stats(
+        attrs.evolve(stats(1, [], [image(1)]), source="counters"), "/a", remark="no door"
+    )
+    assert model.scene().drivers[0].remark == "no door"
+    assert "no door" in lines_of(model.scene())
+    assert json_of_driver(model.scene(), "/a", [])["remark"] == "no door"
+    model.on_stats(stats(2, [], [lost]), "/a")
+    assert texts(model.scene()) == [("driver", "its own statistics are looked at from now on")]
+    assert model.scene().drivers[0].remark == ""
+    assert [each.causes for each in model.scene().rows] == [()]
+    model.on_stats(attrs.evolve(stats(3), source="counters"), "/a")
+    assert texts(model.scene())[-1] == ("driver", "its counters are looked at from now on")
+
+
+def lines_of(scene: TopScene, width: int = 200) -> str:
+    """Return the head and the page of the first driver as one text."""
+    lines = [*header_lines(scene, width), *driver_lines(scene, scene.drivers[0], width)]
+    return "\n".join("".join(each for each, _ in line).rstrip() for line in lines)
+
+
+def test_an_archive_stands_in_the_head_and_on_the_page_of_its_driver() -> None:
+    seen_well = seen(*(healthy(at).with_archive(ARCHIVE) for at in (1, 2)))
+    said = lines_of(seen_well)
+    assert "archive 1 rec, lag 960B, free 1.1TB  " in f"{said}  ".replace("\n", "  ")
+    assert "2 recordings, 1 active, 2 replays; 1 failed, 4 sources refused; 8.0 kB written" in said
+    assert f"960    8,000    1001  recording  {RECORDING.channel}" in said
+    full = attrs.evolve(archive(), free_bytes=1_000)
+    said = lines_of(seen(*(healthy(at).with_archive(full) for at in (1, 2))))
+    assert "free 1.0kB: too little" in said
+    assert "1.0 kB, 3 ns ago: too little, no recording begins" in said
+    assert "nothing is recorded now" in said
+    unknown = attrs.evolve(archive(), free_bytes=None, free_age_ns=None)
+    assert "free -B" in lines_of(seen(*(healthy(at).with_archive(unknown) for at in (1, 2))))
 
 
 def test_a_snapshot_that_is_not_newer_is_ignored() -> None:

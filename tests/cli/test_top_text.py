@@ -45,6 +45,7 @@ from tests.cli.top_worlds import (
     stats,
 )
 from tests.examples.pages import DOCS, blocks_of
+from tests.snapshots import RECORDING, archive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -249,7 +250,8 @@ hostile = st.text(max_size=40) | st.sampled_from([NASTY, "x" * 70_000, "\u202e" 
 
 def hostile_stats(at: int, words: list[str]) -> Stats:
     channel, state, address, cause, name, blocked = words
-    return stats(
+    recording = attrs.evolve(RECORDING, channel=channel, state=state)
+    made = stats(
         at,
         [
             publication(
@@ -280,6 +282,7 @@ def hostile_stats(at: int, words: list[str]) -> Stats:
             counters={name: at},
         ),
     )
+    return made.with_archive(archive(recording))
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -289,7 +292,7 @@ def test_what_strangers_wrote_is_harmless_and_never_wider_than_the_screen(
 ) -> None:
     model = TopModel()
     for at in (1, 2):
-        model.on_stats(hostile_stats(at, words), place)
+        model.on_stats(hostile_stats(at, words), place, remark=words[1])
     model.on_failure(place, words[0])
     scene = model.scene()
     columns = columns_for(width, has_drivers=True)

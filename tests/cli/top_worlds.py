@@ -18,35 +18,26 @@ from aeron_async.stats import (
     SocketStats,
     Stats,
     SubscriptionStats,
-    Table,
 )
+from tests import snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-SECOND_NS: Final = 1_000_000_000
+SECOND_NS: Final = snapshots.SECOND_NS
 EPOCH_NS: Final = 1_700_000_000 * SECOND_NS
-CHANNEL: Final = "aeron:udp?endpoint=127.0.0.1:20121"
 RECEIVER: Final = ReceiverStats("receiver", "0a", "10.0.0.1:4000", 0, 131_072, 5, 0)
 
-PUBLICATION: Final = PublicationStats(
-    registration_id=1,
-    channel=CHANNEL,
-    stream_id=1001,
-    session_id=-7,
-    state="active",
-    is_connected=True,
-    is_exclusive=False,
+# The rows of other tests, before anything has happened.
+PUBLICATION: Final = attrs.evolve(
+    snapshots.PUBLICATION,
     position=0,
     position_limit=131_072,
     sender_position=0,
     sender_limit=131_072,
     window_bytes=131_072,
-    backlog_bytes=0,
     message_count=0,
     blocked_sender_limit_ns=0,
-    blocked_publisher_limit_ns=0,
-    blocked_not_connected_ns=0,
     blocked_by="",
     back_pressure_count=0,
     nak_count=0,
@@ -55,37 +46,22 @@ PUBLICATION: Final = PublicationStats(
     receiver_count=1,
     receivers=(RECEIVER,),
 )
-IMAGE: Final = ImageStats(
-    registration_id=2,
-    channel=CHANNEL,
-    stream_id=1001,
-    session_id=-7,
-    source="127.0.0.1:4000",
-    state="active",
-    is_end_of_stream=False,
+IMAGE: Final = attrs.evolve(
+    snapshots.IMAGE,
     position=0,
     hwm_position=0,
     missing_bytes=0,
-    window_bytes=131_072,
     lag_bytes=0,
     lag_ns=0,
     received_bytes=0,
-    silent_ns=10,
     nak_count=0,
-    status_message_count=9,
     losses=(),
     readers=(ReaderStats(3, 0, 0),),
 )
-SUBSCRIPTION: Final = SubscriptionStats(3, CHANNEL, 1001, 1, 0, 0, 0)
-DRIVER: Final = DriverStats(
-    pid=42,
-    started_ns=1_700_000_000_000_000_000,
-    version="1.2.3",
-    is_pure=False,
+SUBSCRIPTION: Final = attrs.evolve(snapshots.SUBSCRIPTION, message_count=0, lag_bytes=0, lag_ns=0)
+DRIVER: Final = attrs.evolve(
+    snapshots.DRIVER,
     loop_lag_count=0,
-    loop_lag_max_ns=2_000,
-    loop_lags=(0, 1),
-    loop_lag_ns=2_000,
     cycles=(CycleStats("sender", 5_000, 0),),
     budgets=(BudgetStats("image_logs_bytes", 1_000, 1_000_000),),
     sockets=(SocketStats("127.0.0.1:20121", 0, 0, 212_992),),
@@ -102,14 +78,10 @@ def stats(
     driver: DriverStats = DRIVER,
 ) -> Stats:
     """Return a snapshot at a second."""
-    return Stats(
-        source="driver",
-        epoch_ns=EPOCH_NS + int(at * SECOND_NS),
-        monotonic_ns=int(at * SECOND_NS),
-        publications=Table.of(PublicationStats, publications),
-        images=Table.of(ImageStats, images),
-        subscriptions=Table.of(SubscriptionStats, subscriptions),
-        driver=driver,
+    at_ns = int(at * SECOND_NS)
+    return attrs.evolve(
+        snapshots.snapshot(publications, images, subscriptions, driver=driver, at_ns=at_ns),
+        epoch_ns=EPOCH_NS + at_ns,
     )
 
 
@@ -290,6 +262,7 @@ class FakeSource:
         self.taken = 0
         self.error: Exception | None = None
         self.is_closed = False
+        self.remark = ""
 
     async def take(self) -> Stats:
         self.taken += 1

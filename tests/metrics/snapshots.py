@@ -7,20 +7,27 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from aeron_async.stats import (
-    DriverStats,
-    ImageStats,
-    PublicationStats,
-    Stats,
-    SubscriptionStats,
-    Table,
+from tests import snapshots
+from tests.snapshots import (
+    ARCHIVE,
+    DRIVER,
+    IMAGE,
+    PUBLICATION,
+    SUBSCRIPTION,
 )
-from tests.snapshots import ARCHIVE, DRIVER, IMAGE, PUBLICATION, SUBSCRIPTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SECOND_NS = 1_000_000_000
+    from aeron_async.stats import (
+        DriverStats,
+        ImageStats,
+        PublicationStats,
+        Stats,
+        SubscriptionStats,
+    )
+
+SECOND_NS = snapshots.SECOND_NS
 CHANNEL = "aeron:udp?endpoint=127.0.0.1:20121"
 
 
@@ -48,14 +55,8 @@ def snapshot(
     driver: DriverStats = DRIVER,
     at_s: int = 1,
 ) -> Stats:
-    return Stats(
-        source="driver",
-        epoch_ns=at_s * SECOND_NS,
-        monotonic_ns=at_s * SECOND_NS,
-        publications=Table.of(PublicationStats, publications),
-        images=Table.of(ImageStats, images),
-        subscriptions=Table.of(SubscriptionStats, subscriptions),
-        driver=driver,
+    return snapshots.snapshot(
+        publications, images, subscriptions, driver=driver, at_ns=at_s * SECOND_NS
     )
 
 
