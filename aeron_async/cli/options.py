@@ -23,6 +23,7 @@ __all__ = [
     "Int32",
     "Int64",
     "MessageSize",
+    "Names",
     "Port",
     "Positive",
     "Quiet",
@@ -58,6 +59,16 @@ def is_a_name(_type: object, value: str | None) -> None:
 Positive = Annotated[float, Parameter(validator=_is_positive)]
 """A duration in seconds, or a rate."""
 Count = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=INT64_MAX))]
+
+
+def are_names(_type: object, values: tuple[str, ...]) -> None:
+    """Refuse an empty name, such as that of a shell's variable that is not set."""
+    if "" in values:
+        message = "must name something, and is empty"
+        raise ValueError(message)
+
+
+Names = Annotated[tuple[str, ...], Parameter(validator=are_names)]
 
 
 def bytes_from(_type: object, tokens: Sequence[Token]) -> int:

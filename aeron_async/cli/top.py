@@ -19,11 +19,7 @@ import attrs
 from cyclopts import Parameter, validators
 
 from aeron_async.aeron_directory import default_directory
-from aeron_async.cli.options import (
-    Count,
-    Flag,
-    RunOptions,
-)
+from aeron_async.cli.options import Count, Flag, Names, RunOptions
 from aeron_async.cli.output import clear_terminal, make_console, print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.cli.stats_sources import open_source
@@ -65,16 +61,6 @@ TYPES: Final[Mapping[str, set[type]]] = {
 pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
-def are_names(_type: object, values: tuple[str, ...]) -> None:
-    """Refuse an empty name, such as that of a shell's variable that is not set."""
-    if "" in values:
-        message = "must name a place, and is empty"
-        raise ValueError(message)
-
-
-Places = Annotated[tuple[str, ...], Parameter(validator=are_names)]
-
-
 @attrs.frozen(kw_only=True)
 class TopOptions:
     """What a view of drivers was asked for."""
@@ -91,8 +77,8 @@ class TopOptions:
 
 def top(
     *,
-    door: Annotated[Places, Parameter(name="--door")] = (),
-    directory: Annotated[Places, Parameter(name=("--directory", "-d", "--aeron-dir"))] = (),
+    door: Annotated[Names, Parameter(name="--door")] = (),
+    directory: Annotated[Names, Parameter(name=("--directory", "-d", "--aeron-dir"))] = (),
     interval: Annotated[float, Parameter(validator=validators.Number(gte=0.05, lte=60))] = 1.0,
     count: Count | None = None,
     once: Flag = False,

@@ -177,6 +177,7 @@ def applied(state: dict[str, Any], news: dict[str, Any]) -> dict[str, Any]:
         "order": news.get("order", state["order"]),
         "events": [*state["events"], *news["events"]],
         "more_streams": news["more_streams"],
+        "without_history": news["without_history"],
     }
 
 

@@ -91,6 +91,13 @@ async def page_of(
     assert said == []
 
 
+async def told(page: Any) -> None:
+    """Wait until the page of a driver has been told something, and has shown it."""
+    for _ in range(3):
+        async with page.expect_response("**/api/driver*"):
+            pass
+
+
 async def test_the_list_has_names_for_everybody() -> None:
     async with page_of(MadeUp(small_buffer)) as page:
         await page.locator("tr.bad").wait_for()
@@ -220,6 +227,35 @@ async def test_words_of_strangers_are_text_and_nothing_else() -> None:
         source.error = OSError(HOSTILE)
         await page.get_by_text("It does not answer: aeron:udp?alias=<img src=x").wait_for()
         assert await page.locator("img[src], [onerror]").count() == 0
+
+
+async def test_what_has_not_changed_is_not_made_anew_and_a_silent_driver_has_no_new_rates() -> None:
+    """Whoever reads or has focused something keeps it, whenever the page is told something."""
+    source, other = MadeUp(healthy), MadeUp(healthy, name="/run/other", pid=43)
+    async with page_of(source, other) as page:
+        await page.locator("tbody tr").first.wait_for()
+        source.error = ConnectionError("it has gone")
+        await page.get_by_text("It does not answer: it has gone").wait_for()
+        stale = page.locator("tbody tr", has_text="box:42").first.locator("polyline")
+        alive = page.locator("tbody tr", has_text="box:43").first.locator("polyline")
+        before, moving = await stale.get_attribute("points"), await alive.get_attribute("points")
+        await page.wait_for_function(
+            "([each, was]) => each.getAttribute('points') !== was",
+            arg=[await alive.element_handle(), moving],
+        )
+        assert await stale.get_attribute("points") == before
+        # The page of the driver that does not answer stays as it is, though the other one goes on.
+        await page.evaluate("location.hash = '#/driver/0'")
+        summary = page.get_by_text("All counters")
+        await summary.focus()
+        node = await summary.element_handle()
+        await told(page)
+        assert await node.evaluate("(each) => each.isConnected && each === document.activeElement")
+        # Of the one that goes on only its parts are made anew, and what had the focus has it.
+        await page.evaluate("location.hash = '#/driver/1'")
+        await summary.focus()
+        await told(page)
+        assert await summary.evaluate("(each) => each === document.activeElement")
 
 
 @pytest.mark.parametrize("path", ["", "#/stream/0-img-2", "#/topology", "#/driver/0", "#/events"])

@@ -133,6 +133,7 @@ def test_what_has_not_changed_is_not_told_again() -> None:
         "gone": [],
         "events": [],
         "more_streams": 0,
+        "without_history": 0,
     }
 
 
@@ -349,5 +350,27 @@ def test_a_graph_is_bounded() -> None:
     graph = graph_of(scene_of(stats(1, rows)), PLACES)
     assert len(graph["streams"]) == STREAMS_DRAWN
     assert graph["more_streams"] == 5
-    assert graph["more_subscribers"] == STREAMS_DRAWN * (20 - ENDS_DRAWN)
+    assert graph["more_ends"] == STREAMS_DRAWN * (20 - ENDS_DRAWN)
     assert len(graph["subscribers"]) == ENDS_DRAWN
+
+
+def test_images_and_publications_of_one_stream_and_session_are_bounded_too() -> None:
+    """A driver may have any number of them, by other channels or of other sources."""
+    count = 500
+    snapshot = stats(
+        1,
+        [publication(1, registration_id=each) for each in range(count)],
+        [image(1, registration_id=each, source=f"h:{each}") for each in range(count)],
+    )
+    graph = graph_of(scene_of(snapshot), PLACES)
+    # With each publication stands its receiver, unless there are images enough.
+    assert len(graph["edges"]) == 2 * ENDS_DRAWN
+    assert graph["more_ends"] == 2 * (count - ENDS_DRAWN)
+
+
+def test_a_state_and_its_differences_say_how_many_streams_have_no_history() -> None:
+    scene = scene_of(healthy(1), healthy(2))
+    before = state_of(scene, PLACES, 0)
+    now = state_of(scene, PLACES, 0, without_history=7)
+    assert (before["without_history"], now["without_history"]) == (0, 7)
+    assert difference(before, now)["without_history"] == 7

@@ -20,7 +20,7 @@ from cyclopts import Parameter, validators
 
 from aeron_async.aeron_directory import default_directory
 from aeron_async.cli.monitor.hub import MonitorHub
-from aeron_async.cli.options import Flag, RunOptions
+from aeron_async.cli.options import Flag, Names, RunOptions
 from aeron_async.cli.output import print_line, remark
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.cli.stats_sources import open_source
@@ -43,16 +43,6 @@ OTHERS: Final = 0o077
 """Rights of a file for anybody but its user."""
 TOKEN_FILE_MAX: Final = 64
 TOKEN: Final = re.compile(r"[0-9a-f]{32}")
-
-
-def are_names(_type: object, values: tuple[str, ...]) -> None:
-    """Refuse an empty name, such as that of a shell's variable that is not set."""
-    if "" in values:
-        message = "must name something, and is empty"
-        raise ValueError(message)
-
-
-Names = Annotated[tuple[str, ...], Parameter(validator=are_names)]
 
 
 @attrs.frozen(kw_only=True)

@@ -231,17 +231,16 @@ class MonitorHub:
         if state is None:
             scene = self._scene
             event_count = scene.events_forgotten + len(scene.events)
-            state = self._states[self.version] = state_of(scene, self._places, event_count)
+            left_out_count = self._history.left_out_count
+            state = self._states[self.version] = state_of(
+                scene, self._places, event_count, without_history=left_out_count
+            )
         return state
 
     def _whole_state(self) -> bytes:
         found = self._whole.get(self.version)
         if found is None:
-            limits = {
-                "interval": self._interval,
-                "without_history": self._history.left_out_count,
-            }
-            found = self._whole[self.version] = encoded(self._state() | limits)
+            found = self._whole[self.version] = encoded(self._state())
             self.whole_state_count += 1
         return found
 

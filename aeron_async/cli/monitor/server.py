@@ -57,6 +57,8 @@ OWN_SITES: Final = frozenset({"same-origin", "none"})
 SEND_BUFFER_BYTES: Final = 256 * 1024
 SHUTDOWN_S: Final = 0.5
 """How long pages have to take their last words."""
+ABORT_S: Final = 1.0
+"""How long the server may take to see that a connection was ended."""
 HEADERS: Final[Mapping[str, str]] = {
     "Cache-Control": "no-store",
     # Pages that put text into the document as markup would be refused, too.
@@ -307,7 +309,7 @@ class MonitorServer:
         except TimeoutError:
             self._hub.slow_watcher_count += 1
             self.refused["slow_reader"] += 1
-            await abort(scope, watcher)
+            await abort(scope, receive)
         finally:
             self._hub.leave(watcher)
 
@@ -344,22 +346,26 @@ def plain(status: HTTPStatus, text: str) -> Response:
 
 
 async def until_gone(receive: Receive, watcher: WatchingPage) -> None:
-    """Wait until the browser has left; what it sends is dropped."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    """Wait until the browser has left."""
+    await disconnected(receive)
     watcher.leave()
 
 
-async def abort(scope: Scope, watcher: WatchingPage) -> None:
+async def disconnected(receive: Receive) -> None:
+    """Wait until a connection has ended; what comes from it is dropped."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def abort(scope: Scope, receive: Receive) -> None:
     """End a connection whose client does not read, with all that waits to be sent."""
     transport = scope.get("state", {}).get("transport")
     if transport is not None:
         transport.abort()
     # The server must see that it has gone, or would complain that the answer has no end.
-    watcher.wake.clear()
     with suppress(TimeoutError):
-        async with asyncio.timeout(1):
-            await watcher.wake.wait()
+        async with asyncio.timeout(ABORT_S):
+            await disconnected(receive)
 
 
 def static_files() -> dict[str, tuple[bytes, str]]:

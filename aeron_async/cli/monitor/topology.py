@@ -3,8 +3,8 @@
 Streams of several drivers that have one stream id and one session are one stream, so that both ends
 of it meet in the picture.
 
-Invariant: a graph has at most `STREAMS_DRAWN` streams, the most troubled first, with at most
-`ENDS_DRAWN` subscribers each; it says how many were left out.
+Invariant: a graph has at most `STREAMS_DRAWN` streams, the most troubled first, each with at most
+`ENDS_DRAWN` publications, images, and receivers of a publication; it says how many were left out.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def graph_of(scene: TopScene, places: Mapping[str, SourcePlace]) -> Plain:
         "subscribers": list(graph.subscribers.values()),
         "edges": graph.edges,
         "more_streams": max(0, len(groups) - STREAMS_DRAWN),
-        "more_subscribers": graph.left_out_count,
+        "more_ends": graph.left_out_count,
     }
 
 
@@ -100,6 +100,9 @@ def add_stream(
     }
     publications = [each for each in rows if isinstance(each.stats, PublicationStats)]
     images = [each for each in rows if isinstance(each.stats, ImageStats)]
+    for all_rows in (publications, images):
+        graph.left_out_count += max(0, len(all_rows) - ENDS_DRAWN)
+        del all_rows[ENDS_DRAWN:]
     for row in publications:
         begin = node(graph.publishers, "p", row.key.driver, labels[row.key.driver], places)
         graph.link(begin, name, row, rate_of(row), is_trouble=True)

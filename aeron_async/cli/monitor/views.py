@@ -89,13 +89,20 @@ def cause_of(cause: Cause | None) -> Plain | None:
 # The state: what every page has, and what is sent as differences.
 
 
-def state_of(scene: TopScene, places: Mapping[str, SourcePlace], event_count: int) -> Plain:
+def state_of(
+    scene: TopScene,
+    places: Mapping[str, SourcePlace],
+    event_count: int,
+    *,
+    without_history: int = 0,
+) -> Plain:
     """Return a picture as the page takes it.
 
     Args:
         scene: The picture.
         places: What the sources are called, by the names that the picture has for them.
         event_count: How many events there were, forgotten ones included.
+        without_history: How many streams have no history, because there is no room.
     """
     streams = [each for each in scene.rows if each.key.kind != "drv"]
     shown = streams[:STREAMS_SHOWN]
@@ -107,6 +114,7 @@ def state_of(scene: TopScene, places: Mapping[str, SourcePlace], event_count: in
         "streams": rows,
         "order": list(rows),
         "more_streams": len(streams) - len(shown),
+        "without_history": without_history,
         "events": events_of(scene.events, places, event_count),
     }
 
@@ -145,6 +153,7 @@ def driver_of(driver: TopDriver, places: Mapping[str, SourcePlace]) -> Plain:
         "version": "" if stats is None else text(stats.version),
         "source": text(driver.source),
         "failure": text(driver.failure, SENTENCE),
+        "remark": text(driver.remark, SENTENCE),
         "time": driver.epoch_ns // NS_PER_MS,
         "streams": driver.stream_count,
         "blocked": driver.blocked_count,
@@ -204,7 +213,7 @@ def difference(before: Plain, now: Plain) -> Plain:
     """Return what makes the state `before` the state `now`.
 
     A stream that is known has only the members that have changed, and none of them is `spark`: the
-    page adds the rate to it by itself.
+    page adds the rate to it by itself, if the time of its driver has changed.
     """
     streams: Plain = {}
     for name, row in now["streams"].items():
@@ -227,6 +236,7 @@ def difference(before: Plain, now: Plain) -> Plain:
         "gone": [name for name in before["streams"] if name not in now["streams"]],
         "events": [each for each in now["events"] if each["number"] > newest],
         "more_streams": now["more_streams"],
+        "without_history": now["without_history"],
     }
     if before["order"] != now["order"]:
         found["order"] = now["order"]

@@ -1,6 +1,6 @@
 // The page of one driver: its budgets, limits, cycles and sockets.
 
-import { bytes, count, duration, el, fact, say, table, words } from "./format.js";
+import { bytes, count, duration, el, fact, renew, say, table, words } from "./format.js";
 import { ask, state } from "./store.js";
 
 export function driver(root, id) {
@@ -25,15 +25,13 @@ export function driver(root, id) {
     }
     const row = found.row;
     say(title, `Driver ${row.host}:${row.pid ?? "?"}`);
-    say(where, `${row.path}${row.version ? ` · version ${row.version}` : ""}${row.source ? ` · from its ${row.source === "driver" ? "own statistics" : "counters"}` : ""}`);
-    const { time: _, ...rest } = row;
-    const text = JSON.stringify([found, rest]);
+    say(where, `${row.path}${row.version ? ` · version ${row.version}` : ""}${row.source ? ` · from its ${row.source === "driver" ? "own statistics" : "counters"}` : ""}${row.remark ? ` · ${row.remark}` : ""}`);
+    // What is read or focused must not be made anew if only the time has changed.
+    const text = JSON.stringify({ ...found, row: { ...row, time: null } });
     if (text === drawn) return;
     drawn = text;
     isOpen = body.querySelector("details")?.open ?? isOpen;
-    const focus = document.activeElement?.getAttribute("aria-label");
-    body.replaceChildren(...sections(found));
-    if (focus) [...body.querySelectorAll("[aria-label]")].find((each) => each.getAttribute("aria-label") === focus)?.focus();
+    renew(body, ...sections(found));
   }
 
   function sections(found) {
@@ -56,7 +54,7 @@ export function driver(root, id) {
     parts.push(el("h3", {}, "Sockets"), table("Sockets that receive", [["Address"], ["Dropped", true], ["Last 10 s", true], ["Queued", true], ["Buffer", true]],
       found.sockets.map((each) => [each.address, count(each.drop_count), count(each.recent), bytes(each.queued_bytes), bytes(each.buffer_bytes)]),
       "None is known from here."));
-    parts.push(el("details", { open: isOpen }, el("summary", {}, "All counters"), table("Counters", [["Counter"], ["Value", true]],
+    parts.push(el("details", { open: isOpen }, el("summary", { "aria-label": "All counters" }, "All counters"), table("Counters", [["Counter"], ["Value", true]],
       found.counters.map(([name, value]) => [words(name), fact("", value)]), "None.")));
     return parts;
   }

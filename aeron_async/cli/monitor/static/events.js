@@ -1,6 +1,6 @@
 // What has changed: the newest events of all drivers.
 
-import { el, table, time } from "./format.js";
+import { el, renew, table, time } from "./format.js";
 import { state } from "./store.js";
 
 export function events(root) {
@@ -18,7 +18,7 @@ export function events(root) {
       const text = each.stream === null ? each.text : el("a", { href: `#/stream/${encodeURIComponent(each.stream)}` }, each.text);
       return [time(each.time), driver === undefined ? "" : `${driver.host}:${driver.pid ?? "?"}`, each.what, text];
     });
-    list.replaceChildren(table("The newest events first", [["Time"], ["Driver"], ["What"], ["Event"]], rows, "Nothing has changed yet."));
+    renew(list, table("The newest events first", [["Time"], ["Driver"], ["What"], ["Event"]], rows, "Nothing has changed yet."));
   }
 
   return { update, leave: () => {} };

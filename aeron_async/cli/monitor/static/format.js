@@ -72,6 +72,20 @@ export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+// Show other parts in a place; what has the focus keeps it, and what was scrolled sideways stays so.
+export function renew(place, ...parts) {
+  const name = (each) => each.getAttribute("href") ?? each.getAttribute("aria-label");
+  const focused = document.activeElement;
+  const focus = place.contains(focused) ? name(focused) : null;
+  const scrolled = new Map([...place.querySelectorAll(".scroll")].map((each) => [name(each), each.scrollLeft]));
+  place.replaceChildren(...parts);
+  const named = [...place.querySelectorAll("[href], [aria-label]")];
+  for (const each of named) {
+    if (scrolled.get(name(each)) > 0) each.scrollLeft = scrolled.get(name(each));
+  }
+  if (focus !== null) named.find((each) => name(each) === focus)?.focus({ preventScroll: true });
+}
+
 // A table whose cells are texts or nodes. A column is [heading, is a number].
 export function table(caption, columns, rows, empty) {
   if (rows.length === 0) return el("p", { class: "note" }, empty);

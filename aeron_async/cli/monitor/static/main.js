@@ -75,7 +75,7 @@ function paintDrivers() {
     if (shown.whole.getAttribute("aria-label") !== `Driver ${shown.link.textContent}`) {
       shown.whole.setAttribute("aria-label", `Driver ${shown.link.textContent}`);
     }
-    say(shown.path, row.path);
+    say(shown.path, row.remark ? `${row.path} · ${row.remark}` : row.path);
     say(shown.icon, ICONS[row.verdict] ?? "○");
     const since = row.verdict === "gone" && row.time > 0 ? ` Last seen at ${new Date(row.time).toLocaleTimeString("en-GB")}.` : "";
     say(shown.verdict, row.sentence + since);

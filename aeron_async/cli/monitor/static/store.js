@@ -35,6 +35,8 @@ function onState(event) {
 
 function onDifference(event) {
   const news = JSON.parse(event.data);
+  // Drivers of which there is a new snapshot: what does not answer has no new rates.
+  const looked = new Set(Object.keys(news.drivers).filter((id) => state.drivers[id]?.time !== news.drivers[id].time));
   Object.assign(state.drivers, news.drivers);
   for (const name of news.gone) delete state.streams[name];
   const fresh = new Set();
@@ -47,7 +49,7 @@ function onDifference(event) {
     }
   }
   for (const [name, row] of Object.entries(state.streams)) {
-    if (!fresh.has(name) && row.rate !== null) {
+    if (!fresh.has(name) && row.rate !== null && looked.has(row.driver)) {
       row.spark.push(row.rate);
       if (row.spark.length > SPARK_POINTS) row.spark.shift();
     }
@@ -56,6 +58,7 @@ function onDifference(event) {
   state.events.push(...news.events);
   state.events.splice(0, state.events.length - EVENTS_MAX);
   state.more_streams = news.more_streams;
+  state.without_history = news.without_history;
   state.isConnected = true;
   changed();
 }

@@ -1,6 +1,6 @@
 // The page of one stream: why it is in trouble, its last hour, who holds it back, what was lost.
 
-import { bytes, count, duration, el, fact, percent, perSecond, rate, say, streamName, table, time, words } from "./format.js";
+import { bytes, count, duration, el, fact, percent, perSecond, rate, renew, say, streamName, table, time, words } from "./format.js";
 import { plot, summary } from "./plots.js";
 import { ask, state } from "./store.js";
 
@@ -57,10 +57,8 @@ export function stream(root, id) {
     const text = JSON.stringify([found.causes, found.facts, found.receivers, found.readers, found.losses, found.episodes, found.events, driver?.failure]);
     if (text === shape) return;
     shape = text;
-    const focus = document.activeElement?.getAttribute("aria-label");
-    body.replaceChildren(causes(found.causes, driver));
-    details.replaceChildren(...sections(found));
-    if (focus) [...details.querySelectorAll("[aria-label]")].find((each) => each.getAttribute("aria-label") === focus)?.focus();
+    renew(body, causes(found.causes, driver));
+    renew(details, ...sections(found));
   }
 
   function draw(history) {
@@ -79,7 +77,7 @@ export function stream(root, id) {
         rows.push([isLoss ? `Lost by ${label}` : name, ...[now, mean, highest].map((each) => (each === null ? "" : show(each)))]);
       }
     }
-    figures.replaceChildren(table("The plots in figures",
+    renew(figures, table("The plots in figures",
       [["What"], ["Now", true], ["Mean", true], ["Highest", true]], rows, "No points yet."));
   }
 

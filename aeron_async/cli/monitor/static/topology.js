@@ -1,6 +1,6 @@
 // Who publishes what to whom: a picture, and the same as a table.
 
-import { el, svg, table } from "./format.js";
+import { el, renew, svg, table } from "./format.js";
 import { ask } from "./store.js";
 
 const WIDTH = 900;
@@ -29,10 +29,8 @@ export function topology(root) {
     const text = JSON.stringify(graph);
     if (isLeft || graph === null || text === drawn) return;
     drawn = text;
-    const focus = document.activeElement?.getAttribute?.("href");
-    picture.replaceChildren(draw(graph));
-    list.replaceChildren(asTable(graph));
-    if (focus) [...picture.querySelectorAll("a")].find((each) => each.getAttribute("href") === focus)?.focus();
+    renew(picture, draw(graph));
+    renew(list, asTable(graph));
   }
 
   return { update, leave: () => { isLeft = true; } };
@@ -97,6 +95,6 @@ function asTable(graph) {
     graph.edges.map((each) => [name(each.from), name(each.to), each.trouble ? `▲ ${each.label}` : each.label, each.sentence]),
     "No streams.")];
   if (graph.more_streams > 0) found.push(el("p", { class: "note" }, `${graph.more_streams} more streams, with less trouble, are not drawn.`));
-  if (graph.more_subscribers > 0) found.push(el("p", { class: "note" }, `${graph.more_subscribers} more receivers are not drawn.`));
+  if (graph.more_ends > 0) found.push(el("p", { class: "note" }, `${graph.more_ends} more publications, images or receivers are not drawn.`));
   return el("div", {}, ...found);
 }
