@@ -44,7 +44,8 @@ async def look(aeron: aa.Aeron, archive: LocalArchive) -> None:
         print(each.recording_id, each.state, each.recorded_bytes, each.lag_bytes)
 
     async def take() -> Stats:
-        return (await aeron.gather_stats()).with_archive(archive.stats())
+        stats = await aeron.gather_stats()
+        return stats.with_archive(archive.stats(stats))
 
     page = MetricsText(label_recordings=True).render(await take())
     print(*(line for line in page.splitlines() if line.startswith("aeron_archive_recorded")))

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from aeron_async.client.aeron import Aeron
     from aeron_async.client.exclusive_publication import ExclusivePublication
     from aeron_async.errors import AeronError
+    from aeron_async.stats import Stats
 
 __all__ = [
     "LocalArchive",
@@ -310,6 +311,21 @@ class LocalListing:
         return await self._room.purge_recording(check_id(recording_id), correlation_id)
 
 
+def arrived_positions(driver: Stats) -> dict[int, int]:
+    """Return up to where streams have arrived, or were published in this driver, by their ids.
+
+    An image of IPC, and that of a spy, has the id of its publication.
+    """
+    streams = (driver.images, driver.publications)
+    return {
+        stream_id: position
+        for table in streams
+        for stream_id, position in zip(
+            table.column("registration_id"), table.column("position"), strict=True
+        )
+    }
+
+
 ALIVE_SECONDS: Final = 1.0
 MAX_RECORDINGS_SHOWN: Final = 256
 """Most recordings in the statistics: those that began first, so that none leaves while it lives."""
@@ -404,11 +420,15 @@ class LocalArchive(LocalListing, Archive):
         """Return how many sources were not recorded because `max_recorded_images` was reached."""
         return self._recordings.refused_images
 
-    def stats(self) -> ArchiveStats:
+    def stats(self, driver: Stats | None = None) -> ArchiveStats:
         """Return the statistics of this moment; `Stats.with_archive` adds them to its driver's.
 
         It takes some microseconds a recording and no access to the disk: the free bytes are
         measured in a thread, each second and before a recording begins, and have an age.
+
+        Args:
+            driver: Those of its driver, of just now. They tell what has arrived for a recording if
+                that driver is another process; without them its lag is unknown.
 
         Raises:
             ClosedError: The archive is closed.
@@ -416,7 +436,8 @@ class LocalArchive(LocalListing, Archive):
         self._check_open()
         resources, recordings = self._resources, self._recordings
         sessions = recordings.sessions
-        shown = [each.stats() for each in islice(sessions.values(), MAX_RECORDINGS_SHOWN)]
+        arrived = {} if driver is None else arrived_positions(driver)
+        shown = [each.stats(arrived) for each in islice(sessions.values(), MAX_RECORDINGS_SHOWN)]
         local_count = sum(each.is_under_way for each in list(self._iterators))
         return ArchiveStats(
             archive_id=self.archive_id,

@@ -43,7 +43,7 @@ from aeron_async.logs import get_logger
 from aeron_async.stats import RecordingStats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from aeron_async._speedups.writing import BlockWriter as BlockWriterType
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
@@ -450,9 +450,14 @@ class RecordingSession:
             return "ended"
         return "stopping" if self._is_stopping else "recording"
 
-    def stats(self) -> RecordingStats:
-        """Return the statistics of this moment."""
-        arrived = self._arrived_position()
+    def stats(self, arrived_positions: Mapping[int, int]) -> RecordingStats:
+        """Return the statistics of this moment.
+
+        Args:
+            arrived_positions: Up to where streams have arrived, by the ids of their images, as far
+                as it cannot be seen from here.
+        """
+        arrived = self._arrived_position(arrived_positions)
         return RecordingStats(
             recording_id=self.recording_id,
             channel=self.descriptor.original_channel,
@@ -466,8 +471,8 @@ class RecordingSession:
             state=self.state,
         )
 
-    def _arrived_position(self) -> int | None:
-        """Return up to where the stream has arrived; None if a driver elsewhere knows it.
+    def _arrived_position(self, arrived_positions: Mapping[int, int]) -> int | None:
+        """Return up to where the stream has arrived; None if only a driver elsewhere knows it.
 
         Nothing more is read of an image that is closed than the blocks that were begun.
         """
@@ -477,6 +482,8 @@ class RecordingSession:
             return max(self._queue.begun, self.position)
         port = self.image._port  # noqa: SLF001 - it is asked for what arrived, and told nothing
         arrived: int | None = getattr(port, "rebuild_position", None)
+        if arrived is None:
+            arrived = arrived_positions.get(self.image.image_id)
         return None if arrived is None else max(arrived, self.position)
 
     def stop(self) -> None:

@@ -83,10 +83,12 @@ class FreeSpace:
 
     async def measure(self) -> int | None:
         """Measure now, and return what was found."""
-        now_ns = self._clock.now_ns()
-        self.length = await self._disk.run(free_length, self._path)
-        self._measured_ns = now_ns
-        return self.length
+        begun_ns = self._clock.now_ns()
+        length = await self._disk.run(free_length, self._path)
+        # Another thread may have begun later, and have been quicker.
+        if self._measured_ns is None or begun_ns >= self._measured_ns:
+            self.length, self._measured_ns = length, begun_ns
+        return length
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -352,7 +352,8 @@ def door_of(path: Path, aeron: Aeron, archive: LocalArchive) -> StatsDoor:
     """Return a door that shows the statistics of an archive with those of its driver."""
 
     async def take() -> Stats:
-        return (await aeron.gather_stats()).with_archive(archive.stats())
+        stats = await aeron.gather_stats()
+        return stats.with_archive(archive.stats(stats))
 
     return StatsDoor(path, take, version=installed_version("aeron-async"), pid=os.getpid())
 
@@ -364,11 +365,13 @@ async def _serve(
         async with (
             Aeron.connect(directory=aeron_dir) as aeron,
             LocalArchive.open(aeron, context) as archive,
-            ControlServer(archive, aeron, ControlSettings.of(context)),
             AsyncExitStack() as stack,
         ):
+            # First: clients find no archive that cannot open its door.
             if stats_socket is not None:
                 await stack.enter_async_context(door_of(stats_socket, aeron, archive))
+            server = ControlServer(archive, aeron, ControlSettings.of(context))
+            await stack.enter_async_context(server)
             control = context.control_channel
             at = "" if control is None else f" on {control}, stream {context.control_stream_id}"
             remark(

@@ -160,7 +160,7 @@ async def test_a_disk_that_fails_is_counted(
             await publication.offer(MESSAGE)
             while not session.is_over:
                 await session.progress.wait()
-            row = session.stats()
+            row = session.stats({})
             assert (row.state, row.position, row.lag_bytes) == ("failed", 0, 0)
             monkeypatch.undo()
             await failed.wait()
@@ -230,6 +230,41 @@ async def test_of_a_driver_elsewhere_it_is_not_known_what_has_arrived(tmp_path: 
             row = only(archive.stats())
             assert (row.image_position, row.lag_bytes, row.recorded_bytes) == (None, None, FRAME)
             assert aeron.stats().with_archive(archive.stats()).archive is not None
+
+
+@needs_compiled
+@pytest.mark.parametrize("medium", ["ipc", "spy", "udp"])
+async def test_the_counters_of_a_driver_elsewhere_tell_what_waits_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unused_udp_port: int, medium: str
+) -> None:
+    monkeypatch.setattr(recording_session, "BlockWriter", None)
+    disk = HeldDisk()
+    channel = IPC if medium == "ipc" else f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}"
+    where = SourceLocation.REMOTE if medium == "udp" else SourceLocation.LOCAL
+    async with (
+        asyncio.timeout(60),
+        client_of("attached", DRIVER, tmp_path / "aeron") as aeron,
+        LocalArchive.open(aeron, context(str(tmp_path / "archive")), disk=disk) as archive,
+    ):
+        signals = archive.signals()
+        await archive.start_recording(channel, STREAM, source_location=where)
+        # A spy counts as a subscriber only on request.
+        published = f"{channel}|ssc=true" if medium == "spy" else channel
+        async with await aeron.add_exclusive_publication(published, STREAM) as publication:
+            await anext(signals)
+            disk.hold("write")
+            for _ in range(5):
+                await publication.offer(MESSAGE)
+            await disk.is_holding.wait()
+            # A driver stores some of its positions once in a cycle.
+            while (row := only(archive.stats(aeron.stats()))).lag_bytes != 5 * FRAME:
+                await asyncio.sleep(0)
+            assert (row.image_position, row.position) == (5 * FRAME, 0)
+            assert only(archive.stats()).lag_bytes is None
+            disk.may_go_on.set()
+            await written(archive, 0, publication.position)
+            assert only(archive.stats(aeron.stats())).lag_bytes == 0
+    await disk.aclose()
 
 
 # The free space.
