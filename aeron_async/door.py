@@ -562,14 +562,14 @@ class StatsDoor:
             each.watch = None
 
 
-OPEN: Final[WeakSet[StatsDoor]] = WeakSet()
-"""The doors that were opened; a child process that is forked has copies of their sockets."""
+OPEN: Final[WeakSet[StatsDoor | DoorClient]] = WeakSet()
+"""Doors and clients that were opened; a child that is forked has copies of their sockets."""
 
 
 def release_in_child() -> None:
-    """Leave all doors to the parent; called in a child process, before anything else."""
-    for door in list(OPEN):
-        door.on_forked()
+    """Leave all of these to the parent; called in a child process, before anything else."""
+    for each in list(OPEN):
+        each.on_forked()
 
 
 os.register_at_fork(after_in_child=release_in_child)
@@ -640,6 +640,7 @@ class DoorClient:
         self.path: Final = check_path(path)
         self._timeout = timeout
         self._tasks = TaskOwner()
+        self._socket: socket.socket | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._asking = asyncio.Lock()
         self._reply: asyncio.Future[bytes] | None = None
@@ -651,6 +652,7 @@ class DoorClient:
         self._error: AeronError | None = None
 
     async def __aenter__(self) -> Self:
+        OPEN.add(self)
         try:
             async with asyncio.timeout(self._timeout):
                 reader, self._writer = await self._connect()
@@ -679,6 +681,18 @@ class DoorClient:
         if self._writer is not None:
             self._writer.transport.abort()
         await self._tasks.aclose()
+
+    def on_forked(self) -> None:
+        """Leave the connection to the parent; called in a child process.
+
+        The door then sees when the parent leaves, and keeps no place for the child.
+        """
+        self._error = ClosedError(
+            f"this client of the door {self.path} belongs to the parent of this process"
+        )
+        # A socket that is closed has no number.
+        if self._socket is not None and (descriptor := self._socket.fileno()) >= 0:
+            close_in_child(descriptor)
 
     # Asking.
 
@@ -797,6 +811,7 @@ class DoorClient:
         try:
             await asyncio.get_running_loop().sock_connect(sock, self.path)
             self._check_owner(sock)
+            self._socket = sock
             return await asyncio.open_unix_connection(sock=sock, limit=REPLY_MAX)
         except BaseException:
             sock.close()

@@ -120,6 +120,26 @@ async def test_a_parent_that_was_killed_opens_its_door_again_while_a_child_lives
     os.close(opened._folder)
 
 
+async def test_the_door_sees_a_client_leave_while_a_child_of_it_lives(path: Path) -> None:
+    """Or the child would keep its place, one of few, for as long as it lives."""
+    async with door_at(path) as door, DoorClient(path) as client:
+        await client.get_stats()
+
+        def ask() -> None:
+            with pytest.raises(ClosedError, match="belongs to the parent of this process"):
+                client.get_stats().send(None)
+
+        with child(ask) as said:
+            assert said == "returned None"
+            # The connection of the parent goes on.
+            assert await client.get_stats() == stats()
+            assert door.client_count == 1
+            await client.aclose()
+            async with asyncio.timeout(PATIENCE_S):
+                while door.client_count:
+                    await asyncio.sleep(0)
+
+
 async def test_a_child_that_closes_the_door_leaves_its_file(path: Path) -> None:
     async with door_at(path) as door, DoorClient(path) as client:
         await client.get_stats()
