@@ -80,17 +80,16 @@ class Dump:
         heartbeat_at = ring.end - RING_TRAILER_LENGTH + HEARTBEAT_OFFSET
         values = memoryview(storage.counter_values)[: count * VALUE_LENGTH]
         metadata = memoryview(storage.counter_metadata)[: count * METADATA_LENGTH]
-        errors, losses = storage.error_log, storage.loss_report
         return cls(
             cnc={
                 0: bytes(header),
                 heartbeat_at: HEARTBEAT_ENDED.to_bytes(WORD_LENGTH, "little", signed=True),
                 layout.counters_metadata_buffer.offset: bytes(metadata),
                 layout.counters_values_buffer.offset: bytes(values),
-                layout.error_log_buffer.offset: b"" if errors is None else errors.to_bytes(),
+                layout.error_log_buffer.offset: storage.error_log.to_bytes(),
             },
             cnc_length=layout.file_length,
-            loss_report=b"" if losses is None else losses.to_bytes(),
+            loss_report=storage.loss_report.to_bytes(),
             loss_report_length=align(context.loss_report_buffer_length, context.file_page_size),
         )
 

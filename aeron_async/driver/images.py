@@ -213,13 +213,10 @@ class ImageFactory:
 
     def _loss_recorder(
         self, setup: Setup, endpoint: ReceiveChannelEndpoint, source: Address
-    ) -> Callable[[int], None] | None:
-        report = self._resources.storage.loss_report
-        if report is None:
-            return None
+    ) -> Callable[[int], None]:
         # One entry stands for all subscriptions of the image, so the channel is the endpoint's.
         return StreamLossRecorder(
-            report,
+            self._resources.storage.loss_report,
             self._resources.clock.epoch_ms,
             session_id=setup.session_id,
             stream_id=setup.stream_id,

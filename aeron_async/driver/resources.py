@@ -83,28 +83,26 @@ class DriverResources:
         return WildcardPorts.of(self.context.receiver_wildcard_port_range)
 
     def __attrs_post_init__(self) -> None:
-        if self.storage.error_log is not None:
-            self.system_counters.record_error = self.record_error
+        self.system_counters.record_error = self.record_error
 
     def next_id(self) -> int:
         """Return a registration id that this driver has not used before."""
         return self.storage.next_id()
 
     def record_error(self, code: ErrorCode, message: str) -> None:
-        """Record an error in the log of distinct errors, if the driver has one that is not full."""
+        """Record an error in the log of distinct errors, if that is not full."""
         error_log = self.storage.error_log
-        if error_log is not None:
-            # The C driver's text begins with a code and its meaning, and tests look for it.
-            text = f"({-code}) {MEANINGS[code]}\n{printable(message, ERROR_LENGTH_MAX)}"
-            outcome = error_log.record(text, self.clock.epoch_ms())
-            if outcome is ErrorOutcome.NO_ROOM and error_log.unrecorded_count == 1:
-                log.warning(
-                    "error_log_full",
-                    length=self.context.error_buffer_length,
-                    error_count=error_log.distinct_count,
-                    remedy="new errors are only counted: raise error_buffer_length, or find out "
-                    "what makes so many",
-                )
+        # The C driver's text begins with a code and its meaning, and tests look for it.
+        text = f"({-code}) {MEANINGS[code]}\n{printable(message, ERROR_LENGTH_MAX)}"
+        outcome = error_log.record(text, self.clock.epoch_ms())
+        if outcome is ErrorOutcome.NO_ROOM and error_log.unrecorded_count == 1:
+            log.warning(
+                "error_log_full",
+                length=self.context.error_buffer_length,
+                error_count=error_log.distinct_count,
+                remedy="new errors are only counted: raise error_buffer_length, or find out "
+                "what makes so many",
+            )
 
     def random_int32(self) -> int:
         """Return a random signed 32-bit number."""

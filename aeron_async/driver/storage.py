@@ -104,15 +104,15 @@ class DriverStorage(ABC):
     Attributes:
         counter_values: 128 bytes for each counter.
         counter_metadata: 512 bytes for each counter.
-        error_log: Records distinct errors; None if nobody can read them.
-        loss_report: Records the losses of each image; None if nobody can read them.
+        error_log: Records distinct errors.
+        loss_report: Records the losses of each image.
         limiter: Limits how many threads create logs at once.
     """
 
     counter_values: Buffer
     counter_metadata: Buffer
-    error_log: DistinctErrorLog | None = None
-    loss_report: LossReport | None = None
+    error_log: DistinctErrorLog
+    loss_report: LossReport
 
     def __init__(self) -> None:
         self.limiter: Final = anyio.CapacityLimiter(THREADS_MAX)
@@ -227,12 +227,8 @@ class DirectoryStorage(DriverStorage):
             self.answers: Final = BroadcastTransmitter(self._atomic(self.layout.to_clients_buffer))
             self.counter_metadata: Buffer = self.layout.counters_metadata_buffer.of(cnc)
             self.counter_values: Buffer = self.layout.counters_values_buffer.of(cnc)
-            self.error_log: DistinctErrorLog | None = DistinctErrorLog(
-                self.layout.error_log_buffer.of(cnc)
-            )
-            self.loss_report: LossReport | None = LossReport(
-                memoryview(report)[: context.loss_report_buffer_length]
-            )
+            self.error_log = DistinctErrorLog(self.layout.error_log_buffer.of(cnc))
+            self.loss_report = LossReport(memoryview(report)[: context.loss_report_buffer_length])
             self._last_id = 0
             # As in Aeron, the first id is 1.
             self.commands.next_correlation_id()

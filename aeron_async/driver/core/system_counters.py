@@ -229,7 +229,7 @@ class SystemCounters:
 
     Attributes:
         log_budget: Limits the log lines that peers can cause; None means no limit.
-        record_error: Records an error for tools; None if nobody could read it.
+        record_error: Records an error for tools; None while there is no log of errors yet.
     """
 
     def __init__(
