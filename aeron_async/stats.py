@@ -670,9 +670,9 @@ def publication_rates(
         ),
         naks_per_second=counted(now.nak_count, was.nak_count, seconds),
         blocked_ratio={
-            by: min(1.0, (waited_ns - (before_ns or 0)) / ns)
+            by: min(1.0, (waited_ns - before_ns) / ns)
             for by, waited_ns, before_ns in blocked
-            if waited_ns is not None
+            if waited_ns is not None and before_ns is not None
         },
     )
 

@@ -102,6 +102,13 @@ def test_a_count_that_was_unknown_has_no_rate() -> None:
     assert rates.publications[1].messages_per_second is None
 
 
+def test_waits_that_were_not_measured_before_have_no_rate() -> None:
+    """All of an hour's waits would else have been in one second."""
+    unmeasured = stats(attrs.evolve(PUBLICATION, blocked_sender_limit_ns=None))
+    rates = stats(at_ns=2 * SECOND_NS).diff(unmeasured)
+    assert set(rates.publications[1].blocked_ratio) == {"publisher_limit", "not_connected"}
+
+
 def test_a_stream_that_is_new_began_at_its_own_position() -> None:
     new = attrs.evolve(PUBLICATION, registration_id=9), attrs.evolve(IMAGE, registration_id=8)
 
