@@ -33,7 +33,7 @@ def _encoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(stats_json, "_fast_encode", None)
         monkeypatch.setattr(stats_json, "msgspec", None)
     elif stats_json.msgspec is None:
-        pytest.skip("msgspec is not installed")
+        pytest.skip("msgspec is not installed: pip install msgspec")
 
 
 def joined(value: object) -> Any:

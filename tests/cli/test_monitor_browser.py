@@ -62,7 +62,9 @@ COUNT_FRAMES: Final = """() => new Promise((done) => {
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason="apt-get install chromium"),
+    pytest.mark.skipif(
+        not CHROMIUM.exists(), reason=f"there is no {CHROMIUM}: apt-get install chromium"
+    ),
 ]
 
 

@@ -5,21 +5,26 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import pytest
 
+pytest.importorskip("prometheus_client", reason="pip install 'aeron-async[prometheus]'")
+
+import prometheus_client
+
+from aeron_async.metrics import prometheus
 from aeron_async.metrics.latest import LatestStats
 from aeron_async.metrics.text import MetricsText
 from tests.metrics.snapshots import SECOND_NS, everything, publication, samples, snapshot
 
-prometheus_client = pytest.importorskip(
-    "prometheus_client", reason="pip install 'aeron-async[prometheus]'"
-)
-prometheus = pytest.importorskip("aeron_async.metrics.prometheus")
+if TYPE_CHECKING:
+    from aeron_async.stats import Stats
+
 AGE = "aeron_snapshot_age_seconds", frozenset[tuple[str, str]]()
 
 
-def page_of(collector: object) -> str:
+def page_of(collector: prometheus.StatsCollector) -> str:
     registry = prometheus_client.CollectorRegistry(auto_describe=False)
     registry.register(collector)
     return str(prometheus_client.generate_latest(registry).decode())
@@ -74,7 +79,7 @@ def test_the_page_is_that_of_the_loop_asked_from_another_thread() -> None:
 def test_no_snapshot_is_taken_while_another_one_is_counted() -> None:
     locked = []
 
-    def take() -> object:
+    def take() -> Stats:
         locked.append(collector._lock.locked())
         return everything()
 
@@ -93,7 +98,9 @@ def test_scrapes_in_many_threads_at_once_never_see_a_counter_fall() -> None:
     labels = {"stream": "1", "channel": "aeron:udp?endpoint=127.0.0.1:20121"}
 
     def scrape(_number: int) -> float:
-        return float(registry.get_sample_value("aeron_publication_sent_bytes_total", labels))
+        value = registry.get_sample_value("aeron_publication_sent_bytes_total", labels)
+        assert value is not None
+        return value
 
     with ThreadPoolExecutor(4) as threads:
         values = list(threads.map(scrape, range(40)))
