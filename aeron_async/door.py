@@ -26,6 +26,7 @@ from weakref import WeakSet
 import attrs
 
 from aeron_async.clock import NS_PER_MS, NS_PER_SECOND, SystemClock
+from aeron_async.door_connection import REQUEST_MAX, DoorConnection, DoorWatch, Line
 from aeron_async.door_socket import DoorSocket, check_path, close_in_child, is_own, peer_uid
 from aeron_async.errors import (
     AeronError,
@@ -39,11 +40,11 @@ from aeron_async.errors import (
 from aeron_async.logs import LogBudget, get_logger
 from aeron_async.stats import Stats
 from aeron_async.stats_json import decode_json, encode_json, json_pieces
-from aeron_async.tasks import TaskOwner
+from aeron_async.tasks import TaskOwner, Turns
 from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
     from types import TracebackType
 
 __all__ = ["DoorClient", "DoorHello", "StatsDoor"]
@@ -52,8 +53,6 @@ PROTOCOL: Final = 1
 """What a greeting says; a client refuses any other."""
 STATS: Final = "stats"
 CLIENTS_MAX: Final = 8
-REQUEST_MAX: Final = 4 * 1024
-"""Longest line of a client, in bytes."""
 REPLY_MAX: Final = 64 * 1024 * 1024
 """Longest line of a door, in bytes."""
 GREETING_MAX: Final = 64 * 1024
@@ -67,16 +66,12 @@ FRESH_NS: Final = 20 * NS_PER_MS
 RECENT_PERCENT: Final = 75
 RECENT_MAX_NS: Final = 750 * NS_PER_MS
 """How old a snapshot that others took may be for a watch: a part of its interval, and so much."""
-READ_TIMEOUT_S: Final = 5.0
-"""How long a client may take to read one chunk."""
 ACCEPT_PAUSE_S: Final = 1.0
 """How long the door waits after an error such as too many open files."""
 CLIENT_TIMEOUT_S: Final = 5.0
 MS_PER_SECOND: Final = 1_000
 NO_UID: Final = -1
 """User of the other end of a socket that is not connected."""
-
-Line = tuple[bytes, ...]
 
 
 # The lines.
@@ -102,6 +97,7 @@ async def chunks_of(value: object) -> list[bytes]:
     chunks: list[bytes] = []
     pieces: list[bytes] = []
     length = total = 0
+    turns = Turns(SystemClock.now_ns)
     for piece in json_pieces(value):
         pieces.append(piece)
         length += len(piece)
@@ -112,109 +108,12 @@ async def chunks_of(value: object) -> list[bytes]:
             if total > REPLY_MAX:
                 message = f"it is longer than the {REPLY_MAX:,} bytes that a line may have"
                 raise ValueError(message)
-        await asyncio.sleep(0)
+        await turns.step()
     chunks.append(b"".join(pieces))
     return chunks
 
 
 # The server.
-
-
-@final
-class DoorConnection:
-    """One client of a door, and what it is to be sent.
-
-    Attributes:
-        watch: What it watches.
-        is_slow: Whether it was dropped because it did not read.
-    """
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
-        self._writer: asyncio.StreamWriter | None = None
-        self._sending = asyncio.Lock()
-        self._pending: Line | None = None
-        self._arrived = asyncio.Event()
-        self.watch: DoorWatch | None = None
-        self._is_closed = False
-        self.is_slow = False
-        self.is_pushing = False
-
-    async def open(self) -> asyncio.StreamReader:
-        """Return what the client sends."""
-        reader, self._writer = await asyncio.open_unix_connection(
-            sock=self._sock, limit=REQUEST_MAX
-        )
-        return reader
-
-    async def send(self, line: Iterable[bytes]) -> None:
-        """Send a line; another one waits until all of it is written.
-
-        Raises:
-            OSError: The client is gone, or was dropped because it does not read.
-        """
-        assert self._writer is not None
-        async with self._sending:
-            for chunk in line:
-                self._writer.write(chunk)
-                try:
-                    async with asyncio.timeout(READ_TIMEOUT_S):
-                        await self._writer.drain()
-                except TimeoutError:
-                    self.is_slow = True
-                    self.close()
-                    raise
-                await asyncio.sleep(0)
-
-    def offer(self, line: Line) -> bool:
-        """Have a state sent as soon as the client reads; return whether it replaced an older."""
-        is_replaced = self._pending is not None
-        self._pending = line
-        self._arrived.set()
-        return is_replaced
-
-    def forget(self) -> None:
-        """Send no state that still waits."""
-        self._pending = None
-        self._arrived.clear()
-
-    async def push(self) -> None:
-        """Send states as they come, until the client is gone."""
-        with suppress(OSError):
-            while not self._is_closed:
-                await self._arrived.wait()
-                self._arrived.clear()
-                line, self._pending = self._pending, None
-                if line is not None:
-                    await self.send(line)
-        self.close()
-
-    def on_forked(self) -> None:
-        """Leave the client to the parent; called in a child process."""
-        self._is_closed = True
-        # A socket that is closed has no number.
-        if (descriptor := self._sock.fileno()) >= 0:
-            close_in_child(descriptor)
-
-    def close(self) -> None:
-        """Close the connection at once; what waits to be written is lost."""
-        self._is_closed = True
-        self._arrived.set()
-        if self._writer is not None:
-            self._writer.transport.abort()
-        self._sock.close()
-
-
-@final
-class DoorWatch:
-    """The clients that look at one interval, the line that they were last sent, and its time."""
-
-    def __init__(self, interval_ms: int) -> None:
-        self.interval_ms: Final = interval_ms
-        self.shown_ns = 0
-        self.connections: dict[DoorConnection, None] = {}
-        self.latest: Line | None = None
-        self.task: asyncio.Task[None] | None = None
 
 
 @final

@@ -7,6 +7,7 @@ Invariant: every task of the package belongs to a task group or to a `TaskOwner`
 its owner, and its error has somewhere to go.
 
 `make_in_thread` makes what would hold up the event loop, and nothing is left if it is cancelled.
+`Turns` is for what must be made in the loop, step by step.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
 
 import anyio
 
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from types import TracebackType
 
-__all__ = ["TaskOwner", "make_in_thread"]
+__all__ = ["TaskOwner", "Turns", "make_in_thread"]
 
 T = TypeVar("T")
+
+TURN_NS: Final = 250_000
+"""How long a task works in one turn of the loop before it lets others run."""
 
 
 @final
@@ -129,3 +133,27 @@ async def make_in_thread(
         is_abandoned.set()
         discard_made()
         raise
+
+
+@final
+class Turns:
+    """Shares the event loop with other tasks by time, where work is done step by step.
+
+    To let the loop turn after each step would take as many turns as there are steps: seconds, where
+    other tasks need milliseconds in each turn.
+
+    Args:
+        now_ns: A monotonic clock, in nanoseconds; of a virtual one, all steps may be of one moment.
+    """
+
+    __slots__ = ("_began_ns", "_now_ns")
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        self._now_ns = now_ns
+        self._began_ns = now_ns()
+
+    async def step(self) -> None:
+        """Let the loop turn if this task has worked for 250 microseconds since it last did."""
+        if self._now_ns() - self._began_ns >= TURN_NS:
+            await asyncio.sleep(0)
+            self._began_ns = self._now_ns()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from aeron_async.tasks import TaskOwner, make_in_thread
+from aeron_async.tasks import TURN_NS, TaskOwner, Turns, make_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -169,3 +169,29 @@ async def test_what_a_thread_has_made_when_its_caller_is_cancelled_is_discarded(
     with pytest.raises(asyncio.CancelledError):
         await making
     assert discarded == ["made"]
+
+
+async def test_steps_share_the_loop_by_time() -> None:
+    now_ns = 0
+    turns = Turns(lambda: now_ns)
+    others = 0
+
+    async def other() -> None:
+        nonlocal others
+        while True:
+            others += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    for _ in range(10):
+        await turns.step()
+    assert others == 0
+    for step in range(1, 4):
+        now_ns += TURN_NS
+        await turns.step()
+        await turns.step()
+        assert others == step
+    now_ns += TURN_NS - 1
+    await turns.step()
+    assert others == 3
+    task.cancel()

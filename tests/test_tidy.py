@@ -26,7 +26,8 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "errors": (),
     "clock": (),
     "counters": (),
-    "door": ("clock", "door_socket", "stats_json"),
+    "door": ("clock", "door_connection", "door_socket", "stats_json"),
+    "door_connection": ("door_socket",),
     "door_socket": (),
     "doorbell": ("clock", "concurrent", "counters", "logbuffer", "watcher"),
     "health": (),
@@ -130,7 +131,7 @@ ONLY = {
     "textual": ("cli",),
     "uvicorn": ("cli",),
     "uvloop": ("cli", "driver.own_loop"),
-    "socket": ("door", "door_socket", "driver.media", "health"),
+    "socket": ("door", "door_connection", "door_socket", "driver.media", "health"),
     "random": ("driver",),
     "time": ("clock",),
 }

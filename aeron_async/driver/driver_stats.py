@@ -14,7 +14,6 @@ nothing, and costs nothing while nobody asks.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from functools import lru_cache, partial
 from heapq import nsmallest
@@ -56,6 +55,7 @@ from aeron_async.stats import (
     SubscriptionStats,
     Table,
 )
+from aeron_async.tasks import Turns
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -84,8 +84,8 @@ __all__ = ["MAX_RECEIVERS_SHOWN", "StatsTaker"]
 VALUE_WORDS: Final = VALUE_LENGTH // 8
 MAX_ENDPOINTS: Final = 64
 """Most endpoints whose sockets are looked at: each costs a call to the system."""
-SLICE: Final = 32
-"""Streams that are taken before the loop runs other tasks."""
+SLICE: Final = 16
+"""Streams that are taken before it is seen whether the loop should run other tasks."""
 MAX_RECEIVERS_SHOWN: Final = 256
 """Most receivers and readers of one publication in a snapshot: those furthest behind."""
 LIMITS: Final = (
@@ -223,8 +223,9 @@ class StatsTaker:
         Its columns are made in the same slices.
         """
         entries, images = self._table.entries, self._subscriptions.images.endpoints
-        published, received = Slices(PublicationStats), Slices(ImageStats)
-        subscribed = Slices(SubscriptionStats)
+        turns = Turns(self._resources.clock.now_ns)
+        published, received = Slices(PublicationStats, turns), Slices(ImageStats, turns)
+        subscribed = Slices(SubscriptionStats, turns)
         lags: Lags = {}
         network = [each for each in entries if is_over_network(each)]
         await published.take(network, entries, self._take_network, network_row, lags)
@@ -388,8 +389,9 @@ Kind = TypeVar("Kind")
 class Slices(Generic[Kind]):
     """A table that is made of a few streams in each turn of the loop."""
 
-    def __init__(self, kind: type[Kind]) -> None:
+    def __init__(self, kind: type[Kind], turns: Turns) -> None:
         self._kind = kind
+        self._turns = turns
         self._columns: Columns = [[] for _ in attrs.fields(cast("type[Any]", kind))]
 
     async def take(
@@ -410,7 +412,7 @@ class Slices(Generic[Kind]):
             # Without a stream there is no column either.
             for column, more in zip(self._columns, made, strict=bool(part)):
                 column.extend(more)
-            await asyncio.sleep(0)
+            await self._turns.step()
 
     @property
     def table(self) -> Table[Kind]:
@@ -429,7 +431,7 @@ def slices_of(streams: Sequence[Any]) -> Iterator[list[Any]]:
         weight += 1 if subscribers is None else 1 + len(subscribers.active)
         receivers: ReceiverLiveness | None = getattr(each, "_receivers", None)
         weight += 0 if receivers is None else len(receivers.reports)
-        if weight >= 2 * SLICE:
+        if weight >= SLICE:
             yield part
             part, weight = [], 0
     if part:

@@ -31,7 +31,7 @@ from aeron_async.metrics.latest import loop_name
 from aeron_async.metrics.series import MetricSeries
 from aeron_async.metrics.text import CONTENT_TYPE, write_metrics
 from aeron_async.protocol.arguments import check_function, check_number
-from aeron_async.tasks import TaskOwner
+from aeron_async.tasks import TaskOwner, Turns
 from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ REASONS_MAX: Final = 100
 """Most reasons that `/ready` names."""
 LEFTOVER_MAX: Final = 65_536
 """Most bytes that are read and dropped after an answer, so that it is not lost with them."""
-PIECE_MIN: Final = 16_384
 BACKLOG: Final = 16
 REQUEST_LINE: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([!-~]+) HTTP/1\.([01])")
 TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -249,11 +248,10 @@ class MetricsServer:
         async with self._writing:
             taken = self._take()
             stats = await taken if isawaitable(taken) else taken
-            now_ns = SystemClock.now_ns()
+            now_ns, turns = SystemClock.now_ns(), Turns(SystemClock.now_ns)
             for piece in write_metrics(stats, self._series, now_ns=now_ns, refused=self.refused):
                 pieces.append(piece.encode())
-                if len(piece) >= PIECE_MIN:
-                    await asyncio.sleep(0)
+                await turns.step()
         return pieces
 
     async def _send(self, writer: asyncio.StreamWriter, answer: Answer, *, is_head: bool) -> None:

@@ -16,16 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aeron_async import door as door_module
-from aeron_async import door_socket
+from aeron_async import door_connection, door_socket
 from aeron_async.door import (
     CLIENTS_MAX,
     INTERVAL_MAX_MS,
     INTERVAL_MIN_MS,
-    REQUEST_MAX,
     DoorClient,
     DoorHello,
     StatsDoor,
 )
+from aeron_async.door_connection import REQUEST_MAX
 from aeron_async.door_socket import PATH_MAX
 from aeron_async.errors import (
     AeronError,
@@ -435,7 +435,7 @@ async def test_a_client_that_does_not_read_is_dropped_and_counted(
     many = stats_of_many(1_000)
     async with door_at(path, lambda: many) as door, DoorClient(path) as other:
         with socket.socket(socket.AF_UNIX) as client, monkeypatch.context() as patch:
-            patch.setattr(door_module, "READ_TIMEOUT_S", 0.05)
+            patch.setattr(door_connection, "READ_TIMEOUT_S", 0.05)
             client.connect(str(path))
             client.send(b'{"watch": 50}\n')
             await until(lambda: door.slow_client_count == 1)
@@ -446,7 +446,7 @@ async def test_a_client_that_does_not_read_is_dropped_and_counted(
 async def test_a_client_that_reads_slowly_gets_the_newest_state(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door_module, "READ_TIMEOUT_S", PATIENCE_S)
+    monkeypatch.setattr(door_connection, "READ_TIMEOUT_S", PATIENCE_S)
     take = Taking(lambda at_ns: stats_of_many(1_000, at_ns=at_ns))
     async with door_at(path, take) as door, raw(path) as client:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]

@@ -426,7 +426,7 @@ async def test_the_loop_turns_while_a_page_is_written() -> None:
         pieces = await server._page()
         task.cancel()
     assert sum(map(len, pieces)) > 500_000
-    assert turns["of others"] > 10
+    assert turns["of others"] > 2
 
 
 @pytest.mark.parametrize("name", ["request_bytes", "request_s", "answer_s", "connections"])
