@@ -353,7 +353,8 @@ cdef class FrameWriter:
         end[0] = place.position + total
         for each in range(first, each):
             # A library's thread may write the numbers meanwhile: what was claimed is filled anyway.
-            size = min(max(piece(column, each, &start), 0), total - HEADER)
+            # A frame longer than a datagram would never be sent, nor what is behind it.
+            size = min(max(piece(column, each, &start), 0), self._max_payload_length, total - HEADER)
             write_frame(term + offset, UNFRAGMENTED_WORD, <int32_t>offset, self._session_id,
                         self._stream_id, place.term_id, 0, column.data + start, <int32_t>size)
             offset += align(size + HEADER)

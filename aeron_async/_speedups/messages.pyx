@@ -370,18 +370,20 @@ cdef class Batch:
 
     def payloads(self):
         """Return copies of the payloads that are left, as a list of bytes."""
-        cdef int64_t offset = self.offset
+        cdef int64_t offset
         cdef int64_t step = 0
         cdef int64_t length
         cdef int32_t usual = 0
         cdef Py_ssize_t count = 0
-        cdef list found
+        cdef list found = PyList_New(self.left if self.is_open else 0)
         cdef object data
+        # Last, because making a list may run the garbage collector, and so any code: that may close
+        # the image, or hand out messages.
         if not self.is_open:
             return [(<Message?>message).data for message in self.listed()]
-        # The list has empty slots until it is full, which nobody sees: no Python code runs here,
-        # and making bytes does not run the garbage collector.
-        found = PyList_New(self.left)
+        # The list has empty slots until it is full, which nobody sees: no Python code runs from here
+        # on, and making bytes does not run the garbage collector.
+        offset = self.offset
         while count < PyList_GET_SIZE(found):
             length = self.find(&offset)
             if length < 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from itertools import pairwise
 from typing import Any
 
@@ -85,6 +86,43 @@ def test_what_is_kept_does_not_change_with_the_log(twin: Any) -> None:
     assert [message.data for message in batch.rest()] == [b"\2" * 100, b"\3" * 100, b"\4" * 100]
     batch.keep()
     assert batch.left == 0
+
+
+@pytest.mark.parametrize("ask", ["payloads", "columns"])
+@pytest.mark.parametrize("collection", [1, 2])
+def test_a_batch_may_be_kept_by_the_collector_within_a_call(
+    twin: Any, ask: str, collection: int
+) -> None:
+    batch, _ = opened(twin, filled([100] * 4))
+    call, count = getattr(batch, ask), 0
+
+    def keep(phase: str, info: dict[str, int]) -> None:
+        """Keep as a finaliser would that closes the image, in the middle of what allocates."""
+        nonlocal count
+        del info
+        count += phase == "start"
+        if count == collection:
+            batch.keep()
+
+    before = gc.get_threshold()
+    gc.disable()
+    # So that the next list is not one that was freed.
+    held: list[list[int]] = [[] for _ in range(200)]
+    gc.callbacks.append(keep)
+    gc.set_threshold(1, 0, 0)
+    gc.enable()
+    try:
+        found = call()
+    finally:
+        gc.callbacks.remove(keep)
+        gc.set_threshold(*before)
+    assert len(held) == 200
+    payloads = [bytes([number]) * 100 for number in (1, 2, 3, 4)]
+    assert [message.data for message in batch.again().rest()] == payloads
+    if ask == "payloads":
+        assert found == payloads
+    elif found is not None:
+        assert (found[0], bytes(found[4])) == (4, b"".join(payloads))
 
 
 def test_a_batch_of_messages_that_were_made_before(twin: Any) -> None:

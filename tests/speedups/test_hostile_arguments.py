@@ -425,6 +425,27 @@ def test_a_column_is_written_up_to_what_is_not_there(width: int, code: str) -> N
 
 
 @needs_compiled
+def test_no_frame_of_a_column_that_changes_is_longer_than_a_datagram() -> None:
+    log = make_log()
+    writer = compiled_twins().FrameWriter(log, **LENGTHS)
+    # The bounds lie where the first message will, whose payload makes the second one long.
+    kept = array("i", (0, 400, *range(410, 800, 10)))
+    term = memoryview(log.terms[0])
+    bounds = term[64 : 64 + 4 * len(kept)]
+    bounds[:] = kept.tobytes()
+    data = bytearray(20_000)
+    data[32 : 32 + 4 * len(kept)] = array("i", (0, 400, 15_000, *kept[3:])).tobytes()
+    count, end = writer.offer_column(bounds, data, 4, 0, NO_LIMIT)
+    words, offset, lengths = log.term_words[0], 0, []
+    while offset < end:
+        if words[(offset >> 2) + 1] >> 16:
+            lengths.append(words[offset >> 2] - 32)
+        offset += (words[offset >> 2] + 31) & -32
+    assert lengths[:2] == [400, MAX_PAYLOAD]
+    assert (max(lengths), len(lengths), offset) == (MAX_PAYLOAD, count, end)
+
+
+@needs_compiled
 @pytest.mark.parametrize("is_shared", [False, True])
 def test_a_list_is_written_as_its_messages_are(is_shared: bool) -> None:  # noqa: FBT001 - one of the cases
     messages = [bytes((number,)) * (number * 7 % 1_300) for number in range(60)]
