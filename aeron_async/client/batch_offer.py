@@ -12,7 +12,7 @@ offer ends.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 from aeron_async.client.arrow import arrow_array, is_arrow, pieces_of
 from aeron_async.errors import ConfigurationError, OfferTimeoutError
@@ -20,7 +20,6 @@ from aeron_async.protocol.arguments import check_timeout, shown
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from typing import Any
 
     from aeron_async.client.arguments import Offered
 
@@ -28,6 +27,19 @@ __all__ = ["BatchOffer"]
 
 ONE_MESSAGE: Final = (str, bytes, bytearray, memoryview)
 """Types that can be iterated over, but are not several messages."""
+BYTES: Final = ("B", "b", "c")
+"""Formats of buffers whose items are bytes, as in `struct`."""
+
+
+def is_one(messages: Any) -> bool:
+    """Return whether something is one message: of the types above, or another row of bytes."""
+    if isinstance(messages, ONE_MESSAGE):
+        return True
+    try:
+        view = memoryview(messages)
+    except (TypeError, ValueError, BufferError):
+        return False
+    return view.ndim == 1 and view.format in BYTES
 
 
 class Appending(Protocol):
@@ -84,7 +96,7 @@ class BatchOffer:
         timeout: float | None = None,
     ) -> None:
         self._timeout = check_timeout(timeout)
-        if isinstance(messages, ONE_MESSAGE) or not isinstance(messages, Iterable):
+        if is_one(messages) or not isinstance(messages, Iterable):
             message = (
                 f"messages={shown(messages)} must be messages one after the other, such as a list "
                 "of bytes; one alone goes to offer()"

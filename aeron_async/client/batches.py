@@ -55,6 +55,7 @@ class Lending(Protocol[LentT]):
     _check_served: Callable[[], object] | None
     _consumer: ref[asyncio.Task[Any]] | None
     _home: HomeLoop
+    _is_closed: bool
     _is_waiting: bool
     _lent: LentT | None
 
@@ -222,3 +223,6 @@ class Batches(AsyncIterator[LentT], Generic[LentT]):
             pass
         finally:
             subscription._is_waiting = False
+        if subscription._is_closed:
+            # What was not delivered by then never is; this ends the iteration, or says why it ends.
+            await subscription._next_batch(self._max_messages, max_bytes=self._max_bytes)

@@ -624,9 +624,12 @@ class MessageBatch(Sequence["Message"]):
         batch = self._lying().again()
         self._handed.append(batch)
         made, messages = self._made, iter(batch.following, None)
-        for message in map(made.get, range(self._count), messages) if made else messages:
-            yield message
-            self._lying()
+        try:
+            for message in map(made.get, range(self._count), messages) if made else messages:
+                yield message
+                self._lying()
+        finally:
+            self._handed.remove(batch)
 
     def payloads(self) -> list[bytes]:
         """Return a copy of each payload.
@@ -637,7 +640,7 @@ class MessageBatch(Sequence["Message"]):
         return self._lying().payloads()
 
     def views(self) -> list[memoryview]:
-        """Return a view of each payload where it lies.
+        """Return a read-only view of each payload where it lies.
 
         The views are valid until the batch is taken, or its image closes. Nothing enforces that:
         later the publisher may overwrite what a view shows, and in a forked child process there may
@@ -650,7 +653,8 @@ class MessageBatch(Sequence["Message"]):
         places = batch.places()
         if places is None:
             return [memoryview(payload) for payload in batch.payloads()]
-        term = self.image._term_at(self._end_position)
+        # The log has other readers, and may be that of the publisher.
+        term = self.image._term_at(self._end_position).toreadonly()
         return [term[start : start + length] for start, length in places]
 
     def positions(self) -> array[int]:

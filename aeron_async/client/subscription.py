@@ -55,6 +55,7 @@ from aeron_async.client.why import explain_subscription, stream_named
 from aeron_async.errors import BusyError, RegistrationError
 from aeron_async.protocol.arguments import check_function
 from aeron_async.protocol.channel_uri import ControlMode
+from aeron_async.protocol.units import INT64_MAX
 from aeron_async.waits import SubscriptionSeen
 
 if TYPE_CHECKING:
@@ -572,6 +573,8 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         self._check_loop()
         if self._delivery is not None:
             self._delivery.end()
+        elif handler is None:
+            return
         self._begin_poll()
         if handler is not None:
             self._consumer, self._is_waiting = None, True
@@ -741,9 +744,10 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         return Batches(
             self,
             MessageBatch,
-            max_messages=check_limit(max_messages, "max_messages"),
-            max_bytes=check_limit(max_bytes, "max_bytes"),
-            linger_ns=check_whole(linger_ns, "linger_ns"),
+            # Compiled code takes no larger ones, and none of them would ever be reached.
+            max_messages=min(check_limit(max_messages, "max_messages"), INT64_MAX),
+            max_bytes=min(check_limit(max_bytes, "max_bytes"), INT64_MAX),
+            linger_ns=min(check_whole(linger_ns, "linger_ns"), INT64_MAX),
         )
 
     async def _next_of(self, image: Image) -> Message:

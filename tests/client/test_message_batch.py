@@ -100,6 +100,25 @@ async def test_only_what_is_asked_for_is_made(aeron: aa.Aeron, messages: list[by
 
 
 @both_drivers
+async def test_nobody_writes_to_a_log_by_a_view(aeron: aa.Aeron) -> None:
+    batch = await all_there(aeron, MESSAGES[:2])
+    assert all(view.readonly for view in batch.views())
+
+
+async def test_an_iterator_that_has_ended_is_not_kept(aeron: aa.Aeron) -> None:
+    batch = await all_there(aeron, MESSAGES[:9])
+    assert sum(map(len, batch)) == sum(map(len, MESSAGES[:9]))
+    assert next(iter(batch)).data == MESSAGES[0]
+    gc.collect()
+    assert not batch._handed
+    kept = iter(batch)
+    next(kept)
+    assert len(batch._handed) == 1
+    assert len(list(kept)) == 8
+    assert not batch._handed
+
+
+@both_drivers
 async def test_once_taken_it_says_what_to_keep(aeron: aa.Aeron) -> None:
     subscription, publication = await stream(aeron)
     await publication.offer_many(MESSAGES[:4], timeout=5)
@@ -257,6 +276,43 @@ async def test_nobody_else_may_read_while_it_waits_for_more(aeron: aa.Aeron) -> 
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert (await anext(subscription)).data == b"first"
+
+
+@both_drivers
+async def test_a_wait_for_more_ends_with_its_subscription(aeron: aa.Aeron) -> None:
+    subscription, publication = await stream(aeron)
+    await publication.offer(b"first", timeout=5)
+    batches = subscription.batches(2, linger_ns=60 * 10**9)
+    waiting = asyncio.ensure_future(anext(batches, None))
+    await until(lambda: subscription._lent is not None)
+    subscription.close()
+    assert await waiting is None
+    assert [each async for each in batches] == []
+
+
+async def test_a_wait_for_more_says_that_the_driver_has_failed(driver: aa.MediaDriver) -> None:
+    async with aa.Aeron.connect(driver) as client:
+        subscription, publication = await stream(client)
+        await publication.offer(b"first")
+        waiting = asyncio.ensure_future(anext(subscription.batches(2, linger_ns=60 * 10**9)))
+        await until(lambda: subscription._lent is not None)
+        subscription._on_driver_closed(OSError("the disk is full"))
+        with pytest.raises(aa.ClosedError, match="the disk is full"):
+            await waiting
+
+
+async def test_no_limit_is_too_high(aeron: aa.Aeron) -> None:
+    subscription, publication = await stream(aeron)
+    found = []
+    batches = subscription.batches(10**30, max_bytes=10**30)
+    for part in range(3):
+        await publication.offer_many(MESSAGES[part : part + 2])
+        found += (await anext(batches)).payloads()
+    assert found == [each for part in range(3) for each in MESSAGES[part : part + 2]]
+    for linger_ns in (10**30, 10**400):
+        # The last batch was not taken, and is as long as this one may be.
+        batch = await anext(subscription.batches(2, linger_ns=linger_ns))
+        assert batch.payloads() == MESSAGES[2:4]
 
 
 @both_drivers

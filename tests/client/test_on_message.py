@@ -119,6 +119,18 @@ async def test_while_a_handler_is_set_no_task_may_read(
     assert taker.payloads == [b"1"]
 
 
+async def test_to_take_away_no_handler_changes_nothing_for_a_task(
+    publication: aa.Publication, subscription: aa.Subscription
+) -> None:
+    for data in (b"1", b"2"):
+        await publication.offer(data)
+    assert (await anext(subscription)).data == b"1"
+    subscription.on_message(None)
+    # The task has not asked for the next one yet.
+    assert subscription.images[0].position == 0
+    assert (await anext(subscription)).data == b"2"
+
+
 async def test_a_task_that_reads_is_not_pushed_aside(
     publication: aa.Publication, subscription: aa.Subscription
 ) -> None:
