@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from functools import lru_cache
+from struct import calcsize
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from aeron_async._speedups import WHY_PURE
@@ -151,9 +152,9 @@ def arrow_array(messages: Any) -> Any:
         ConfigurationError: It is no array of binaries or strings, or has nulls.
     """
     name = str(getattr(messages, "type", None))
-    if name not in CODES:
+    if name not in CODES or not hasattr(messages, "null_count"):
         kind = type(messages).__name__
-        found = f"an array of {name}" if hasattr(messages, "type") else f"a {kind}"
+        found = f"an array of {name}" if hasattr(messages, "null_count") else f"a {kind}"
         message = (
             f"messages must be an Arrow array of binary, large_binary, string or large_string, not "
             f"{found}: cast an array to one of these, pass one column of a table or record batch, "
@@ -172,11 +173,14 @@ def arrow_array(messages: Any) -> Any:
 def pieces_of(messages: Any) -> Iterator[tuple[memoryview, memoryview]]:
     """Yield bounds and data of each chunk of an array; bounds are in bytes."""
     code = CODES[str(messages.type)]
+    width = calcsize(code)
     for chunk in getattr(messages, "chunks", [messages]):
         _, bounds, data = chunk.buffers()
         if len(chunk):
             first, last = chunk.offset, chunk.offset + len(chunk) + 1
-            yield memoryview(bounds).cast("B").cast(code)[first:last], memoryview(data or b"")
+            # The buffer of the bounds may be longer, by any number of bytes.
+            places = memoryview(bounds).cast("B")[first * width : last * width].cast(code)
+            yield places, memoryview(data or b"")
 
 
 if not TYPE_CHECKING and WHY_PURE is None:

@@ -163,6 +163,8 @@ def arrow_arrays() -> dict[str, Any]:
     pa = pytest.importorskip("pyarrow", reason="pip install 'aeron-async[arrow]'")
     data = [message_of(number) for number in range(120)]
     long = [b"", bytes(5_000), b"x", bytes(8_000)]
+    # The buffer of the bounds is longer than they are, by less than one of them.
+    bounds = pa.py_buffer(array("i", [0, 2, 5, 6]).tobytes() + b"!")
     return {
         "binary": pa.array(data, pa.binary()),
         "large": pa.array(data, pa.large_binary()),
@@ -172,10 +174,13 @@ def arrow_arrays() -> dict[str, Any]:
         "long": pa.array(long, pa.binary()),
         "empty": pa.array([], pa.binary()),
         "of empty": pa.array([b"", b""], pa.large_binary()),
+        "odd bounds": pa.Array.from_buffers(
+            pa.binary(), 3, [None, bounds, pa.py_buffer(b"abcdef")]
+        ),
     }
 
 
-ARRAYS = ["binary", "large", "sliced", "text", "chunks", "long", "empty", "of empty"]
+ARRAYS = ["binary", "large", "sliced", "text", "chunks", "long", "empty", "of empty", "odd bounds"]
 
 
 @both_drivers
@@ -219,6 +224,8 @@ async def test_an_arrow_array_that_holds_no_messages_is_refused(offering: aa.Pub
         (pa.array([b"a", None, b"b"]), "1 of 3 are null"),
         (pa.chunked_array([[b"a"], [None]], pa.binary()), "1 of 2 are null"),
         ([b"a"], r"not a list: .* give a list to offer_many"),
+        (pa.scalar(b"a"), "not a BinaryScalar"),
+        (pa.table({"a": [b"a"]}), "not a Table"),
     ):
         with pytest.raises(aa.ConfigurationError, match=says):
             await offering.offer_arrow(given)
