@@ -70,7 +70,7 @@ def test_elsewhere_it_is_among_the_temporary_files(
 def test_a_user_without_a_name_in_the_environment_has_one_in_the_system(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    pwd = pytest.importorskip("pwd")
+    pwd = pytest.importorskip("pwd", reason="Windows has no table of users")
     assert default_directory({}).name == f"aeron-{pwd.getpwuid(os.getuid()).pw_name}"
 
     def unknown(_uid: int) -> None:

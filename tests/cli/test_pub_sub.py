@@ -64,7 +64,7 @@ def test_a_file_arrives_whole(
 def _typed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """At a terminal, somebody has typed a line, and then Ctrl-D."""
     if sys.platform == "win32":
-        pytest.skip("there are no such terminals")
+        pytest.skip("Windows has no pseudo terminals")
     keyboard, terminal = os.openpty()
     try:
         with os.fdopen(terminal) as opened:
