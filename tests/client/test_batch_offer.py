@@ -12,7 +12,7 @@ import aeron_async as aa
 from aeron_async._speedups import WHY_PURE
 from aeron_async.logbuffer.metadata import LogType
 from tests.client.local import IPC, STREAM_ID, take
-from tests.drivers import both_drivers
+from tests.drivers import both_drivers, embedded_only
 from tests.logbuffer.logs import make_log
 from tests.twins import compiled_twins, needs_compiled
 
@@ -245,6 +245,7 @@ async def test_it_stands_in_line_behind_those_who_wait(
     assert await first < await second
 
 
+@embedded_only("in a log to which other processes append, a claim is shorter")
 @pytest.mark.skipif(WHY_PURE is not None, reason="in Python no messages are claimed together")
 @pytest.mark.parametrize(("term", "most"), [("4m", 256 * KIB), ("64k", 16 * KIB)])
 async def test_a_claim_for_a_list_is_short_beside_a_term(

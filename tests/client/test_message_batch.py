@@ -15,7 +15,7 @@ import aeron_async as aa
 from aeron_async.client import arrow
 from aeron_async.testing.world import simulate
 from tests.client.local import IPC, STREAM_ID, until
-from tests.drivers import both_drivers
+from tests.drivers import CLOCK, both_drivers, embedded_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -516,6 +516,7 @@ async def test_without_arrow_it_says_what_to_install(
         batch.to_arrow()
 
 
+@embedded_only(CLOCK)
 def test_a_message_is_whole_again_whose_beginning_was_taken_before_its_end_came() -> None:
     messages = [bytes([number]) * 20_000 for number in range(4)]
     channel = "aeron:udp?endpoint=bob:20121"
