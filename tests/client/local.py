@@ -38,7 +38,10 @@ def fill(counters: CountersManager, free_count: int = 0) -> list[Counter]:
     """Allocate every counter that is free but so many."""
     with untraced():
         count = counters.limit - len(counters.snapshot()) - free_count
-        return [counters.allocate(1_000, b"", "filler") for _ in range(count)]
+        return [
+            counters.allocate(1_000, b"", "filler", registration_id=-1 - each)
+            for each in range(count)
+        ]
 
 
 def publications(aeron: aa.Aeron) -> tuple[SubscribablePublication, ...]:

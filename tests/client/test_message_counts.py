@@ -9,7 +9,6 @@ import pytest
 import aeron_async as aa
 from aeron_async.client.waiters import BY_RECEIVERS, BY_SENDER, UNCONNECTED, OfferWaiters
 from aeron_async.testing.world import simulate
-from tests.client.local import until
 
 if TYPE_CHECKING:
     from aeron_async.testing.world import World
