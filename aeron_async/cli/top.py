@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, final
 
 import attrs
 from cyclopts import Parameter, validators
@@ -28,22 +28,26 @@ from aeron_async.cli.top_scene import arranged, json_of_driver
 from aeron_async.cli.top_text import columns_for, folded, head_line, header_lines, row_line
 from aeron_async.errors import AeronError, DriverError
 from aeron_async.protocol.units import INT64_MAX, INT64_MIN
+from aeron_async.tasks import TaskOwner
 from aeron_async.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+    from types import TracebackType
 
     from aeron_async.cli.top_model import StatsSource
     from aeron_async.cli.top_scene import TopRow, TopScene
     from aeron_async.cli.top_text import Line
     from aeron_async.stats import Stats, Table
 
-__all__ = ["top"]
+__all__ = ["Looks", "top"]
 
 PIPE_WIDTH: Final = 100
 """Width in characters if there is no terminal and `COLUMNS` is not set."""
 TAKE_TIMEOUT_S: Final = 5.0
 """How long a driver may take to answer."""
+PATIENCE_S: Final = 1.0
+"""How long a picture waits for drivers, or half an interval if that is longer."""
 TROUBLES_SHOWN: Final = 10
 """Most rows that the plain view explains below the table."""
 SIMPLE_TERMINALS: Final = frozenset({"", "dumb", "unknown"})
@@ -131,27 +135,71 @@ async def watch(sources: Sequence[StatsSource], options: TopOptions) -> int:
         DriverError: None of the drivers has answered.
     """
     model = TopModel()
-    try:
-        await look(model, sources)
+    async with Looks(model, sources) as looks:
+        await looks.look()
         refuse_silence(model)
         if options.once:
             await pause(options.interval)
-            await look(model, sources)
+            await looks.look()
             draw(model, options, is_alone=True)
             return ExitCode.SUCCESS
+        look = partial(looks.look, max(PATIENCE_S, options.interval / 2))
         if is_application(options):
-            return await run_application(model, sources, options)
-        return await print_again_and_again(model, sources, options)
-    finally:
-        for each in sources:
+            return await run_application(model, look, options)
+        return await print_again_and_again(model, look, options)
+
+
+@final
+class Looks:
+    """Takes snapshots of drivers: of all at once, and of each never twice at a time.
+
+    `async with` ends what is under way, and closes the sources.
+
+    Args:
+        model: Is told what they say.
+        sources: Where snapshots come from.
+    """
+
+    def __init__(self, model: TopModel, sources: Sequence[StatsSource]) -> None:
+        self._model = model
+        self._sources = tuple(sources)
+        self._tasks = TaskOwner()
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+
+    async def look(self, patience_s: float | None = None) -> None:
+        """Ask all drivers that are not being asked yet, and wait for their answers.
+
+        Args:
+            patience_s: How long to wait, in seconds; None for all. What comes later is seen later.
+        """
+        for each in self._sources:
+            if each.name not in self._under_way:
+                task = self._tasks.start(look_at(self._model, each), f"look at {each.name}")
+                self._under_way[each.name] = task
+        if self._under_way:
+            await asyncio.wait(tuple(self._under_way.values()), timeout=patience_s)
+        for name, task in tuple(self._under_way.items()):
+            if task.done():
+                del self._under_way[name]
+                # What it raises no driver can cause.
+                task.result()
+
+    async def aclose(self) -> None:
+        """End what is under way, and close the sources."""
+        await self._tasks.aclose()
+        for each in self._sources:
             await each.aclose()
 
+    async def __aenter__(self) -> Self:
+        return self
 
-async def look(model: TopModel, sources: Sequence[StatsSource]) -> None:
-    """Take a snapshot of every driver, all at once."""
-    async with asyncio.TaskGroup() as group:
-        for each in sources:
-            group.create_task(look_at(model, each))
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
 
 
 async def look_at(model: TopModel, source: StatsSource) -> None:
@@ -269,7 +317,7 @@ def is_clever() -> bool:
 
 
 async def run_application(
-    model: TopModel, sources: Sequence[StatsSource], options: TopOptions
+    model: TopModel, look: Callable[[], Awaitable[None]], options: TopOptions
 ) -> int:
     """Run the application until its user quits; return the exit code.
 
@@ -280,7 +328,7 @@ async def run_application(
 
     application = TopApp(
         model,
-        partial(look, model, sources),
+        look,
         interval=options.interval,
         pause=pause,
         sort=options.sort,
@@ -297,7 +345,7 @@ async def run_application(
 
 
 async def print_again_and_again(
-    model: TopModel, sources: Sequence[StatsSource], options: TopOptions
+    model: TopModel, look: Callable[[], Awaitable[None]], options: TopOptions
 ) -> int:
     """Print what is seen, until the count is reached or Ctrl-C."""
     drawn = 0
@@ -307,7 +355,7 @@ async def print_again_and_again(
         if drawn == options.count:
             return ExitCode.SUCCESS
         await pause(options.interval)
-        await look(model, sources)
+        await look()
 
 
 # Text and JSON.

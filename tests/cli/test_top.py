@@ -6,7 +6,6 @@ import asyncio
 import json
 import subprocess
 import sys
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -147,7 +146,7 @@ def test_a_simple_terminal_gets_tables_and_no_commands(
     monkeypatch.setenv("TERM", term)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     sources["/a"] = FakeSource(healthy)
-    monkeypatch.setattr(command, "look", partial(stop_after, 2, command.look))
+    monkeypatch.setattr(command.Looks, "look", stopping_after(2))
     code, out, err = run(["top", "--door", "/a"], is_terminal=True)
     assert (code, err) == (130, "")
     assert "\x1b[H" not in out
@@ -155,16 +154,18 @@ def test_a_simple_terminal_gets_tables_and_no_commands(
 
 
 GONE = DriverError("its socket is closed")
-LOOKS: list[int] = []
 
 
-async def stop_after(count: int, look: Callable[..., Any], *arguments: Any) -> None:
-    """Look so often, and be interrupted then."""
-    LOOKS.append(1)
-    if len(LOOKS) > count:
-        LOOKS.clear()
-        raise KeyboardInterrupt
-    await look(*arguments)
+def stopping_after(count: int) -> Callable[..., Any]:
+    """Return a way to look so often, and to be interrupted then."""
+    look, left = command.Looks.look, iter(range(count))
+
+    async def stop(looks: command.Looks, patience_s: float | None = None) -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        await look(looks, patience_s)
+
+    return stop
 
 
 def test_without_textual_the_view_is_plain_and_says_so_once(
@@ -173,7 +174,7 @@ def test_without_textual_the_view_is_plain_and_says_so_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
-    monkeypatch.setattr(command, "look", partial(stop_after, 3, command.look))
+    monkeypatch.setattr(command.Looks, "look", stopping_after(3))
     monkeypatch.setitem(sys.modules, "textual", None)
     code, out, err = run(["top", "--door", "/a"], is_terminal=True)
     assert code == 130
@@ -256,11 +257,46 @@ async def test_a_driver_that_hangs_does_not_hold_the_others_for_long(
 
     monkeypatch.setattr(command, "TAKE_TIMEOUT_S", 0.01)
     model = TopModel()
-    await command.look(model, [Hanging(name="/a"), FakeSource(name="/b")])
+    await command.Looks(model, [Hanging(name="/a"), FakeSource(name="/b")]).look()
     assert [each.failure for each in model.scene().drivers] in (
         ["no answer within 0.01 s", ""],
         ["", "no answer within 0.01 s"],
     )
+
+
+async def test_a_driver_that_hangs_is_asked_once_while_the_others_are_looked_at() -> None:
+    may_answer = asyncio.Event()
+
+    class Hanging(FakeSource):
+        async def take(self) -> Stats:
+            found = await super().take()
+            await may_answer.wait()
+            return found
+
+    hanging, other = Hanging(name="/a"), FakeSource(name="/b")
+    model = TopModel()
+    async with command.Looks(model, [hanging, other]) as looks:
+        for number in range(1, 4):
+            await looks.look(0.01)
+            assert (hanging.taken, other.taken) == (1, number)
+        assert model.last("/b") == healthy(3)
+        may_answer.set()
+        await looks.look()
+        assert model.last("/a") == healthy(1)
+        await looks.look()
+        assert (hanging.taken, other.taken) == (2, 5)
+        may_answer.clear()
+        await looks.look(0)
+    assert hanging.is_closed
+    assert other.is_closed
+
+
+async def test_what_no_driver_can_cause_ends_the_view() -> None:
+    broken = FakeSource()
+    broken.error = ZeroDivisionError()
+    async with command.Looks(TopModel(), [broken]) as looks:
+        with pytest.raises(ZeroDivisionError):
+            await looks.look(0.01)
 
 
 @pytest.mark.parametrize(
@@ -304,7 +340,7 @@ async def test_statistics_that_are_none_are_a_failure_of_their_driver(
     odd: Stats, said: str
 ) -> None:
     model = TopModel()
-    await command.look(model, [FakeSource(lambda _: odd)])
+    await command.Looks(model, [FakeSource(lambda _: odd)]).look()
     (there,) = model.scene().drivers
     assert there.failure == f"its statistics cannot be read: {said}"
     assert model.scene().rows == ()

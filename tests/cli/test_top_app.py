@@ -45,6 +45,7 @@ class Screen:
     def __init__(self, sources: list[FakeSource]) -> None:
         self.sources = sources
         self.model = TopModel()
+        self.drivers = command.Looks(self.model, sources)
         self.looks: asyncio.Queue[None] = asyncio.Queue()
         self.looked = asyncio.Event()
         self.app = TopApp(self.model, self._look, pause=self._pause)
@@ -55,7 +56,7 @@ class Screen:
         await self.looks.get()
 
     async def _look(self) -> None:
-        await command.look(self.model, self.sources)
+        await self.drivers.look()
 
     async def look(self) -> None:
         """Have the application look once more, and draw."""
@@ -93,7 +94,7 @@ async def running(
 ) -> AsyncIterator[Screen]:
     sources = [FakeSource(take, f"/run/{place}") for place, take in enumerate(takes)]
     screen = Screen(sources)
-    await command.look(screen.model, screen.sources)
+    await screen.drivers.look()
     async with screen.app.run_test(size=size) as pilot:
         screen.pilot = pilot
         await screen.look()

@@ -26,7 +26,7 @@ from aeron_async.cli.monitor.views import (
     stream_detail,
     stream_id_of,
 )
-from aeron_async.cli.top import look_at
+from aeron_async.cli.top import Looks
 from aeron_async.cli.top_model import TopModel
 from aeron_async.logs import get_logger
 from aeron_async.tasks import TaskOwner
@@ -103,7 +103,7 @@ class MonitorHub:
         self._model = TopModel(history=SPARK_HISTORY)
         self._history = History()
         self._tasks = TaskOwner(self._on_failed)
-        self._looks: dict[str, asyncio.Task[None]] = {}
+        self._looks = Looks(self._model, self._sources)
         self._watchers: dict[WatchingPage, None] = {}
         self._scene: TopScene = self._model.scene()
         self._states: dict[int, dict[str, Any]] = {}
@@ -129,7 +129,11 @@ class MonitorHub:
     async def __aenter__(self) -> Self:
         for each in self._sources:
             self._model.on_failure(each.name, "no answer yet")
-        await self._look_at_all(FIRST_LOOK_S)
+        try:
+            await self._look_at_all(FIRST_LOOK_S)
+        except BaseException:
+            await self._looks.aclose()
+            raise
         self._tasks.start(self._run(), "monitor looks")
         return self
 
@@ -141,8 +145,7 @@ class MonitorHub:
     ) -> None:
         self.stop()
         await self._tasks.aclose()
-        for each in self._sources:
-            await each.aclose()
+        await self._looks.aclose()
 
     def stop(self) -> None:
         """End all pages, and look no more."""
@@ -180,15 +183,7 @@ class MonitorHub:
         Args:
             patience_s: How long the picture waits for answers.
         """
-        for each in self._sources:
-            before = self._looks.get(each.name)
-            if before is None or before.done():
-                task = self._tasks.start(
-                    look_at(self._model, each), f"monitor looks at {each.name}"
-                )
-                self._looks[each.name] = task
-        if self._looks:
-            await asyncio.wait(tuple(self._looks.values()), timeout=patience_s)
+        await self._looks.look(patience_s)
         self._turn()
 
     def _turn(self) -> None:
