@@ -225,7 +225,8 @@ def driver_lines(scene: TopScene, driver: TopDriver, width: int) -> list[Line]:
     if stats is None:
         return paragraph("driver", f"{driver.name}: {driver.failure}", width, TROUBLE)
     pure = {None: "", True: ", pure Python", False: ", compiled"}[stats.is_pure]
-    title = f"driver {stats.pid}, version {stats.version}{pure}, seen by its {driver.source}"
+    known_by = "counters" if driver.source == "counters" else "own statistics"
+    title = f"driver {stats.pid}, version {stats.version}{pure}, from its {known_by}"
     lines = [page_line(title, width, "bold"), *paragraph("place", driver.name, width)]
     if driver.failure:
         lines += paragraph("failure", driver.failure, width, TROUBLE)

@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("starlette", reason="pip install 'aeron-async[web]'")
 pytest.importorskip("uvicorn", reason="pip install 'aeron-async[web]'")
 
+from aeron_async.cli.monitor.hub import MonitorHub
 from aeron_async.cli.monitor.server import (
     Guard,
     MonitorLimits,
@@ -163,6 +164,18 @@ async def test_a_driver_that_never_answers_holds_up_no_other() -> None:
         assert state["drivers"]["0"]["verdict"] == "fine"
         assert state["drivers"]["1"]["verdict"] == "gone"
         assert monitor.hub.failures() == [("/run/stuck", "no answer yet")]
+
+
+async def test_a_monitor_that_is_interrupted_in_its_first_look_leaves_nothing() -> None:
+    stuck = MadeUp()
+    stuck.is_stuck = True
+    entering = asyncio.ensure_future(MonitorHub([stuck], host="box").__aenter__())
+    await until(lambda: len(asyncio.all_tasks()) == 3)
+    entering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await entering
+    assert stuck.is_closed
+    assert len(asyncio.all_tasks()) == 1
 
 
 async def test_pages_of_one_thing() -> None:

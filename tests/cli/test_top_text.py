@@ -193,7 +193,7 @@ def test_the_page_of_a_driver_has_budgets_limits_cycles_and_sockets() -> None:
     scene = scene_of(healthy(1), stats(2, driver=busy))
     page = said(driver_lines(scene, scene.drivers[0], 100))
     for part in (
-        "version 1.2.3, pure Python, seen by its driver",
+        "version 1.2.3, pure Python, from its own statistics",
         "950,000 1,000,000 95% image_logs_bytes",
         "7 7 naks_withheld",
         "5.00 μs 0 sender",
