@@ -7,6 +7,7 @@ of its own only, and downloads nothing here. With AERON_ASYNC_SCREENSHOTS=1 the 
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +22,8 @@ pytest.importorskip("playwright", reason="pip install playwright")
 
 from playwright.async_api import async_playwright
 
+from aeron_async.cli.monitor.views import SourcePlace, state_of
+from aeron_async.cli.top_model import TopModel
 from aeron_async.stats import LossStats, ReceiverStats, Stats
 from tests.cli.monitors import MadeUp, monitor_of
 from tests.cli.pictures import packed
@@ -287,6 +290,27 @@ async def test_a_monitor_that_ends_is_said_to_be_gone() -> None:
         await page.get_by_text("No connection to the monitor").first.wait_for()
         await browser.close()
     assert said == []
+
+
+async def test_cards_of_drivers_that_another_monitor_does_not_know_go_away() -> None:
+    model = TopModel()
+    places = {name: SourcePlace(at, "box", name) for at, name in enumerate(("/a", "/b"))}
+    states = []
+    for name in ("/b", "/a"):
+        model.on_stats(healthy(1), name)
+        states.append(json.dumps(state_of(model.scene(), places, 0)))
+
+    async def tell(route: Any) -> None:
+        # Two drivers at first; who comes back hears of one.
+        body = f"retry: 10\nevent: state\ndata: {states.pop() if states[1:] else states[0]}\n\n"
+        await route.fulfill(body=body, content_type="text/event-stream")
+
+    async with page_of(MadeUp(healthy)) as page:
+        await page.route("**/events", tell)
+        await page.reload()
+        await page.locator(".driver .path", has_text="/a").wait_for()
+        await page.locator(".driver .path", has_text="/a").wait_for(state="detached")
+        assert await page.locator(".driver .path").all_inner_texts() == ["/b"]
 
 
 # Pictures and figures, by hand.

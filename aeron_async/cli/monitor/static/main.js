@@ -66,6 +66,13 @@ const ICONS = { fine: "●", elsewhere: "◆", here: "▲", gone: "◌", new: "�
 const known = (value, show) => (value === null ? "unknown" : show(value));
 
 function paintDrivers() {
+  // A monitor that was started anew may look at others.
+  for (const [id, shown] of cards) {
+    if (state.drivers[id] === undefined) {
+      shown.whole.remove();
+      cards.delete(id);
+    }
+  }
   for (const [id, row] of Object.entries(state.drivers)) {
     if (!cards.has(id)) cards.set(id, card(id));
     const shown = cards.get(id);
