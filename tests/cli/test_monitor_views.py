@@ -106,6 +106,13 @@ def test_a_driver_is_told_whether_it_is_to_blame(worlds: list[Any], word: str) -
     assert state_of(scene, PLACES, 0)["drivers"]["0"]["verdict"] == word
 
 
+def test_a_driver_says_if_less_is_known_of_it_than_could_be() -> None:
+    model = TopModel()
+    model.on_stats(healthy(1), "/a", remark="its door\x1b does not answer")
+    (told,) = state_of(model.scene(), PLACES, 0)["drivers"].values()
+    assert told["remark"] == "its door\\x1b does not answer"
+
+
 @given(st.lists(st.sampled_from(sorted(WORLDS)), min_size=2, max_size=6))
 def test_differences_lead_to_the_whole(names: list[str]) -> None:
     model = TopModel()
