@@ -25,8 +25,8 @@ if TYPE_CHECKING:
         ImageEvent,
         ImageEventKind,
         Message,
+        MessageBatch,
     )
-    from aeron_async.client.message_batch import MessageBatch
     from aeron_async.client.publication import OfferOutcome, Publication
     from aeron_async.client.streams import AeronAttribute
     from aeron_async.client.subscription import Subscription
@@ -143,7 +143,7 @@ MODULES: Final = {
     "ImageEventKind": "client.image",
     "MediaDriver": "driver.media_driver",
     "Message": "client.image",
-    "MessageBatch": "client.message_batch",
+    "MessageBatch": "client.image",
     "NameResolver": "driver.core.suppliers",
     "NotAdded": "client.client_conductor",
     "OfferOutcome": "client.publication",

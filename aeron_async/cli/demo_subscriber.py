@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from aeron_async.cli.demo_child import Parent
     from aeron_async.client.exclusive_publication import ExclusivePublication
-    from aeron_async.client.message_batch import MessageBatch
+    from aeron_async.client.image import MessageBatch
     from aeron_async.client.subscription import Subscription
     from aeron_async.counters import CountersReader
 

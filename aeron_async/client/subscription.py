@@ -45,8 +45,8 @@ from aeron_async.client.image import (
     ImageEventKind,
     ImageEvents,
     Message,
+    MessageBatch,
 )
-from aeron_async.client.message_batch import MessageBatch
 from aeron_async.client.message_delivery import MessageDelivery
 from aeron_async.client.reading import NOTHING, Reading, SubscriptionEvents, inheriting
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio

@@ -5,16 +5,21 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from aeron_async._speedups import WHY_PURE
 from aeron_async.logbuffer.frame import FLAGS_SHIFT, HEADER, TYPE_SHIFT, UNFRAGMENTED_WORD
 from aeron_async.protocol.header import DataFlags
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 __all__ = [
     "Batch",
     "Message",
     "MessageSource",
+    "columns_of",
     "open_batch",
     "read_whole",
 ]
@@ -292,6 +297,26 @@ def open_batch(
     found: list[Any] = []
     behind = read_whole(term, words, longs, offset, end, begin_position, limit, found, image)
     return Batch(found, image), behind
+
+
+def columns_of(
+    batch: Batch[Any], *, with_payloads: bool = True
+) -> tuple[int, Buffer, Buffer, Buffer, Buffer]:
+    """Return the columns of what is left of a batch, wherever it is; see `Batch.columns`."""
+    columns = batch.columns(with_payloads)
+    if columns is not None:
+        return columns
+    messages = batch.again().rest()
+    bounds = array("q", [0])
+    for message in messages:
+        bounds.append(bounds[-1] + len(message.data))
+    return (
+        len(messages),
+        bounds,
+        array("q", [message.position for message in messages]),
+        array("q", [message.reserved_value for message in messages]),
+        b"".join([message.data for message in messages]),
+    )
 
 
 if not TYPE_CHECKING and WHY_PURE is None:

@@ -7,8 +7,7 @@ from typing import Final
 from aeron_async.client import arrow, batch_offer
 from aeron_async.client.batch_offer import BatchOffer
 from aeron_async.client.batches import Batches
-from aeron_async.client.image import Image
-from aeron_async.client.message_batch import MessageBatch
+from aeron_async.client.image import Image, MessageBatch
 from aeron_async.client.subscription import Subscription
 from aeron_async.driver import sender
 from aeron_async.driver.core.congestion_control.auto_window import AutoWindowCongestionControl

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aeron_async.client.aeron import Aeron
-    from aeron_async.client.image import FragmentHeader, Image, Message
-    from aeron_async.client.message_batch import MessageBatch
+    from aeron_async.client.image import FragmentHeader, Image, Message, MessageBatch
     from aeron_async.client.publication import Publication
     from aeron_async.client.subscription import Subscription
     from aeron_async.testing.recorder import Offered, Received, Recorder

@@ -742,7 +742,9 @@ async def test_a_client_whose_heartbeat_has_no_counter_is_refused(directory: Dir
     client = directory.client()
     counters = directory.driver.counters
     free = counters.limit - len(counters.snapshot())
-    fillers = [counters.allocate(1_000, b"", "filler") for _ in range(free)]
+    fillers = [
+        counters.allocate(1_000, b"", "filler", registration_id=-1 - each) for each in range(free)
+    ]
     for channel in (IPC, NO_CHANNEL):
         assert await client.refused(AddPublication, channel=channel, stream_id=STREAM_ID) > 0
     fillers[0].close()
