@@ -58,7 +58,7 @@ class SharedPlan(StreamPlan):
     Attributes:
         directory: Aeron directory of this end's driver; empty for a driver of its own.
         is_exclusive: Whether the publication is exclusive.
-        is_checked: Whether every byte of a message is compared.
+        is_checked: Whether every byte of a message is compared, in a list as well.
         list_length: Messages in a list; 0 for one by one.
         is_read: Whether the bytes of the messages in a list are looked at.
         is_arrow: Whether lists are Arrow arrays at both ends.
@@ -99,9 +99,14 @@ async def publish_by(aeron: aa.Aeron, plan: SharedPlan) -> dict[str, float]:
     return figures
 
 
+def messages_of(plan: SharedPlan) -> list[bytes]:
+    """Return the messages of one list."""
+    return list(islice(cycle(make_messages(plan.length)), plan.list_length))
+
+
 async def offer_lists(publication: aa.Publication, plan: SharedPlan) -> dict[str, float]:
     """Offer both parts in lists, each with its mark, and return the figures of the second."""
-    messages = list(islice(cycle(make_messages(plan.length)), plan.list_length))
+    messages = messages_of(plan)
     offer = partial(publication.offer_many, messages)
     if plan.is_arrow:
         import pyarrow as pa  # noqa: PLC0415 - it is an extra
@@ -174,12 +179,13 @@ async def take_lists(subscription: aa.Subscription, plan: SharedPlan) -> dict[st
         BenchError: Messages are missing or doubled.
     """
     count, part, list_count, started_s, started_cpu_s = 0, 0, 0, 0.0, 0.0
+    last_of = taker(plan)
     async for messages in subscription.batches(plan.list_length, max_bytes=LIST_BYTES_MAX):
         if not count:
             list_count, started_s, started_cpu_s = 0, time.perf_counter(), time.process_time()
         list_count += 1
+        last = last_of(messages, count)
         count += len(messages)
-        last = last_of(messages, plan)
         if len(last) == plan.length:
             continue
         elapsed_s = time.perf_counter() - started_s
@@ -198,13 +204,54 @@ async def take_lists(subscription: aa.Subscription, plan: SharedPlan) -> dict[st
     raise BenchError(message)
 
 
-def last_of(messages: aa.MessageBatch, plan: SharedPlan) -> bytes:
-    """Take a list as the plan asks for it, and return its last message."""
-    if plan.is_arrow:
-        last = messages.to_arrow().column("payload")[-1].as_py()
+def taker(plan: SharedPlan) -> Callable[[aa.MessageBatch, int], bytes]:
+    """Return what takes a list as the plan asks for it, and returns its last message.
+
+    It gets the number of messages before the list. That of a plan that is checked raises BenchError
+    if a message but the last, which may be a mark, is not the one that comes next.
+    """
+    # A list may begin anywhere in a round.
+    expected = messages_of(plan) * 2
+
+    def take(messages: aa.MessageBatch, count: int) -> bytes:
+        if not plan.is_read:
+            return messages[-1].data
+        payloads = messages.payloads()
+        if plan.is_checked:
+            begin = count % plan.list_length
+            check(payloads[:-1] == expected[begin : begin + len(payloads) - 1], count)
+        return payloads[-1]
+
+    return take_arrays(plan, expected) if plan.is_arrow else take
+
+
+def take_arrays(plan: SharedPlan, messages: list[bytes]) -> Callable[[aa.MessageBatch, int], bytes]:
+    """Return the same for lists that are taken as Arrow arrays."""
+    import pyarrow as pa  # noqa: PLC0415 - it is an extra
+
+    expected = pa.array(messages, pa.large_binary())
+
+    def take(batch: aa.MessageBatch, count: int) -> bytes:
+        payloads = batch.to_arrow().column("payload")
+        if plan.is_checked:
+            begin, length = count % plan.list_length, len(payloads) - 1
+            check(payloads.slice(0, length).equals(expected.slice(begin, length)), count)
+        last = payloads[-1].as_py()
         assert isinstance(last, bytes)
         return last
-    return messages.payloads()[-1] if plan.is_read else messages[-1].data
+
+    return take
+
+
+def check(is_expected: bool, count: int) -> None:  # noqa: FBT001 - the result of a comparison
+    """Check that a list is what comes after so many messages.
+
+    Raises:
+        BenchError: It is not.
+    """
+    if not is_expected:
+        message = f"a list after {count:,} messages is not what was published"
+        raise BenchError(message)
 
 
 @attrs.frozen(kw_only=True)

@@ -80,7 +80,7 @@ def _others(settings: Settings) -> list[Scenario]:
             name="same-loop",
             question=(
                 "100-byte messages over aeron:ipc, both ends in one event loop; one by one all are "
-                "checked, lists and arrays are counted."
+                "checked, lists and arrays are counted if their name says no more."
             ),
             metrics=THROUGHPUT,
             contenders=(
@@ -156,8 +156,16 @@ def batched(measure: Callable[..., Awaitable[dict[str, float]]]) -> tuple[Conten
     return (
         Contender(name="ours, lists", measure=partial(measure, LIST_LENGTH)),
         Contender(
+            name="ours, lists, checked", measure=partial(measure, LIST_LENGTH, is_checked=True)
+        ),
+        Contender(
             name="ours, Arrow",
             measure=partial(measure, ARROW_LENGTH, is_arrow=True),
+            why_absent=arrow,
+        ),
+        Contender(
+            name="ours, Arrow, checked",
+            measure=partial(measure, ARROW_LENGTH, is_arrow=True, is_checked=True),
             why_absent=arrow,
         ),
     )
@@ -172,7 +180,7 @@ def throughput(settings: Settings, name: str, length: int, mtu_length: int) -> S
         name=name,
         question=(
             f"{length}-byte messages between two processes, MTU {mtu_length}; one by one all are "
-            "checked, lists and arrays are counted."
+            "checked, lists and arrays are counted if their name says no more."
         ),
         metrics=THROUGHPUT,
         contenders=(
@@ -229,6 +237,7 @@ async def stream_of_batches(
     list_length: int,
     *,
     is_arrow: bool = False,
+    is_checked: bool = False,
 ) -> dict[str, float]:
     """Run one stream of ours in lists or arrays."""
     channel = f"aeron:udp?endpoint=127.0.0.1:{free_port()}"
@@ -238,6 +247,7 @@ async def stream_of_batches(
         "seconds": settings.seconds,
         "list_length": max(1, list_length * LENGTH // length),
         "is_arrow": is_arrow,
+        "is_checked": is_checked,
     }
     return await meet(
         role("shared_subscribe", CHILD, channel=f"{channel}|{tuned(settings)}", **shape),
@@ -276,7 +286,11 @@ async def same_loop(
 
 
 async def same_loop_batches(
-    settings: Settings, list_length: int, *, is_arrow: bool = False
+    settings: Settings,
+    list_length: int,
+    *,
+    is_arrow: bool = False,
+    is_checked: bool = False,
 ) -> dict[str, float]:
     """Run one stream of lists or arrays in one process."""
     plan = role(
@@ -286,6 +300,7 @@ async def same_loop_batches(
         seconds=settings.seconds,
         list_length=list_length,
         is_arrow=is_arrow,
+        is_checked=is_checked,
     )
     async with Child(plan) as child:
         figures: dict[str, float] = await child.wait_for("figures")

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import aeron_async as aa
 from aeron_async.cli.bench_processes import BenchError
 from benchmarks import drivers, official_programs, scenarios_shared, usage
 from benchmarks.drivers import aeron_directory, our_driver
+from benchmarks.roles_shared import SharedPlan, messages_of, taker
 from benchmarks.scenarios import Settings
 from tests.twins import needs_compiled
 
@@ -31,9 +33,10 @@ linux_only = pytest.mark.skipif(sys.platform != "linux", reason="/proc is of Lin
     [
         lambda: scenarios_shared.stream(SHORT, is_exclusive=False, is_checked=True),
         lambda: scenarios_shared.stream(SHORT, list_length=1_000, is_read=False),
+        lambda: scenarios_shared.stream(SHORT, list_length=1_000, is_checked=True),
         lambda: scenarios_shared.udp_stream(SHORT, driver_count=2),
     ],
-    ids=["checked", "unread lists", "two drivers"],
+    ids=["checked", "unread lists", "checked lists", "two drivers"],
 )
 async def test_a_stream_has_a_rate_and_costs(
     measure: Callable[[], Awaitable[dict[str, float]]],
@@ -47,9 +50,30 @@ async def test_a_stream_has_a_rate_and_costs(
 @needs_compiled
 async def test_a_stream_of_arrays_has_a_rate_and_costs() -> None:
     pytest.importorskip("pyarrow", reason="pip install 'aeron-async[arrow]'")
-    figures = await scenarios_shared.stream(SHORT, list_length=1_000, is_arrow=True)
+    figures = await scenarios_shared.stream(
+        SHORT, list_length=1_000, is_arrow=True, is_checked=True
+    )
     assert figures["messages"] == figures["offered"] > 0
     assert figures["messages_per_list"] > 1
+
+
+@pytest.mark.parametrize("is_arrow", [False, True])
+async def test_a_list_that_is_not_what_comes_next_has_no_rate(is_arrow: bool) -> None:  # noqa: FBT001 - of a table
+    pytest.importorskip("pyarrow", reason="pip install 'aeron-async[arrow]'")
+    plan = SharedPlan(channel="aeron:ipc", list_length=10, is_checked=True, is_arrow=is_arrow)
+    take = taker(plan)
+    messages = messages_of(plan)
+    right = [*messages[7:], *messages[:3], b"mark"]
+    wrong = [*right[:5], bytes(plan.length), b"mark"]
+    async with aa.Aeron.connect() as aeron:
+        subscription = await aeron.add_subscription(plan.channel, 1)
+        publication = await aeron.add_publication(plan.channel, 1)
+        batches = subscription.batches(len(right))
+        await publication.offer_many([*right, *wrong])
+        assert take(await anext(batches), 17) == b"mark"
+        batch = await anext(batches)
+        with pytest.raises(BenchError, match="a list after 17 messages is not what was published"):
+            take(batch, 17)
 
 
 async def test_embedded_drivers_have_no_costs_of_their_own() -> None:
