@@ -255,7 +255,7 @@ class Image(Taking):
         The handler may close the subscription; it is then not called again.
 
         Args:
-            handler: Called with the payload, a view that is valid until the handler returns, and a
+            handler: Called with the payload, a read-only view until the handler returns, and a
                 header, which is the same object for all fragments.
             fragment_limit: Most fragments to deliver; 1 or more.
 

@@ -527,7 +527,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         The handler may close the subscription; it is then not called again.
 
         Args:
-            handler: Called with the payload, a view that is valid until the handler returns, and a
+            handler: Called with the payload, a read-only view until the handler returns, and a
                 header, which is the same object for all fragments of one image.
             fragment_limit: Most fragments to deliver, over all images; 1 or more.
 

@@ -266,13 +266,15 @@ class TermReader:
 
         Args:
             handler: Called with payload, end position, flags and reserved value. The payload is a
-                view of the log; copy it to keep it beyond the next poll.
+                read-only view of the log; copy it to keep it beyond the next poll.
             fragment_limit: Most frames to deliver.
             limit_position: Position not to be passed; `None` reads all that is committed.
         """
         log = self._log
         index, offset, end, begin_position = self._place(limit_position)
-        term, words, longs = log.terms[index], log.term_words[index], log.term_longs[index]
+        words, longs = log.term_words[index], log.term_longs[index]
+        # The log has other readers, and may be that of the publisher.
+        term = log.terms[index].toreadonly()
         fragments = 0
         try:
             while fragments < fragment_limit and offset < end:

@@ -93,6 +93,18 @@ def test_padding_is_stepped_over_and_costs_no_limit() -> None:
     assert collector.fragments == [(b"a", 224, 0xC0, 0)]
 
 
+def test_a_handler_cannot_write_into_the_log() -> None:
+    log = make_log()
+    ExclusiveAppender(log).offer(b"here", limit=NO_LIMIT)
+
+    def write(payload: memoryview, *_: int) -> None:
+        payload[:] = b"gone"
+
+    with pytest.raises(TypeError, match="read-only"):
+        TermReader(log, 0).poll(write, fragment_limit=1)
+    assert read(TermReader(log, 0), 1)[0] == b"here"
+
+
 def test_one_call_reads_in_one_term() -> None:
     log = make_log(start_term_offset=TERM_LENGTH - 128)
     appender = ExclusiveAppender(log)
