@@ -42,6 +42,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "stats_json": ("stats",),
     "tasks": (),
     "text": (),
+    "trace_context": (),
     "unused_variables": (),
     "waits": (),
     "watcher": ("clock", "concurrent", "idle_strategy"),

@@ -37,6 +37,10 @@ PRINTED = {
         "STOP 192",
         *(f"heard {64 * (number + 1)} message {number}" for number in range(3)),
     ],
+    "trace_message": [
+        "order 7: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        "order 8: no trace",
+    ],
     "archive_statistics": [
         "0 recording 480 0",
         r'aeron_archive_recorded_bytes_total\{recording="0"\} 480',
