@@ -4,8 +4,9 @@
 
 One event loop publishes on so many streams and reads them, by turns unwatched and watched. While
 it is watched, another process fetches its metrics once a second, and a third runs
-`aeron-async top` at its door. The figures are ratios of medians, watched by unwatched; then how
-long a snapshot stops the loop.
+`aeron-async top` at its door. The figures are ratios of medians, watched by unwatched; then the
+processor time of the silent process, which others on the machine change least; then how long a
+snapshot stops the loop.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ __all__ = ["main"]
 
 MESSAGES: Final = [bytes(100)] * 32
 NS_PER_US: Final = 1_000
+MS_PER_SECOND: Final = 1_000
 SCRAPER: Final = """
 import sys, time, urllib.request
 while True:
@@ -65,6 +67,14 @@ async def measured(
         "messages_per_s": len(times_ns) * len(MESSAGES) / elapsed,
         "p99_us": quantiles(times_ns, n=100)[98] / NS_PER_US,
     }
+
+
+async def silent(seconds: float) -> dict[str, float]:
+    """Return the processor time of this process a second while nothing is published."""
+    began_s, began = time.process_time(), time.perf_counter()
+    await asyncio.sleep(seconds)
+    elapsed = time.perf_counter() - began
+    return {"silent_ms_per_s": (time.process_time() - began_s) / elapsed * MS_PER_SECOND}
 
 
 @asynccontextmanager
@@ -140,9 +150,9 @@ async def measure(stream_count: int, rounds: int, seconds: float, port: int) -> 
             found: dict[str, list[dict[str, float]]] = {"off": [], "on": []}
             async with serve_metrics(aeron.gather_stats) as server:
                 for _ in range(rounds):
-                    found["off"].append(await measured(pairs, seconds))
+                    found["off"].append(await measured(pairs, seconds) | await silent(seconds))
                     async with watched(f"http://127.0.0.1:{server.port}/metrics", door):
-                        found["on"].append(await measured(pairs, seconds))
+                        found["on"].append(await measured(pairs, seconds) | await silent(seconds))
             medians = {
                 side: {name: median(each[name] for each in rows) for name in rows[0]}
                 for side, rows in found.items()
