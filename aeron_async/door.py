@@ -27,7 +27,14 @@ import attrs
 
 from aeron_async.clock import NS_PER_MS, NS_PER_SECOND, SystemClock
 from aeron_async.door_connection import REQUEST_MAX, DoorConnection, DoorWatch, Line
-from aeron_async.door_socket import DoorSocket, check_path, close_in_child, is_own, peer_uid
+from aeron_async.door_socket import (
+    DoorSocket,
+    check_path,
+    close_in_child,
+    is_own,
+    peer_uid,
+    refusal_of,
+)
 from aeron_async.errors import (
     AeronError,
     AeronTimeoutError,
@@ -694,15 +701,8 @@ class DoorClient:
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         try:
             return await self._open()
-        except FileNotFoundError:
-            message = f"there is no door {self.path}: start the program that opens it"
-        except ConnectionRefusedError:
-            message = f"nobody listens at the door {self.path}: its process has ended"
-        except PermissionError:
-            message = f"this user may not use the door {self.path}: run as the user of its process"
         except OSError as error:
-            message = f"the door {self.path} cannot be used: {error.strerror}"
-        raise DriverError(message)
+            raise DriverError(refusal_of(self.path, error)) from None
 
     async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to a door of this user or of root: any other could show anything."""

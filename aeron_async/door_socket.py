@@ -14,12 +14,20 @@ import socket
 import stat
 import struct
 from contextlib import suppress
+from pathlib import Path
 from typing import Final, final
 
 from aeron_async.errors import ConfigurationError, DoorInUseError
 from aeron_async.text import SHORT, printable
 
-__all__ = ["DoorSocket", "check_path", "close_in_child", "is_own", "peer_uid"]
+__all__ = [
+    "DoorSocket",
+    "check_path",
+    "close_in_child",
+    "is_own",
+    "peer_uid",
+    "refusal_of",
+]
 
 PATH_MAX: Final = 107
 """Bytes of the path of a Unix socket that the system takes."""
@@ -248,6 +256,30 @@ def peer_uid(sock: socket.socket) -> int:
     """Return the user of the process at the other end, as it was when that connected."""
     credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return int(_CREDENTIALS.unpack(credentials)[1])
+
+
+def refusal_of(path: str, error: OSError) -> str:
+    """Return why a client could not connect to a door, and what to change."""
+    shown = printable(path)
+    if isinstance(error, FileNotFoundError):
+        return f"there is no door {shown}: start the program that opens it"
+    if isinstance(error, PermissionError):
+        return f"this user may not use the door {shown}: run as the user of its process"
+    if not isinstance(error, ConnectionRefusedError):
+        return f"the door {shown} cannot be used: {error.strerror}"
+    # The system refuses in the same way a socket without a process, and what is no socket.
+    try:
+        mode = Path(path).stat().st_mode
+    except OSError:  # It has just gone.
+        mode = stat.S_IFSOCK
+    if stat.S_ISDIR(mode):
+        return (
+            f"{shown} is a directory, and a door is a socket: name the socket in it, or give an "
+            "Aeron directory as such (--directory)"
+        )
+    if not stat.S_ISSOCK(mode):
+        return f"{shown} is no socket, and so no door: name the socket that the program opens"
+    return f"nobody listens at the door {shown}: its process has ended"
 
 
 def is_own(uid: int) -> bool:

@@ -82,12 +82,16 @@ def checked(expect: Iterable[int]) -> Collection[int]:
         ConfigurationError: One of them is none.
     """
     if isinstance(expect, str | bytes):
-        message = f"expect={expect!r} must be stream ids, such as [1001, 1002]"
+        message = (
+            f"expect={printable(repr(expect), SHORT)} must be stream ids, such as [1001, 1002]"
+        )
         raise ConfigurationError(message)
     ids = dict.fromkeys(expect)
     for each in ids:
         if not isinstance(each, int) or isinstance(each, bool):
-            message = f"expect has {each!r}, and a stream id is a whole number"
+            message = (
+                f"expect has {printable(repr(each), SHORT)}, and a stream id is a whole number"
+            )
             raise ConfigurationError(message)
     return ids
 

@@ -55,6 +55,7 @@ __all__ = [
     "SubscriptionRates",
     "SubscriptionStats",
     "Table",
+    "check_stats",
 ]
 
 LOSS_CAUSES: Final = (
@@ -557,8 +558,9 @@ class Stats:
         """Return what happened between an earlier snapshot of the same driver and this one.
 
         Raises:
-            ConfigurationError: `earlier` is of another driver, or not earlier.
+            ConfigurationError: `earlier` is no snapshot, of another driver, or not earlier.
         """
+        check_stats(earlier, "earlier")
         elapsed_ns = self.monotonic_ns - earlier.monotonic_ns
         if elapsed_ns <= 0 or earlier.driver.identity != self.driver.identity:
             message = (
@@ -714,6 +716,25 @@ def recording_rates(
         / seconds
         for each in now.recordings
     }
+
+
+def check_stats(value: object, name: str) -> Stats:
+    """Return what must be a snapshot.
+
+    Args:
+        value: An argument, or what a function of the caller has returned.
+        name: What it is, for the error.
+
+    Raises:
+        ConfigurationError: It is something else.
+    """
+    if not isinstance(value, Stats):
+        message = (
+            f"{name} must be a snapshot, as `aeron.stats()` returns it (aeron_async.stats.Stats), "
+            f"got {type(value).__name__}"
+        )
+        raise ConfigurationError(message)
+    return value
 
 
 # Plain values.

@@ -6,6 +6,7 @@ import fcntl
 import os
 import socket
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,11 @@ import pytest
 
 from aeron_async import door_socket
 from aeron_async.door import DoorClient
-from aeron_async.door_socket import PATH_MAX, DoorSocket, check_path, peer_uid
-from aeron_async.errors import ConfigurationError, DoorInUseError
+from aeron_async.door_socket import PATH_MAX, DoorSocket, check_path, peer_uid, refusal_of
+from aeron_async.errors import ConfigurationError, DoorInUseError, DriverError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture
@@ -248,6 +249,32 @@ def test_a_failure_while_it_opens_leaves_no_file(
         DoorSocket(str(path))
     assert not path.exists()
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("file", "is no socket, and so no door: name the socket"),
+        ("directory", r"is a directory, and a door is a socket: .* \(--directory\)"),
+        ("pipe", "is no socket, and so no door"),
+        ("link to a file", "is no socket, and so no door"),
+    ],
+)
+async def test_a_client_says_what_is_no_socket(path: Path, kind: str, text: str) -> None:
+    make: dict[str, Callable[[], None]] = {
+        "file": path.touch,
+        "directory": path.mkdir,
+        "pipe": partial(os.mkfifo, path),
+        "link to a file": partial(path.symlink_to, __file__),
+    }
+    make[kind]()
+    with pytest.raises(DriverError, match=text):
+        await DoorClient(path).__aenter__()
+
+
+def test_a_socket_that_goes_while_a_client_comes_has_nobody_either(path: Path) -> None:
+    why = refusal_of(str(path), ConnectionRefusedError())
+    assert why == f"nobody listens at the door {path}: its process has ended"
 
 
 def test_the_system_says_whose_process_a_client_is() -> None:

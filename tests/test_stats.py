@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
@@ -150,6 +150,12 @@ def test_what_a_source_does_not_measure_has_no_rate() -> None:
 )
 def test_a_difference_needs_an_earlier_snapshot_of_the_same_driver(other: Stats) -> None:
     with pytest.raises(ConfigurationError, match="earlier snapshot of the same driver"):
+        stats().diff(other)
+
+
+@pytest.mark.parametrize(("other", "kind"), [(None, "NoneType"), ({}, "dict"), (1, "int")])
+def test_a_difference_needs_a_snapshot(other: Any, kind: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^earlier must be a snapshot, .* got {kind}$"):
         stats().diff(other)
 
 

@@ -13,9 +13,12 @@ Source: RFC 9110, RFC 9112.
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import platform
 import re
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from inspect import isawaitable
@@ -27,19 +30,18 @@ import attrs
 from aeron_async.clock import SystemClock
 from aeron_async.errors import ConfigurationError
 from aeron_async.logs import get_logger
-from aeron_async.metrics.latest import loop_name
+from aeron_async.metrics.latest import TAKEN, loop_name
 from aeron_async.metrics.series import MetricSeries
 from aeron_async.metrics.text import CONTENT_TYPE, write_metrics
-from aeron_async.protocol.arguments import check_function, check_number
+from aeron_async.protocol.arguments import check_function, check_number, shown
+from aeron_async.stats import Stats, check_stats
 from aeron_async.tasks import TaskOwner, Turns
 from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
-    from aeron_async.stats import Stats
-
-__all__ = ["MetricsServer", "ServerLimits", "serve_metrics"]
+__all__ = ["MetricsServer", "ServerLimits", "serve_metrics", "why_not_listening"]
 
 PLAIN: Final = "text/plain; charset=utf-8"
 PORT_MAX: Final = 65_535
@@ -50,6 +52,8 @@ REASONS_MAX: Final = 100
 LEFTOVER_MAX: Final = 65_536
 """Most bytes that are read and dropped after an answer, so that it is not lost with them."""
 BACKLOG: Final = 16
+PORT_ERRORS: Final = (errno.EADDRINUSE, errno.EACCES, errno.EPERM)
+"""Errors of listening for which another port may help."""
 REQUEST_LINE: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([!-~]+) HTTP/1\.([01])")
 TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
@@ -153,10 +157,20 @@ class MetricsServer:
         self.refused: Counter[str] = Counter()
 
     async def start(self, host: str, port: int) -> asyncio.Server:
-        """Listen; the caller closes the server that is returned."""
-        server = await asyncio.start_server(
-            self._on_client, host, port, limit=self._limits.request_bytes, backlog=BACKLOG
-        )
+        """Listen; the caller closes the server that is returned.
+
+        Raises:
+            OSError: The address cannot be listened at.
+        """
+        try:
+            server = await asyncio.start_server(
+                self._on_client, host, port, limit=self._limits.request_bytes, backlog=BACKLOG
+            )
+        except OSError as error:
+            why = why_not_listening(
+                error, host, port, address_setting="`host`", port_setting="`port`"
+            )
+            raise (OSError(why) if error.errno is None else OSError(error.errno, why)) from None
         addresses = [each.getsockname() for each in server.sockets]
         self.port = addresses[0][1]
         self._checks_host = all(is_loopback(each[0]) for each in addresses)
@@ -234,10 +248,11 @@ class MetricsServer:
             pieces = await self._page()
         except Exception as error:
             # `take` and `ready` are the caller's: a driver may be closed, a check may fail.
+            why = f"{type(error).__name__}: {printable(str(error))}"
             if not self._is_failing:
-                _log.error("metrics_not_served", path=path, exc_info=error)
+                _log.error("metrics_not_served", path=path, error=why, exc_info=error)
             self._is_failing = True
-            text = f"{path} failed: {type(error).__name__}: {printable(str(error))}"
+            text = f"{path} failed: {why}"
             raise RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, "failed", text) from error
         self._is_failing = False
         return Answer(HTTPStatus.OK, pieces, CONTENT_TYPE)
@@ -247,7 +262,7 @@ class MetricsServer:
         pieces: list[bytes] = []
         async with self._writing:
             taken = self._take()
-            stats = await taken if isawaitable(taken) else taken
+            stats = check_stats(await taken if isawaitable(taken) else taken, TAKEN)
             now_ns, turns = SystemClock.now_ns(), Turns(SystemClock.now_ns)
             for piece in write_metrics(stats, self._series, now_ns=now_ns, refused=self.refused):
                 pieces.append(piece.encode())
@@ -312,7 +327,10 @@ async def serve_metrics(
         OSError: The address cannot be listened at.
     """
     if not callable(cast("object", take)):
-        message = f"take={take!r} must be a function that returns a snapshot, or what to await"
+        message = (
+            f"take={short(take)} must be a function that returns a snapshot, or what to await for "
+            "one: name it, such as `aeron.gather_stats`, and do not call it"
+        )
         raise ConfigurationError(message)
     check_function(ready, "ready")
     check_number(port, "port", minimum=0, maximum=PORT_MAX)
@@ -334,10 +352,47 @@ async def serve_metrics(
         await server.aclose()
 
 
-def ready_answer(reasons: Sequence[str]) -> Answer:
-    """Return 200, or 503 with the reasons, a line each."""
+def short(value: object) -> str:
+    """Return a wrong argument for an error; of a snapshot, which is long, its type."""
+    return type(value).__name__ if isinstance(value, Stats) else shown(value)
+
+
+def why_not_listening(
+    error: OSError, address: str, port: int, *, address_setting: str, port_setting: str
+) -> str:
+    """Return why nobody can listen at an address, and which setting to change.
+
+    Args:
+        error: What the system said.
+        address: An address, or a name.
+        port: A port.
+        address_setting: How the caller has chosen the address.
+        port_setting: How the caller has chosen the port.
+    """
+    code = error.errno or 0
+    said = os.strerror(code) if code > 0 else error.strerror or str(error)
+    remedy = (
+        f"choose another {port_setting}, or 0 for one that is free"
+        if code in PORT_ERRORS
+        else f"{address_setting} must be an address of this machine, such as 127.0.0.1"
+    )
+    return f"{printable(address, SHORT)} port {port} cannot be listened at: {said}; {remedy}"
+
+
+def ready_answer(reasons: object) -> Answer:
+    """Return 200, or 503 with the reasons, a line each.
+
+    Raises:
+        ConfigurationError: These are no reasons. False, say, must not count as none.
+    """
     if isinstance(reasons, str):
         reasons = [reasons]
+    if not isinstance(reasons, Sequence) or isinstance(reasons, bytes):
+        message = (
+            f"`ready` has returned {short(reasons)}, and must return a list of texts: why the "
+            "service is not ready, and no text if it is"
+        )
+        raise ConfigurationError(message)
     if not reasons:
         return Answer(HTTPStatus.OK, [b"ready\n"])
     lines = [printable(each) for each in reasons[:REASONS_MAX]]

@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Final, final
 from aeron_async.errors import ConfigurationError
 from aeron_async.logs import get_logger
 from aeron_async.protocol.arguments import check_function
+from aeron_async.stats import check_stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aeron_async.stats import Stats
 
-__all__ = ["LatestStats", "loop_name"]
+__all__ = ["TAKEN", "LatestStats", "loop_name"]
 
+TAKEN: Final = "what `take` returns"
 _log: Final = get_logger(__name__)
 
 
@@ -106,7 +108,7 @@ class LatestStats:
     def _hand_over(self) -> Stats | None:
         """Take a snapshot with all its columns, so that no two threads make them."""
         try:
-            stats = self._take()
+            stats = check_stats(self._take(), TAKEN)
             for table in (stats.publications, stats.images, stats.subscriptions):
                 _ = table.columns
             if stats.archive is not None:

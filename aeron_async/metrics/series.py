@@ -35,7 +35,7 @@ from aeron_async.metrics.definitions import (
     MetricSource,
 )
 from aeron_async.protocol.arguments import check_number
-from aeron_async.stats import BLOCKED_BY, LOSS_CAUSES
+from aeron_async.stats import BLOCKED_BY, LOSS_CAUSES, check_stats
 from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
@@ -349,8 +349,9 @@ class MetricSeries:
             refused: What a server has refused, by reason.
 
         Raises:
-            ConfigurationError: The snapshot is older than the one before.
+            ConfigurationError: It is no snapshot, or older than the one before.
         """
+        check_stats(stats, "stats")
         if stats.driver.identity != self._driver_id:
             # Registration ids begin anew: nothing of this driver was seen before.
             self._driver_id = stats.driver.identity

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -128,6 +129,7 @@ def test_a_token_file_of_others_or_with_something_else_is_refused(tmp_path: Path
     ("arguments", "why"),
     [
         (["--bind", "localhost"], "no address to listen at"),
+        (["--bind", "192.0.2.1"], "requested address; --bind must be an address of this machine"),
         (["--door", "@name"], "abstract name"),
         (["--door", "/a", "--directory", "/a"], "a door and an Aeron directory at once"),
         (["--interval", "0.1"], "interval"),
@@ -143,6 +145,14 @@ def test_bad_usage_is_one_line(
     assert out == ""
     assert why in err
     assert len(err.splitlines()) == 1
+
+
+def test_a_port_in_use_is_bad_usage_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert main(["monitor", "--port", str(port)]) == 2
+    assert f"127.0.0.1 port {port} cannot be listened at" in (err := capsys.readouterr().err)
+    assert "choose another --port, or 0 for one that is free" in err
 
 
 def test_sources_are_named_once_and_are_not_too_many() -> None:
@@ -178,7 +188,8 @@ def test_without_its_packages_it_says_what_to_install() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "pip install 'aeron-async[web]'" in done.stderr
+    text = "starlette and uvicorn are not installed: pip install 'aeron-async[web]'"
+    assert text in done.stderr
 
 
 # Sources.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import threading
 from collections import Counter
@@ -327,6 +328,75 @@ async def test_a_driver_that_is_closed_is_an_error_that_is_logged_once() -> None
     assert server.refused == {"failed": 2}
 
 
+@pytest.mark.parametrize(
+    ("result", "shown"),
+    [(True, "True"), (False, "False"), (None, "None"), (b"no", "b'no'"), (everything(), "Stats")],
+    ids=["true", "false", "none", "bytes", "snapshot"],
+)
+async def test_what_is_no_list_of_reasons_is_told_and_never_counts_as_ready(
+    result: Any, shown: str
+) -> None:
+    async with serve_metrics(everything, ready=lambda: result) as server:
+        with capture_logs() as lines:
+            status, _, body = await answer_to(server, asked("/ready"))
+    assert status == 500
+    assert f"`ready` has returned {shown}, and must return a list of texts" in body
+    assert f"`ready` has returned {shown}, and" in lines[0]["error"]
+
+
+@pytest.mark.parametrize("is_awaited", [False, True])
+async def test_what_is_no_snapshot_is_told(is_awaited: bool) -> None:  # noqa: FBT001 - pytest gives it
+    async def later() -> Any:
+        return {}
+
+    take: Any = later if is_awaited else dict
+    async with serve_metrics(take) as server:
+        with capture_logs() as lines:
+            status, _, body = await answer_to(server, asked("/metrics"))
+    assert status == 500
+    assert "what `take` returns must be a snapshot" in body
+    assert body.endswith("got dict\n")
+    assert "what `take` returns must be a snapshot" in lines[0]["error"]
+
+
+async def test_a_port_in_use_is_named_with_the_setting() -> None:
+    async with serve_metrics(everything) as server:
+        text = (
+            rf"127\.0\.0\.1 port {server.port} cannot .*: Address already in use; .* `port`, or 0"
+        )
+        with pytest.raises(OSError, match=text) as caught:
+            async with serve_metrics(everything, port=server.port):
+                pass
+    assert caught.value.errno == errno.EADDRINUSE
+
+
+async def test_an_address_of_another_machine_is_named_with_the_setting() -> None:
+    with pytest.raises(OSError, match=r"192\.0\.2\.1 port 0 cannot .*; `host` must be an address"):
+        async with serve_metrics(everything, host="192.0.2.1"):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (OSError("no address fits"), "no address fits; `host` must"),
+        (socket.gaierror(socket.EAI_NONAME, "no such name"), "no such name; `host` must"),
+        (PermissionError(errno.EACCES, "bind"), "Permission denied; choose another `port`"),
+    ],
+)
+async def test_whatever_the_loop_says_is_told(
+    error: OSError, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_arguments: Any, **_more: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(asyncio, "start_server", refuse)
+    with pytest.raises(OSError, match=text) as caught:
+        async with serve_metrics(everything, host="there"):
+            pass
+    assert caught.value.errno == error.errno
+
+
 async def test_leaving_the_block_ends_every_connection() -> None:
     before = asyncio.all_tasks()
     async with serve_metrics(everything, limits=PATIENT) as server:
@@ -399,6 +469,7 @@ async def waits() -> list[str]:
     ("arguments", "error"),
     [
         ({"take": 7}, "take=7 must be a function"),
+        ({"take": everything()}, "^take=Stats must be a function .* and do not call it$"),
         ({"ready": waits}, "ready"),
         ({"port": 65_536}, "port=65536 must be a whole number from 0 to 65535"),
         ({"max_series": 0}, "max_series=0"),

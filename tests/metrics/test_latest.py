@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -184,6 +184,15 @@ async def test_what_cannot_be_taken_is_counted_and_said_once_until_it_can() -> N
     with capture_logs() as lines:
         await asyncio.to_thread(latest)
     assert [line["event"] for line in lines] == ["stats_not_taken"]
+
+
+async def test_what_is_no_snapshot_is_said_to_be_none() -> None:
+    take: Any = dict
+    latest = LatestStats(take, timeout_s=LONG_S)
+    with capture_logs() as lines:
+        assert latest() is None
+    assert "what `take` returns must be a snapshot" in lines[0]["error"]
+    assert "got dict" in lines[0]["error"]
 
 
 async def test_the_timeout_is_checked() -> None:

@@ -269,6 +269,12 @@ def test_an_older_snapshot_is_refused() -> None:
         text.render(snapshot(at_s=2))
 
 
+def test_what_is_no_snapshot_is_refused() -> None:
+    nothing: Any = {}
+    with pytest.raises(ConfigurationError, match=r"stats must be a snapshot, .* got dict"):
+        MetricsText().render(nothing)
+
+
 def test_what_becomes_known_or_unknown_or_falls_never_makes_a_counter_fall() -> None:
     text = MetricsText()
     counts = [5, 9, None, 3, 2, None, None, 4]

@@ -90,7 +90,9 @@ def monitor(
     """
     missing = [each for each in PACKAGES if find_spec(each) is None]
     if missing:
-        message = f"{' and '.join(missing)} is not installed: pip install 'aeron-async[web]'"
+        verb = "is" if len(missing) == 1 else "are"
+        names = " and ".join(missing)
+        message = f"{names} {verb} not installed: pip install 'aeron-async[web]'"
         raise ConfigurationError(message)
     options = MonitorOptions(
         bind=bind,

@@ -29,7 +29,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from aeron_async.errors import ConfigurationError
-from aeron_async.metrics.endpoint import HOST, is_this_machine
+from aeron_async.metrics.endpoint import HOST, is_this_machine, why_not_listening
 from aeron_async.tasks import TaskOwner
 from aeron_async.text import SHORT, printable
 
@@ -432,9 +432,8 @@ def listening_at(address: str, port: int) -> socket.socket:
     try:
         listener = socket.create_server((address, port), family=family)
     except OSError as error:
-        message = (
-            f"{address} port {port} cannot be listened at: {error.strerror}; another --port, or "
-            "none, may be free"
+        message = why_not_listening(
+            error, address, port, address_setting="--bind", port_setting="--port"
         )
         raise ConfigurationError(message) from None
     # Connections inherit it: by itself it grows to megabytes, which a page would have to read late.
