@@ -20,6 +20,8 @@ from aeron_async.cli.output import print_json, print_line
 from aeron_async.driver.core.stream_counters import StreamKey
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aeron_async.aeron_directory import AeronDirectory
     from aeron_async.counters import CounterRecord
 
@@ -33,20 +35,28 @@ VALUE_WIDTH = 26
 class CounterFilter:
     """Which counters to show: those that match all that is given."""
 
-    type_ids: tuple[int, ...]
-    registration_id: int | None
-    stream_id: int | None
-    session_id: int | None
-    text: str
+    type_ids: tuple[int, ...] = ()
+    registration_id: int | None = None
+    stream_id: int | None = None
+    session_id: int | None = None
+    text: str = ""
 
-    def none_found(self, type_ids: frozenset[int]) -> str:
-        """Return the line that says what no counter has: a type, or all that is asked for.
+    def none_found(self, every: Sequence[CounterRecord]) -> str:
+        """Return the line that says what no counter has: one thing, or all that is asked for.
 
         Args:
-            type_ids: Types of all counters of the driver.
+            every: All counters of the driver.
         """
-        if missing := [str(each) for each in self.type_ids if each not in type_ids]:
+        types = {record.type_id for record in every}
+        if missing := [str(each) for each in self.type_ids if each not in types]:
             return f"no counter has type {' or '.join(missing)}"
+        for name, value, alone in (
+            ("stream", self.stream_id, CounterFilter(stream_id=self.stream_id)),
+            ("session", self.session_id, CounterFilter(session_id=self.session_id)),
+            ("id", self.registration_id, CounterFilter(registration_id=self.registration_id)),
+        ):
+            if value is not None and not any(map(alone.matches, every)):
+                return f"no counter has {name} {value}"
         return "no counter matches"
 
     def matches(self, record: CounterRecord) -> bool:
@@ -110,7 +120,7 @@ def stat(
             print_line(headline_of(found, now_ms))
             _print(records)
             if not records:
-                print_line(chosen.none_found(frozenset(record.type_id for record in every)))
+                print_line(chosen.none_found(every))
 
     return show(directory, draw, watch or Watch(), json=json)
 

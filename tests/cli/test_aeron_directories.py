@@ -187,6 +187,10 @@ def test_filters_show_what_matches_all_of_them(
     [
         (["--type", "99999"], "no counter has type 99999"),
         (["--type", "99999", "--type", "98"], "no counter has type 99999 or 98"),
+        (["--stream", "77"], "no counter has stream 77"),
+        (["--type", "4", "--stream", "77"], "no counter has stream 77"),
+        (["--session", "77"], "no counter has session 77"),
+        (["--id", "77"], "no counter has id 77"),
         (["--type", "4", "--channel", "nothing has this"], "no counter matches"),
         (["--id", "6", "--stream", "1001"], "no counter matches"),
     ],
