@@ -38,13 +38,15 @@ __all__ = [
 ]
 
 HISTORY_LENGTH: Final = 60
+ROLE_COUNT: Final = 2
+"""The publisher and the subscriber."""
 _PHASES: Final = {phase.key: phase for phase in PHASES}
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Snapshot:
-    """State of the demonstration, with rates since the snapshot before.
+    """State of the demonstration, with rates since the reports before, of the same phase.
 
     Attributes:
         elapsed_s: Seconds since the first report.
@@ -120,7 +122,8 @@ class DemoState:
     def take(self, role: str, event: dict[str, Any]) -> Snapshot | None:
         """Add one report; return a new snapshot if the report completes one.
 
-        The publisher's reports set the pace; each is combined with the subscriber's latest one.
+        The publisher's reports set the pace; each is combined with the subscriber's latest one. The
+        first report of a phase completes none: its rates would be those of the phase before.
         """
         if event["event"] == "end":
             self._ends[role] = event
@@ -131,8 +134,11 @@ class DemoState:
         if role in self._latest:
             self._previous[role] = self._latest[role]
         self._latest[role] = event
-        is_complete = self._previous.keys() >= {"publisher", "subscriber"}
-        return self._snapshot() if role == "publisher" and is_complete else None
+        reports = (*self._previous.values(), *self._latest.values())
+        is_complete = len(self._previous) == len(self._latest) == ROLE_COUNT
+        is_of_one_phase = len({each["phase"] for each in reports}) == 1
+        is_due = role == "publisher" and is_complete and is_of_one_phase
+        return self._snapshot() if is_due else None
 
     def _snapshot(self) -> Snapshot:
         published, received = self._latest["publisher"], self._latest["subscriber"]

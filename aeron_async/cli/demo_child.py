@@ -76,7 +76,8 @@ FAST: Final = Phase(
     title="as fast as it goes",
     lesson=(
         "The publisher offers list after list and never pauses. The messages travel many to a "
-        "datagram, and as long as the subscriber keeps up, there is always room for more."
+        "datagram, as fast as the slower process can: when the publisher is ahead, its room runs "
+        "out, and its offers wait."
     ),
     share=0.4,
 )
@@ -171,6 +172,11 @@ class Sampler:
     def _on_timer(self) -> None:
         self._function()
         self._timer = self._loop.call_later(self._interval_s, self._on_timer)
+
+    def restart(self) -> None:
+        """Call the function now, and again after each interval from now on."""
+        self._timer.cancel()
+        self._on_timer()
 
     def stop(self) -> None:
         """Stop calling the function."""

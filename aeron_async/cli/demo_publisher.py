@@ -90,17 +90,18 @@ class Publisher:
         self._sequence = 0
         self._result = PublishedPhase(PHASES[0])
         self._results: list[PublishedPhase] = []
+        self._phase = PHASES[0]
         self._waiting_since_ns: int | None = None
+        self._sampler = Sampler(configuration.interval_s, self._report)
 
     async def run(self) -> None:
         """Run all phases, and end when everything has arrived."""
-        sampler = Sampler(self._configuration.interval_s, self._report)
         try:
             for phase in PHASES:
                 await self._show(phase)
             await self._echo(END)
         finally:
-            sampler.stop()
+            self._sampler.stop()
         self._parent.report(
             "end",
             phases=[result.to_json() for result in self._results],
@@ -114,6 +115,9 @@ class Publisher:
             # Messages of the phase before that are still in the log would count as latency of this
             # one.
             await self._echo(phase.kind)
+        # Rates of this phase are counted from here.
+        self._phase = phase
+        self._sampler.restart()
         started_ns = time.monotonic_ns()
         end_ns = started_ns + int(self._configuration.duration_s * phase.share * NS_PER_SECOND)
         if phase is ECHO:
@@ -176,7 +180,7 @@ class Publisher:
             waited_ns += now_ns - self._waiting_since_ns
         self._parent.report(
             "sample",
-            phase=result.phase.key,
+            phase=self._phase.key,
             at_ns=now_ns,
             sent=self._sequence,
             waits=sum(earlier.waits for earlier in self._results) + result.waits,

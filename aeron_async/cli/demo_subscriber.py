@@ -79,6 +79,7 @@ class Subscriber:
         subscription: Subscription,
         echoes: ExclusivePublication,
         counters: CountersReader,
+        interval_s: float,
     ) -> None:
         self._parent = parent
         self._subscription = subscription
@@ -89,10 +90,10 @@ class Subscriber:
         self._received = 0
         self._length = 0
         self._out_of_order = 0
+        self._sampler = Sampler(interval_s, self._report)
 
-    async def run(self, interval_s: float) -> None:
+    async def run(self) -> None:
         """Receive messages until the last one."""
-        sampler = Sampler(interval_s, self._report)
         try:
             async for batch in self._subscription.batches(BATCH_LIMIT):
                 kind = await self._take(batch)
@@ -101,7 +102,7 @@ class Subscriber:
                 if kind == SLOW.kind:
                     await asyncio.sleep(len(batch) * SLOW_NS_PER_MESSAGE / NS_PER_SECOND)
         finally:
-            sampler.stop()
+            self._sampler.stop()
         await self._echoes.drain()
         self._parent.report(
             "end",
@@ -127,6 +128,7 @@ class Subscriber:
         self, kind: int, payloads: list[bytes], sequences: tuple[int, ...], now_ns: int
     ) -> None:
         """Check and count messages of one phase, all in one step."""
+        result = self._result_of(kind)
         count, length = len(payloads), sum(map(len, payloads))
         wanted = tuple(range(self._received, self._received + count))
         # A message that is missing, doubled or out of order shows as a wrong sequence number.
@@ -134,7 +136,6 @@ class Subscriber:
             self._out_of_order += sum(map(ne, sequences, wanted))
         self._received += count
         self._length += length
-        result = self._result = self._results[kind]
         result.first_ns = result.first_ns or now_ns
         result.last_ns = now_ns
         result.received += count
@@ -145,6 +146,7 @@ class Subscriber:
         kind = END
         for message in batch:
             sent_ns, sequence, kind = HEADER.unpack_from(message.data)
+            result = self._result if kind == END else self._result_of(kind)
             # A message that is missing, doubled or out of order shows as a wrong sequence number.
             self._out_of_order += sequence != self._received
             self._received += 1
@@ -152,7 +154,6 @@ class Subscriber:
             if kind == END:
                 await self._echoes.offer(message.data)
                 break
-            result = self._results[kind]
             result.first_ns = result.first_ns or now_ns
             result.last_ns = now_ns
             result.received += 1
@@ -161,8 +162,15 @@ class Subscriber:
                 await self._echoes.offer(message.data)
             elif sequence % MESSAGES_PER_LATENCY == 0:
                 result.latencies.all.append(now_ns - sent_ns)
-            self._result = result
         return kind
+
+    def _result_of(self, kind: int) -> ReceivedPhase:
+        """Return the result of a phase; with its first message, its rates are counted from here."""
+        result = self._results[kind]
+        if result is not self._result:
+            self._result = result
+            self._sampler.restart()
+        return result
 
     def _report(self) -> None:
         self._parent.report(
@@ -186,9 +194,13 @@ async def main(parent: Parent) -> None:
             f"aeron:udp?endpoint={configuration.peer}|term-length=64k", ECHO_STREAM_ID
         )
         subscriber = Subscriber(
-            parent, subscription=subscription, echoes=echoes, counters=aeron.counters
+            parent,
+            subscription=subscription,
+            echoes=echoes,
+            counters=aeron.counters,
+            interval_s=configuration.interval_s,
         )
-        await subscriber.run(configuration.interval_s)
+        await subscriber.run()
 
 
 if __name__ == "__main__":

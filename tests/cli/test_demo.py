@@ -15,7 +15,7 @@ from rich.console import Console
 
 from aeron_async.cli import demo as demo_module
 from aeron_async.cli.demo import DemoError, DemoProcess, DemoState
-from aeron_async.cli.demo_child import PHASES
+from aeron_async.cli.demo_child import PHASES, Sampler
 from aeron_async.cli.demo_view import LineView, activation, picture, print_summary
 from aeron_async.cli.main import main
 from tests.logs import without_lines_of_the_machine
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Running
 
     Start = Callable[..., Running]
+
+
+LONG_S = 600.0
 
 
 def children_of(pid: int) -> list[int]:
@@ -175,12 +178,12 @@ def received(at_ns: int, **more: Any) -> dict[str, Any]:
     } | more
 
 
-def state_with_samples() -> DemoState:
+def state_with_samples(phase: str = "fast") -> DemoState:
     state = DemoState(10.0)
     assert state.take("publisher", {"event": "ready"}) is None
-    assert state.take("publisher", published(10**9)) is None
-    assert state.take("subscriber", received(10**9)) is None
-    assert state.take("subscriber", received(2 * 10**9)) is None
+    assert state.take("publisher", published(10**9, phase=phase)) is None
+    assert state.take("subscriber", received(10**9, phase=phase)) is None
+    assert state.take("subscriber", received(2 * 10**9, phase=phase)) is None
     return state
 
 
@@ -219,8 +222,36 @@ def test_a_snapshot_tells_rates_since_the_one_before() -> None:
     assert list(state.history) == [5e5]
 
 
-def test_the_picture_shows_what_holds_the_stream_back() -> None:
+def test_no_snapshot_mixes_two_phases() -> None:
     state = state_with_samples()
+    assert state.take("publisher", published(2 * 10**9)) is not None
+    # The publisher is in the next phase, and the subscriber takes what is left of this one.
+    assert state.take("publisher", published(3 * 10**9, phase="slow")) is None
+    assert state.take("subscriber", received(3 * 10**9)) is None
+    assert state.take("publisher", published(4 * 10**9, phase="slow")) is None
+    # The first report of the subscriber is where its rates begin.
+    assert state.take("subscriber", received(4 * 10**9, phase="slow", received=0)) is None
+    assert state.take("publisher", published(5 * 10**9, phase="slow")) is None
+    assert state.take("subscriber", received(6 * 10**9, phase="slow", received=20)) is None
+    snapshot = state.take("publisher", published(6 * 10**9, phase="slow"))
+    assert snapshot is not None
+    assert (snapshot.phase.key, snapshot.received_per_second) == ("slow", 10)
+
+
+async def test_a_sampler_that_is_restarted_reports_at_once_and_begins_anew() -> None:
+    reports: list[int] = []
+    sampler = Sampler(LONG_S, lambda: reports.append(len(reports)))
+    first = sampler._timer
+    sampler.restart()
+    assert reports == [0]
+    assert first.cancelled()
+    assert not sampler._timer.cancelled()
+    sampler.stop()
+    assert sampler._timer.cancelled()
+
+
+def test_the_picture_shows_what_holds_the_stream_back() -> None:
+    state = state_with_samples(phase="echo")
     snapshot = state.take("publisher", published(2 * 10**9, phase="echo", latency=SUMMARY))
     assert snapshot is not None
     console = Console(file=StringIO(), width=100)
