@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from prometheus_client import CollectorRegistry, generate_latest
+import sys
 
 import aeron_async as aa
 from aeron_async.metrics import LatestStats
-from aeron_async.metrics.otel import StatsInstruments
-from aeron_async.metrics.prometheus import StatsCollector
+
+try:
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    from aeron_async.metrics.otel import StatsInstruments
+    from aeron_async.metrics.prometheus import StatsCollector
+except ModuleNotFoundError as error:
+    sys.exit(f"{error}: pip install prometheus-client opentelemetry-sdk")
 
 CHANNEL = os.environ.get("CHANNEL", "aeron:udp?endpoint=127.0.0.1:20121")
 

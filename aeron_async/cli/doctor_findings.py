@@ -388,9 +388,12 @@ def _compiled_code(facts: Facts) -> DoctorFinding:
 def _loop(facts: Facts) -> DoctorFinding:
     return judge(
         "event loop",
-        seen=facts.loop_name,
-        wanted="uvloop",
-        remedy="pip install uvloop, and do not ask for another loop",
+        seen=f"{facts.loop_name}, of this command",
+        wanted="uvloop; a program of yours needs uvloop.run(main())",
+        remedy=(
+            "pip install uvloop, and do not ask for another loop; start programs of yours by "
+            "uvloop.run(main())"
+        ),
         is_good=facts.loop_name == "uvloop",
         otherwise=DoctorVerdict.SLOW,
     )

@@ -272,7 +272,11 @@ def test_pure_python_says_why_and_what_to_do(why: str, remedy: str) -> None:
 
 
 def test_the_event_loop_may_be_asyncio_and_late_but_that_is_said() -> None:
-    assert of("event loop", loop_name="asyncio").remedy.startswith("pip install uvloop")
+    found = of("event loop", loop_name="asyncio")
+    assert found.remedy.startswith("pip install uvloop")
+    # The loop of a service is another one.
+    assert found.seen == "asyncio, of this command"
+    assert "uvloop.run(main())" in of("event loop", loop_name="uvloop").wanted
     assert of("event loop lag", loop_lag_max_ns=20_000_001).verdict is DoctorVerdict.SLOW
     strict = DriverContext(loop_lag_threshold_ns=500_000)
     assert of("event loop lag", context=strict).wanted == "500 μs at most"

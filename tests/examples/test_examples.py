@@ -18,6 +18,7 @@ from tests.examples.pages import DOCS, blocks_of
 from tests.examples.programs import EXAMPLES, TIMEOUT_S, channel, finish, start
 from tests.logs import without_lines_of_the_machine
 from tests.tracing import untraced_environment
+from tests.without import without
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -334,6 +335,23 @@ def test_exported_metrics_are_the_same_for_both_libraries(unused_udp_port: int) 
     printed = finish(start("export_metrics", CHANNEL=channel(unused_udp_port)))
     assert [line.split()[-1] for line in printed] == ["0.0", "0"]
     assert printed[0].startswith("aeron_connected{")
+
+
+@pytest.mark.parametrize("name", ["prometheus_client", "opentelemetry.sdk"])
+def test_exporting_without_a_library_is_one_line(name: str, unused_udp_port: int) -> None:
+    path = str(EXAMPLES / "export_metrics.py")
+    code = f"import runpy, sys\n{without([name])}runpy.run_path({path!r}, run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=untraced_environment() | {"CHANNEL": channel(unused_udp_port)},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.endswith(": pip install prometheus-client opentelemetry-sdk")
 
 
 def test_configured_logs_show_the_changes_beside_the_output(unused_udp_port: int) -> None:
