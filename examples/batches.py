@@ -27,12 +27,15 @@ async def publish(publication: aa.Publication) -> None:
 async def consume(subscription: aa.Subscription) -> int:
     """Add up the prices; return the sum."""
     total = count = 0
-    async for batch in subscription.batches(1_000, linger_ns=1_000_000):
-        total += sum(map(int, batch.payloads()))
-        count += len(batch)
-        if count == len(PRICES):
-            return total
-    return 0
+    async with subscription.batches(1_000, linger_ns=1_000_000) as batches:
+        async for batch in batches:
+            total += sum(map(int, batch.payloads()))
+            count += len(batch)
+            if count == len(PRICES):
+                # The last one: nobody asks for the next, which would take it.
+                batches.take()
+                break
+    return total
 
 
 async def main() -> None:

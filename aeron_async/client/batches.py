@@ -121,15 +121,8 @@ class Batches(AsyncIterator[LentT], Generic[LentT]):
             subscription._check_loop()
         if self._is_ended:
             raise StopAsyncIteration(ENDED)
-        lent, self._lent = self._lent, None
-        # Another task may have read since, and has then put the batch back.
-        if lent is not None and subscription._lent is lent:
-            if subscription._check_served is not None:
-                subscription._check_served()
-            subscription._lent = None
-            if lent._take():
-                # The driver has work to do, and can do it only when the loop runs other tasks.
-                subscription._calls_until_check = -1
+        if self._lent is not None:
+            self._take_last()
         task, consumer, batch = None, subscription._consumer, None
         if consumer is not None:
             task = current_task(subscription._home.loop)
@@ -145,8 +138,35 @@ class Batches(AsyncIterator[LentT], Generic[LentT]):
         self._lent = lent
         return lent
 
+    def take(self) -> None:
+        """Take the last batch now, as asking for the next one does: it does not come again.
+
+        For a loop that ends with this batch. From then on the batch refuses everything but its
+        length. Without a batch to take, nothing happens.
+
+        Raises:
+            ClosedError: The driver failed.
+            WrongLoopError: The subscription belongs to another event loop.
+        """
+        if not self._subscription._home.is_here():
+            self._subscription._check_loop()
+        self._take_last()
+
+    def _take_last(self) -> None:
+        """Take the last batch, unless another task has read since, which has put it back."""
+        subscription = self._subscription
+        lent, self._lent = self._lent, None
+        if lent is None or subscription._lent is not lent:
+            return
+        if subscription._check_served is not None:
+            subscription._check_served()
+        subscription._lent = None
+        if lent._take():
+            # The driver has work to do, and can do it only when the loop runs other tasks.
+            subscription._calls_until_check = -1
+
     async def aclose(self) -> None:
-        """End the iteration now; the last batch was not taken, and comes again for the next reader.
+        """End the iteration now; a last batch that was not taken comes again for the next reader.
 
         Another task may read at once. Closing twice does nothing.
 

@@ -723,8 +723,8 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
 
         A batch is taken, and the position moves, when the iterator is asked for the next one. If
         the loop body raises, or leaves the loop, its batch is not taken: the next reader gets the
-        same messages again; `aclose` of the iterator lets another task be that reader. To get each
-        message exactly once, iterate over single messages.
+        same messages again; `aclose` of the iterator lets another task be that reader, and `take`
+        takes the batch before. To get each message exactly once, iterate over single messages.
 
         Args:
             max_messages: Most messages in one batch; 1 or more.

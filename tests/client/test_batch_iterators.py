@@ -73,6 +73,42 @@ async def test_a_closed_one_is_over_and_its_last_batch_refuses(aeron: aa.Aeron) 
     assert (await anext(subscription.batches())).payloads() == MESSAGES
 
 
+@both_drivers
+async def test_a_last_batch_that_is_taken_does_not_come_again(aeron: aa.Aeron) -> None:
+    subscription = await filled(aeron)
+    async with subscription.batches(2) as batches:
+        async for batch in batches:
+            if batch.payloads() == MESSAGES[2:4]:
+                batches.take()
+                batches.take()
+                break
+    assert len(batch) == 2
+    with pytest.raises(aa.ClosedError):
+        batch.payloads()
+    assert subscription.images[0].position == 4 * 64
+    assert (await elsewhere(subscription.__anext__)).data == MESSAGES[4]
+
+
+@both_drivers
+async def test_an_iteration_goes_on_behind_a_batch_that_was_taken(aeron: aa.Aeron) -> None:
+    subscription = await filled(aeron)
+    batches, read = subscription.batches(2), list[bytes]()
+    batches.take()
+    for _ in range(3):
+        read += (await anext(batches)).payloads()
+        batches.take()
+    assert read == MESSAGES
+
+
+async def test_a_batch_of_another_iterator_is_not_taken(aeron: aa.Aeron) -> None:
+    subscription = await filled(aeron)
+    first, second = subscription.batches(2), subscription.batches(3)
+    await anext(first)
+    held = await anext(second)
+    first.take()
+    assert held.payloads() == MESSAGES[:3]
+
+
 async def test_one_that_never_began_can_be_closed(aeron: aa.Aeron) -> None:
     subscription = await filled(aeron)
     async with subscription.batches() as batches:
@@ -144,5 +180,7 @@ def test_in_another_loop_it_is_refused() -> None:
                 await asyncio.to_thread(asyncio.run, batches.aclose())
 
     asyncio.run(begin())
+    with pytest.raises(aa.WrongLoopError):
+        held[0].take()
     with pytest.raises(aa.WrongLoopError):
         asyncio.run(held[0].aclose())

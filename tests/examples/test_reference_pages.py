@@ -78,6 +78,16 @@ def test_every_member_on_the_api_page_exists() -> None:
         assert hasattr(owner, member) or is_attribute, name
 
 
+def test_the_page_on_batches_has_their_limits() -> None:
+    limits = inspect.signature(aeron_async.Subscription.batches).parameters
+    page = (DOCS / "howto" / "batches.md").read_text()
+    count, length = limits["max_messages"].default, limits["max_bytes"].default
+    assert (
+        f"`max_messages`, {count} by default, and `max_bytes`, {length // 1024} KiB, bound" in page
+    )
+    assert f"of at most {count} messages, unless" in page
+
+
 @cache
 def source_of(owner: type) -> str:
     """Return the source of a class and of those of ours that it inherits from."""
