@@ -5,16 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import aeron_async as aa
-from aeron_async.door import DoorClient, StatsDoor
-from aeron_async.driver.counter_stats import stats_of_counters
-
-if TYPE_CHECKING:
-    from aeron_async.stats import Stats
+from aeron_async.door import DoorClient
 
 CHANNEL = os.environ.get("CHANNEL", "aeron:udp?endpoint=127.0.0.1:20121")
 
@@ -22,23 +16,14 @@ CHANNEL = os.environ.get("CHANNEL", "aeron:udp?endpoint=127.0.0.1:20121")
 async def main() -> None:
     """Publish a little, and look at it through the door."""
     with tempfile.TemporaryDirectory() as folder:
-        async with aa.Aeron.connect() as aeron:
-
-            def take() -> Stats:
-                return stats_of_counters(
-                    aeron.counters,
-                    pid=os.getpid(),
-                    epoch_ns=time.time_ns(),
-                    monotonic_ns=time.monotonic_ns(),
-                )
-
+        path = Path(folder, "door")
+        context = aa.DriverContext(stats_socket=str(path))
+        async with aa.Aeron.connect(context=context) as aeron:
             subscription = await aeron.add_subscription(CHANNEL, stream_id=1001)
             publication = await aeron.add_publication(CHANNEL, stream_id=1001)
             await publication.offer(bytes(100))
             await anext(subscription)
-            path = Path(folder, "door")
-            async with StatsDoor(path, take, version="1.0", pid=os.getpid()):
-                await look(path)
+            await look(path)
 
 
 async def look(path: Path) -> None:

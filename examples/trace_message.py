@@ -24,6 +24,7 @@ def unpack(data: bytes) -> tuple[bytes, TraceContext | None]:
 
 
 async def main() -> None:
+    """Publish one message with a trace and one without, and read them."""
     async with aa.Aeron.connect() as aeron:
         subscription = await aeron.add_subscription("aeron:ipc", 1001)
         publication = await aeron.add_publication("aeron:ipc", 1001)

@@ -75,7 +75,7 @@ PRINTED = {
         r"7 99\.5",
         "last came next: no subscriber gets the aborted claim",
     ],
-    "stats_door": ["stats", "1001 160 0"],
+    "stats_door": ["stats live ready", "1001 160 0"],
     "image_events": [
         "available at position 0",
         "from one",
