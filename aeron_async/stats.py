@@ -55,7 +55,6 @@ __all__ = [
     "SubscriptionRates",
     "SubscriptionStats",
     "Table",
-    "check_stats",
 ]
 
 LOSS_CAUSES: Final = (

@@ -78,6 +78,15 @@ def test_every_member_on_the_api_page_exists() -> None:
         assert hasattr(owner, member) or is_attribute, name
 
 
+def test_the_api_page_names_what_the_modules_of_statistics_offer() -> None:
+    _, *parts = section(API, "Statistics and metrics").split("\n### ")
+    names = [part.partition("\n")[0] for part in parts]
+    assert {"aeron_async.metrics", "aeron_async.stats", "aeron_async.health"} <= set(names)
+    for name, part in zip(names, parts, strict=True):
+        module = pytest.importorskip(name, reason=f"{name} needs a package of an extra")
+        assert sorted(bare(row[0]) for row in rows(part)) == sorted(module.__all__), name
+
+
 def test_the_page_on_batches_has_their_limits() -> None:
     limits = inspect.signature(aeron_async.Subscription.batches).parameters
     page = (DOCS / "howto" / "batches.md").read_text()

@@ -45,6 +45,15 @@ def test_the_first_snippet_of_a_tutorial_shows_its_imports() -> None:
         assert "\nimport aeron_async as aa\n" in block.text, block.page
 
 
+def test_the_page_on_metrics_shows_where_each_name_lives() -> None:
+    shown = "".join(block.text for block in CODE if block.page.name == "metrics.md")
+    assert "import aeron_async as aa\n" in next(
+        block.text for block in CODE if block.page.name == "metrics.md"
+    )
+    for name in ("serve_metrics", "MetricsText", "StatsInstruments", "StatsCollector"):
+        assert re.search(rf"^ *from aeron_async\.metrics[.\w]* import {name}$", shown, re.MULTILINE)
+
+
 def test_the_front_page_shows_the_whole_of_hello() -> None:
     (block,) = [block for block in CODE if block.page.name == "README.md"]
     assert (ROOT / "examples" / "hello.py").read_text().endswith(block.text)
