@@ -19,6 +19,7 @@ from opentelemetry.metrics import Observation
 from aeron_async.clock import SystemClock
 from aeron_async.metrics.definitions import METRICS, REFUSED, Metric, MetricKind, MetricSource
 from aeron_async.metrics.series import MetricSeries
+from aeron_async.protocol.arguments import check_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +47,7 @@ class StatsInstruments:
         label_recordings: Whether each active recording has series of its own; see `MetricSeries`.
 
     Raises:
-        ConfigurationError: `max_series` is below 1.
+        ConfigurationError: `max_series` is below 1, or `take_latest` is no function.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class StatsInstruments:
         info: Mapping[str, str] | None = None,
         label_recordings: bool = False,
     ) -> None:
-        self._take_latest = take_latest
+        self._take_latest = check_function(take_latest, "take_latest")
         self._series = MetricSeries(max_series, info, label_recordings=label_recordings)
         self._lock: Final = threading.Lock()
         self._families: dict[Metric, Family] = {}

@@ -16,6 +16,7 @@ from aeron_async.clock import SystemClock
 from aeron_async.metrics.definitions import MetricKind
 from aeron_async.metrics.series import MetricSeries
 from aeron_async.metrics.text import bound_text
+from aeron_async.protocol.arguments import check_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -39,7 +40,7 @@ class StatsCollector(Collector):
         label_recordings: Whether each active recording has series of its own; see `MetricSeries`.
 
     Raises:
-        ConfigurationError: `max_series` is below 1.
+        ConfigurationError: `max_series` is below 1, or `take_latest` is no function.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class StatsCollector(Collector):
         info: Mapping[str, str] | None = None,
         label_recordings: bool = False,
     ) -> None:
-        self._take_latest = take_latest
+        self._take_latest = check_function(take_latest, "take_latest")
         self._series = MetricSeries(max_series, info, label_recordings=label_recordings)
         # Taken together with the snapshot, so that no older one follows a newer one.
         self._lock: Final = threading.Lock()

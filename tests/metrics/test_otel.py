@@ -11,6 +11,7 @@ pytest.importorskip("opentelemetry.sdk.metrics", reason="pip install opentelemet
 from opentelemetry.sdk import metrics as sdk
 from opentelemetry.sdk.metrics import export
 
+from aeron_async.errors import ConfigurationError
 from aeron_async.metrics import otel
 from aeron_async.metrics.definitions import METRICS, REFUSED, MetricKind
 from aeron_async.metrics.text import MetricsText
@@ -45,6 +46,12 @@ class Reader:
 
 def points(metric: Any) -> dict[frozenset[tuple[str, str]], float]:
     return {frozenset(each.attributes.items()): each.value for each in metric.data.data_points}
+
+
+def test_a_snapshot_is_no_function_that_takes_one() -> None:
+    taken: Any = everything()
+    with pytest.raises(ConfigurationError, match=r"^take_latest=.{0,130} must be a function"):
+        Reader(taken)
 
 
 def test_each_metric_of_the_table_has_an_instrument() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,6 +13,7 @@ pytest.importorskip("prometheus_client", reason="pip install 'aeron-async[promet
 
 import prometheus_client
 
+from aeron_async.errors import ConfigurationError
 from aeron_async.metrics import prometheus
 from aeron_async.metrics.latest import LatestStats
 from aeron_async.metrics.text import MetricsText
@@ -35,6 +36,12 @@ def test_its_names_labels_and_values_are_those_of_the_text() -> None:
     found = samples(page_of(collector))
     assert found.pop(AGE) >= 0
     assert found == samples(MetricsText(info={"kernel": "6.18"}).render(everything()))
+
+
+def test_a_snapshot_is_no_function_that_takes_one() -> None:
+    taken: Any = everything()
+    with pytest.raises(ConfigurationError, match=r"^take_latest=.{0,130} must be a function"):
+        prometheus.StatsCollector(taken)
 
 
 def test_types_and_helps_are_those_of_the_text() -> None:
