@@ -113,10 +113,12 @@ class PublicationStats:
         window_bytes: From the position to its limit; 0 if that was passed.
         backlog_bytes: Published and not sent; for IPC not consumed.
         message_count: Messages that clients in this process have published; None if others do.
-        blocked_sender_limit_ns: How long offers waited for receivers, waits that last included.
+        blocked_sender_limit_ns: How long offers waited for receivers, waits that last included;
+            None if clients in another process offer as well, as for the other two.
         blocked_publisher_limit_ns: How long they waited for the sender, spies or IPC readers.
         blocked_not_connected_ns: How long they waited for a subscriber.
-        blocked_by: What an offer waits for now, one of `BLOCKED_BY`; empty if none waits.
+        blocked_by: What an offer waits for now, one of `BLOCKED_BY`; empty if none waits in this
+            process.
         receivers: Those of the network, the furthest behind first, then readers in this driver.
     """
 
@@ -153,10 +155,29 @@ class PublicationStats:
         return min(self.receivers, key=lambda each: each.position + (each.window_bytes or 0))
 
     @property
+    def lag_bytes(self) -> int | None:
+        """Return how far the receiver or reader furthest behind is behind what was published.
+
+        Of a receiver of the network that is the backlog and what it lacks of what was sent. None if
+        nobody reads, and the backlog is unknown.
+        """
+        backlog = self.backlog_bytes
+        lags = [each.lag_bytes + network_backlog(each, backlog) for each in self.receivers]
+        return max(lags if backlog is None else [backlog, *lags], default=None)
+
+    @property
     def blocked_ns(self) -> int | None:
         """Return how long offers have waited, whatever for; None if that is not measured."""
         times = [getattr(self, name) for _, name in BLOCKED_NAMES]
         return None if None in times else sum(times)
+
+
+def network_backlog(receiver: ReceiverStats, backlog_bytes: int | None) -> int:
+    """Return what a receiver lacks that was not sent yet; a reader in this driver needs no sender.
+
+    An unknown backlog counts as none.
+    """
+    return (backlog_bytes or 0) if receiver.kind == "receiver" else 0
 
 
 @attrs.frozen
@@ -478,6 +499,8 @@ class PublicationRates:
     Attributes:
         blocked_ratio: The part of the time in which an offer waited, from 0 to 1, by what for;
             empty if that is not measured.
+        backlog_bytes_per_second: How fast the backlog grows; less than 0 if it shrinks. What was
+            sent, or consumed of IPC, is `bytes_per_second` less this. None if it is unknown.
     """
 
     bytes_per_second: float
@@ -485,6 +508,7 @@ class PublicationRates:
     retransmitted_bytes_per_second: float | None
     naks_per_second: float | None
     blocked_ratio: Mapping[str, float]
+    backlog_bytes_per_second: float | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -675,6 +699,7 @@ def publication_rates(
             for by, waited_ns, before_ns in blocked
             if waited_ns is not None and before_ns is not None
         },
+        backlog_bytes_per_second=counted(now.backlog_bytes, was.backlog_bytes, seconds),
     )
 
 

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from aeron_async.errors import ConfigurationError
-from aeron_async.stats import LossStats, Stats, SubscriptionStats, Table
+from aeron_async.stats import LossStats, ReceiverStats, Stats, SubscriptionStats, Table
 from tests.snapshots import (
     ARCHIVE,
     DRIVER,
@@ -54,6 +54,21 @@ def test_the_slowest_receiver_allows_the_least_to_be_sent() -> None:
     assert PUBLICATION.blocked_ns == SECOND_NS
 
 
+def test_a_publication_is_as_far_behind_as_its_slowest_receiver_with_what_was_not_sent() -> None:
+    spy = ReceiverStats("spy", "5", "", 2_000, None, None, 8_000)
+    for receivers, backlog, lag in (
+        ((SLOW, FAST), 0, 3_000),
+        ((SLOW, FAST), 4_000, 7_000),
+        # What a spy lacks was counted from what was published.
+        ((SLOW, spy), 4_000, 8_000),
+        ((SLOW, FAST), None, 3_000),
+        ((), 500, 500),
+        ((), None, None),
+    ):
+        row = attrs.evolve(PUBLICATION, receivers=receivers, backlog_bytes=backlog)
+        assert row.lag_bytes == lag
+
+
 def test_losses_add_up() -> None:
     assert (IMAGE.loss_count, IMAGE.lost_bytes) == (3, 3_100)
 
@@ -63,6 +78,7 @@ def test_a_difference_is_by_the_second_and_by_cause() -> None:
         attrs.evolve(
             PUBLICATION,
             position=14_000,
+            backlog_bytes=3_000,
             message_count=70,
             blocked_sender_limit_ns=2 * SECOND_NS,
             nak_count=6,
@@ -83,6 +99,7 @@ def test_a_difference_is_by_the_second_and_by_cause() -> None:
     publication, image = rates.publications[1], rates.images[2]
     assert rates.seconds == 2
     assert (publication.bytes_per_second, publication.messages_per_second) == (2_000, 10)
+    assert publication.backlog_bytes_per_second == 1_500
     assert publication.blocked_ratio == {
         "sender_limit": 0.5,
         "publisher_limit": 0,
@@ -127,6 +144,7 @@ def test_what_a_source_does_not_measure_has_no_rate() -> None:
         blocked_publisher_limit_ns=None,
         nak_count=None,
         retransmitted_bytes=None,
+        backlog_bytes=None,
     )
     image = attrs.evolve(IMAGE, nak_count=None)
 
@@ -136,6 +154,7 @@ def test_what_a_source_does_not_measure_has_no_rate() -> None:
     assert rates.publications[1].blocked_ratio == {"not_connected": 0}
     assert rates.publications[1].naks_per_second is None
     assert rates.publications[1].retransmitted_bytes_per_second is None
+    assert rates.publications[1].backlog_bytes_per_second is None
     assert rates.images[2].naks_per_second is None
 
 

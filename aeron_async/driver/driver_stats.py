@@ -667,21 +667,24 @@ def ipc_row(
 
 
 def offers_columns(offers: tuple[Offers | None, ...], now_ns: int) -> tuple[Any, ...]:
-    """Return the count of messages, the time that offers were held back, and by what they are."""
-    count: int | None = 0
+    """Return the count of messages, the time that offers were held back, and by what they are.
+
+    Of a client elsewhere nobody knows either, so count and times of the publication are None then.
+    """
+    count = 0
     blocked_ns, blocked_by = [0] * len(BLOCKED_BY), ""
     for each in offers:
         if each is None:
-            count = None
             continue
         message_count, before_ns, by, since_ns = each
-        if count is not None:
-            count += message_count
+        count += message_count
         for index, waited_ns in enumerate(before_ns):
             blocked_ns[index] += waited_ns
         if by >= 0:
             blocked_ns[by] += max(0, now_ns - since_ns)
             blocked_by = BLOCKED_BY[by]
+    if None in offers:
+        return None, *[None] * len(BLOCKED_BY), blocked_by
     return count, *blocked_ns, blocked_by
 
 

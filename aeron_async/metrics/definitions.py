@@ -230,7 +230,7 @@ METRICS: Final = (
         MetricKind.GAUGE,
         MetricSource.PUBLICATIONS,
         "slowest_lag",
-        "How far the receiver that allows the least to be sent is behind.",
+        "How far the receiver that allows the least to be sent is behind what was published.",
         "By",
         merge=Merge.LARGEST,
     ),

@@ -35,7 +35,7 @@ from aeron_async.metrics.definitions import (
     MetricSource,
 )
 from aeron_async.protocol.arguments import check_number
-from aeron_async.stats import BLOCKED_BY, LOSS_CAUSES, check_stats
+from aeron_async.stats import BLOCKED_BY, LOSS_CAUSES, check_stats, network_backlog
 from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
@@ -405,7 +405,9 @@ class MetricSeries:
             {
                 **rows.columns,
                 "sent": sent,
-                "slowest_lag": list(map(slowest_lag, rows.column("receivers"))),
+                "slowest_lag": list(
+                    map(slowest_lag, rows.column("receivers"), rows.column("backlog_bytes"))
+                ),
                 "rows": [1] * len(rows),
                 "connected": [
                     None if each is None else int(each) for each in rows.column("is_connected")
@@ -541,13 +543,14 @@ def stream_pairs_of(rows: Table[Any]) -> Callable[[int], Pairs]:
     return pairs_of
 
 
-def slowest_lag(receivers: Sequence[ReceiverStats]) -> int | None:
-    """Return how far the receiver is behind that allows the least to be sent."""
+def slowest_lag(receivers: Sequence[ReceiverStats], backlog_bytes: int | None) -> int | None:
+    """Return how far the receiver that allows the least is behind what was published."""
     if not receivers:
         return None
-    if len(receivers) == 1:
-        return receivers[0].lag_bytes
-    return min(receivers, key=lambda each: each.position + (each.window_bytes or 0)).lag_bytes
+    slowest = receivers[0]
+    if len(receivers) > 1:
+        slowest = min(receivers, key=lambda each: each.position + (each.window_bytes or 0))
+    return slowest.lag_bytes + network_backlog(slowest, backlog_bytes)
 
 
 def histogram_of(driver: DriverStats) -> Buckets:

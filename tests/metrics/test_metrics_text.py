@@ -109,7 +109,15 @@ def test_names_follow_the_rules_of_prometheus_and_are_given_once() -> None:
 
 def test_what_the_source_does_not_know_has_no_sample() -> None:
     unknown = publication(
-        1, None, position=None, message_count=None, backlog_bytes=None, receivers=()
+        1,
+        None,
+        position=None,
+        message_count=None,
+        backlog_bytes=None,
+        receivers=(),
+        blocked_sender_limit_ns=None,
+        blocked_publisher_limit_ns=None,
+        blocked_not_connected_ns=None,
     )
     page = MetricsText().render(
         snapshot(
@@ -123,6 +131,7 @@ def test_what_the_source_does_not_know_has_no_sample() -> None:
         SENT,
         MESSAGES,
         "aeron_publication_backlog_bytes",
+        "aeron_publication_blocked_seconds_total",
         "aeron_publication_slowest_receiver_lag_bytes",
         "aeron_image_status_messages_sent_total",
         "aeron_subscription_messages_total",
@@ -242,8 +251,10 @@ def test_the_slowest_receiver_allows_the_least_to_be_sent() -> None:
         for position, window, lag in ((100, 900, 7), (200, 10, 3))
     )
     for receivers in ((fast, slow), (slow, fast), (slow,)):
-        page = MetricsText().render(snapshot([attrs.evolve(row, receivers=receivers)]))
-        assert values_of(page, "aeron_publication_slowest_receiver_lag_bytes") == {"1": 3}
+        for backlog, lag in ((0, 3), (40, 43), (None, 3)):
+            changed = attrs.evolve(row, receivers=receivers, backlog_bytes=backlog)
+            page = MetricsText().render(snapshot([changed]))
+            assert values_of(page, "aeron_publication_slowest_receiver_lag_bytes") == {"1": lag}
 
 
 @pytest.mark.parametrize(
