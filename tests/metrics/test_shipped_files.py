@@ -218,6 +218,8 @@ def lags(late: str) -> list[dict[str, str]]:
 
 LOSSES = "aeron_image_loss_events_total"
 BLOCKED = "aeron_publication_blocked_seconds_total"
+BACKLOG = "aeron_publication_backlog_bytes"
+SENT = "aeron_publication_sent_bytes_total"
 DROPS = "aeron_driver_socket_drops_total"
 # For each alert: series that fire it after ten minutes, and some that do not. Steps are of 15 s.
 FIRES = {
@@ -228,6 +230,11 @@ FIRES = {
     "AeronPublicationBlocked": [
         series(BLOCKED, "0+9x80", by="sender_limit", **STREAM),
         series("aeron_publications", "1x80", **STREAM),
+    ],
+    # A hundred thousand bytes are sent in a second.
+    "AeronPublicationBacklog": [
+        series(BACKLOG, "600000x80", **STREAM),
+        series(SENT, "0+1500000x80", **STREAM),
     ],
     "AeronLoopBlocked": lags("5"),
     "AeronStatisticsOld": [series("aeron_snapshot_age_seconds", "6x80")],
@@ -246,6 +253,7 @@ QUIET = {
     "AeronLosses": ["0+3x80", "5000x80"],
     "AeronFramesRefused": ["0+1x80", "5000x80"],
     "AeronPublicationBlocked": ["0+6x80", "5000x80"],
+    "AeronPublicationBacklog": ["400000x80", "600000x30 0x50", "0x38 600000x42"],
     "AeronStatisticsOld": ["4x80"],
     "AeronNotConnected": ["1x80", "0x38 1x42"],
     "AeronNoImage": ["1x80", "0x38 2x42"],
@@ -299,6 +307,22 @@ def blocked_tests(rule: Rule) -> Iterator[Any]:
         yield fires_test(rule.alert, given, labels_of(rule, given) if fires else None)
 
 
+def backlog_tests(rule: Rule) -> Iterator[Any]:
+    """Yield tests of publications of which nothing is sent."""
+    for backlog, connected, fires in (
+        ("9000x80", "1x80", True),
+        # A source that does not know whether there is a subscriber.
+        ("9000x80", "", True),
+        ("9000x80", "0x80", False),
+        # A reader of IPC has a message in hand.
+        ("1024x80", "1x80", False),
+    ):
+        given = [series(BACKLOG, backlog, **STREAM), series(SENT, "7x80", **STREAM)]
+        if connected:
+            given.append(series("aeron_connected", connected, **STREAM))
+        yield fires_test(rule.alert, given, labels_of(rule, given) if fires else None)
+
+
 def test_every_alert_fires_when_it_should_and_not_otherwise(promtool: str, tmp_path: Path) -> None:
     by_name = {each.alert: each for each in rules()}
     assert FIRES.keys() == by_name.keys()
@@ -317,6 +341,7 @@ def test_every_alert_fires_when_it_should_and_not_otherwise(promtool: str, tmp_p
         fires_test("AeronLosses", repaired, labels_of(by_name["AeronLosses"], repaired)),
     ]
     tests += blocked_tests(by_name["AeronPublicationBlocked"])
+    tests += backlog_tests(by_name["AeronPublicationBacklog"])
     (tmp_path / FILES["alerts"]).write_text(shipped("alerts"))
     # JSON is YAML.
     path = tmp_path / "tests.yml"
@@ -339,6 +364,15 @@ def test_every_alert_fires_when_it_should_and_not_otherwise(promtool: str, tmp_p
             "loss-by-left_behind",
         ),
         (
+            "AeronPublicationBacklog",
+            FIRES["AeronPublicationBacklog"],
+            (
+                "Stream 1001 on a:9464 has a backlog of 585.9kiB, which is more than 5 s of what it "
+                "sends."
+            ),
+            "a-backlog",
+        ),
+        (
             "AeronPublicationBlocked",
             FIRES["AeronPublicationBlocked"],
             (
@@ -357,7 +391,7 @@ def test_every_alert_fires_when_it_should_and_not_otherwise(promtool: str, tmp_p
             "back-pressure",
         ),
     ],
-    ids=["lost", "blocked", "blocked others"],
+    ids=["lost", "backlog", "blocked", "blocked others"],
 )
 def test_an_alert_says_what_it_is_about(
     promtool: str,
