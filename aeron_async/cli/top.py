@@ -134,7 +134,7 @@ async def watch(sources: Sequence[StatsSource], options: TopOptions) -> int:
     Raises:
         DriverError: None of the drivers has answered.
     """
-    model = TopModel()
+    model = TopModel(names=[each.name for each in sources])
     async with Looks(model, sources) as looks:
         await looks.look()
         refuse_silence(model)
@@ -396,11 +396,14 @@ def plain_lines(
     scene: TopScene, rows: Sequence[TopRow], options: TopOptions, width: int
 ) -> list[Line]:
     """Return the table of streams, and below it the causes and remedies."""
-    columns = columns_for(width, has_drivers=len(scene.drivers) > 1)
-    lines = header_lines(scene, width)
+    # Two looks have one rate, of which a bar says nothing.
+    columns = columns_for(width, has_drivers=len(scene.drivers) > 1, has_history=not options.once)
+    lines = header_lines(scene, width, is_ascii=is_ascii())
     if not rows:
         return [*lines, (("no streams", ""),)]
-    lines.append(head_line(columns, options.sort, is_reversed=options.is_reversed))
+    lines.append(
+        head_line(columns, options.sort, is_reversed=options.is_reversed, is_ascii=is_ascii())
+    )
     lines += [row_line(each, columns, is_ascii=is_ascii()) for each in rows]
     troubled = [each for each in rows if each.causes]
     # A terminal would fold within words; a program that reads lines wants whole ones.

@@ -310,14 +310,19 @@ class TopApp(App[int]):
     def _draw_head(self) -> None:
         status = ["FROZEN (f)"] if self._is_frozen else []
         status += [f"filter: {self._pattern}"] if self._pattern else []
-        lines = header_lines(self._scene, self.size.width, "  ".join(status))
+        lines = header_lines(
+            self._scene, self.size.width, "  ".join(status), is_ascii=self._is_ascii
+        )
         lines = lines[: max(1, self.size.height // 3)]
         self._show_all("head", lines)
 
     def _draw_list(self) -> None:
         body = self._body
         columns = columns_for(max(1, body.size.width), has_drivers=len(self._scene.drivers) > 1)
-        self._show_all("names", [head_line(columns, self._sort, is_reversed=self._is_reversed)])
+        names = head_line(
+            columns, self._sort, is_reversed=self._is_reversed, is_ascii=self._is_ascii
+        )
+        self._show_all("names", [names])
         rows = self._rows
         cursor = self._cursor(body.cursor or 0)
         row = rows[cursor] if rows else None

@@ -6,13 +6,18 @@ Pure: functions of rows and of what happened to them in the last seconds. The wo
     slow_reader  a subscription does not consume what has arrived for it
     loop_lag     the event loop of the driver was late
     limit        a limit of the driver was reached, or one of its budgets is nearly used up
+    backlog      a publication has published for long what its receivers do not let it send
     no_image     a subscription has no publisher
+
+A cause has a severity, so that what hurts most comes first: a stream that stands or falls behind,
+or data that never comes, before losses that are repaired, and those before what only looks odd.
 
 Foreign texts in a sentence are printable and short.
 """
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -22,36 +27,38 @@ from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
 from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from aeron_async.stats import (
         BudgetStats,
         DriverStats,
         ImageRates,
         ImageStats,
-        PublicationRates,
-        PublicationStats,
-        ReceiverStats,
         SubscriptionStats,
     )
 
 __all__ = [
-    "BLOCKED_SHARE_MIN",
     "BUDGET_SETTINGS",
     "LIMIT_SETTINGS",
+    "RCVBUF",
+    "WINDOW",
     "Cause",
+    "CauseClass",
     "DriverSpan",
     "causes_of_driver",
     "causes_of_image",
-    "causes_of_publication",
     "causes_of_subscription",
+    "loop_cause",
     "moved",
+    "of_time",
+    "severity_of_share",
+    "short",
     "span_of",
-    "waits_for",
+    "worst_first",
 ]
 
-BLOCKED_SHARE_MIN: Final = 0.01
-"""Offers that wait for less of the time are no trouble."""
+HURTING_SHARE: Final = 0.1
+"""A stream hurts if offers wait for so much of the time; less is a strain."""
 LAG_TIME_MIN_NS: Final = NS_PER_SECOND
 LAG_WINDOW_SHARE: Final = 0.5
 """A reader is slow if what it has not consumed is as old as this, or so much of the window."""
@@ -62,6 +69,9 @@ BUDGET_SHARE_MIN: Final = 0.95
 DATAGRAM_BYTES: Final = 1_408
 DATAGRAM_COST_BYTES: Final = 2_304
 """A datagram of the default MTU, and what Linux charges to a receive buffer for it."""
+
+NEARLY_MAX: Final = 3
+"""Most other streams that a sentence names."""
 
 RCVBUF: Final = "so-rcvbuf (AERON_SOCKET_SO_RCVBUF)"
 WINDOW: Final = "rcv-wnd (AERON_RCV_INITIAL_WINDOW_LENGTH)"
@@ -122,10 +132,26 @@ LOSSES: Final[Mapping[str, tuple[str, str]]] = {
     ),
 }
 """What a loss means and what to do about it, in order of importance."""
-SMALL_LOSS_SHARE: Final = 0.01
-"""Losses of less than this part of what arrives come after a slow reader."""
+FINAL: Final = frozenset({"unfilled", "left_behind", "refused"})
+"""Causes by which data is lost for good."""
 HARMLESS: Final = frozenset({"forged", "malformed"})
 """Causes by which nothing of the stream itself was lost."""
+
+
+class CauseClass(IntEnum):
+    """How much a cause hurts, whatever its size.
+
+    Any cause of one class comes before all causes of the next.
+    """
+
+    ODD = 1
+    """Nothing is lost or waits: there is no peer, or frames of a stranger were refused."""
+    STRAIN = 2
+    """Losses that are repaired, over-runs, offers that wait now and then."""
+    HURT = 3
+    """Offers wait, data comes late by seconds or ever later, or it never comes."""
+    DRIVER = 4
+    """The driver itself: it stands before its streams."""
 
 
 @attrs.frozen
@@ -136,11 +162,35 @@ class Cause:
         word: One word for programs, filters and narrow screens.
         sentence: What happens.
         remedy: What to change, with the name of the setting.
+        severity: Its class.
+        magnitude: How bad it is among those of its class, from 0 to 1.
     """
 
     word: str
     sentence: str
     remedy: str
+    severity: CauseClass = CauseClass.HURT
+    magnitude: float = 0.0
+
+    @property
+    def score(self) -> float:
+        """Return the number by which troubles are sorted: its class, and a part for its size."""
+        return self.severity + 0.999 * max(0.0, min(1.0, self.magnitude))
+
+
+def worst_first(causes: Iterable[Cause]) -> list[Cause]:
+    """Return causes in order of their scores; of equal ones the first stays first."""
+    return sorted(causes, key=lambda each: -each.score)
+
+
+def severity_of_share(share: float) -> CauseClass:
+    """Return how much it hurts if offers wait for this part of the time."""
+    return CauseClass.HURT if share >= HURTING_SHARE else CauseClass.STRAIN
+
+
+def of_time(seconds: float | None) -> float:
+    """Return how bad it is to be so late, from 0 to 1; 1 second is half of the way, None all."""
+    return 1.0 if seconds is None else seconds / (1 + seconds)
 
 
 @attrs.frozen(kw_only=True)
@@ -247,7 +297,9 @@ def causes_of_driver(span: DriverSpan) -> list[Cause]:
     return found
 
 
-def loop_cause(span: DriverSpan) -> Cause:
+def loop_cause(
+    span: DriverSpan, severity: CauseClass = CauseClass.HURT, magnitude: float = 0.0
+) -> Cause:
     """Return that the event loop was late."""
     times = f", {span.loop_lag_count or 0:,} times in {span.seconds:.0f} s"
     return Cause(
@@ -256,6 +308,8 @@ def loop_cause(span: DriverSpan) -> Cause:
         f"{times if span.loop_lag_count else ''}",
         "move blocking work out of the event loop (`asyncio.to_thread`), run the driver in a "
         "process of its own (`aeron-async driver`), or give it a processor",
+        severity,
+        magnitude,
     )
 
 
@@ -296,108 +350,6 @@ def buffer_remedy(span: DriverSpan | None) -> str:
     return f"{text}: {min(sizes):,} bytes hold {held:,} datagrams of {DATAGRAM_BYTES:,} bytes"
 
 
-# Publications.
-
-
-def causes_of_publication(
-    row: PublicationStats, rates: PublicationRates | None, span: DriverSpan | None
-) -> list[Cause]:
-    """Return what is wrong with a publication, the worst first."""
-    blocked = {} if rates is None else rates.blocked_ratio
-    waits = {by for by, share in blocked.items() if share >= BLOCKED_SHARE_MIN}
-    measured = waits | {row.blocked_by}
-    waits = (measured | {waits_for(row)}) - {""}
-    found: list[Cause] = []
-    for by in sorted(waits - {"not_connected"}, key=lambda each: (-blocked.get(each, 0.0), each)):
-        is_sender = by == "sender_limit"
-        found.append(sender_limit_cause(row) if is_sender else publisher_limit_cause(row, span))
-    if rates is not None and rates.naks_per_second:
-        found.append(
-            Cause(
-                "gap",
-                f"receivers miss data: {rates.naks_per_second:,.1f} NAKs/s{resent(rates)}",
-                f"look at the receivers with `aeron-async top`; raise {RCVBUF} there if their "
-                "sockets drop",
-            )
-        )
-    is_waited_for = "not_connected" in measured
-    if "not_connected" in waits or (row.is_connected is False and row.state == "active"):
-        found.append(
-            Cause(
-                "not_connected",
-                "offers wait for a subscriber" if is_waited_for else "no subscriber",
-                "start a subscriber of this channel and stream; `aeron-async explain CHANNEL` says "
-                "where it must listen",
-            )
-        )
-    return found
-
-
-def waits_for(row: PublicationStats) -> str:
-    """Return what offers wait for now; empty if none waits.
-
-    Where waits are not measured, a publication that has reached its limit has offers that wait. The
-    limit is that of the sender's position plus the publication's own window, but for a publication
-    without receivers, where it is what was sent.
-    """
-    is_measured = row.blocked_sender_limit_ns is not None
-    if is_measured or row.blocked_by or row.window_bytes > 0:
-        return row.blocked_by
-    if row.sender_position is None or row.sender_limit is None:
-        return "not_connected" if row.is_connected is False else "publisher_limit"
-    if row.is_connected is False or row.position_limit <= row.sender_position:
-        return "not_connected"
-    # The sender leaves what a whole frame does not fit into.
-    left = row.sender_limit - row.sender_position
-    is_used_up = left < max(DATAGRAM_BYTES, (row.backlog_bytes or 0) // 4)
-    return "sender_limit" if is_used_up else "publisher_limit"
-
-
-def resent(rates: PublicationRates) -> str:
-    """Return what is sent again, as the end of a sentence; empty if that is unknown."""
-    rate = rates.retransmitted_bytes_per_second
-    return "" if rate is None else f", {format_bytes(rate)}/s sent again"
-
-
-def sender_limit_cause(row: PublicationStats) -> Cause:
-    """Return which receiver holds a publication back."""
-    network = [each for each in row.receivers if each.kind == "receiver"]
-    remedy = f"let its subscriptions read faster; if they do, raise {WINDOW} there"
-    if not network:
-        return Cause("sender_limit", "its receivers allow no more to be sent", remedy)
-    slowest = min(network, key=lambda each: each.position + (each.window_bytes or 0))
-    return Cause("sender_limit", held_back(slowest), remedy)
-
-
-def held_back(receiver: ReceiverStats) -> str:
-    """Return that a receiver or reader is behind."""
-    where = f" at {short(receiver.address)}" if receiver.address else ""
-    return (
-        f"{short(receiver.kind)} {short(receiver.id)}{where} holds it back: "
-        f"{receiver.lag_bytes:,} bytes behind"
-    )
-
-
-def publisher_limit_cause(row: PublicationStats, span: DriverSpan | None) -> Cause:
-    """Return whether readers in this driver, its event loop or its sender hold it back."""
-    readers = [each for each in row.receivers if each.kind != "receiver"]
-    slowest = max(readers, key=lambda each: each.lag_bytes, default=None)
-    if span is not None and span.is_loop_late:
-        return loop_cause(span)
-    if slowest is not None and (row.sender_position is None or slowest.lag_bytes > 0):
-        return Cause(
-            "publisher_limit",
-            held_back(slowest),
-            "let that subscription read faster, or use tether=false if it may be left behind",
-        )
-    backlog = "" if row.backlog_bytes is None else f": {row.backlog_bytes:,} bytes not sent yet"
-    return Cause(
-        "publisher_limit",
-        f"the sender of this driver is late{backlog}",
-        "give the driver a processor, or raise term-length (AERON_TERM_BUFFER_LENGTH)",
-    )
-
-
 # Images and subscriptions.
 
 
@@ -405,19 +357,15 @@ def causes_of_image(
     row: ImageStats, rates: ImageRates | None, span: DriverSpan | None
 ) -> list[Cause]:
     """Return what is wrong with an image, the worst first."""
-    found: list[tuple[tuple[int, float], Cause]] = []
+    lag = lag_cause(row, rates, span)
+    found = [] if lag is None else [lag]
     if rates is not None:
-        small = SMALL_LOSS_SHARE * rates.bytes_per_second
-        for word, rate in rates.losses_per_second.items():
-            lost = rates.lost_bytes_per_second.get(word, 0.0)
-            if rate > 0:
-                rank = 3 if word in HARMLESS else 2 if lost < small else 0
-                found.append(((rank, -lost), loss_cause(word, rates, span)))
-    lag = lag_cause(row, span)
-    if lag is not None:
-        found.append(((1, 0.0), lag))
-    found.sort(key=lambda each: each[0])
-    return [cause for _, cause in found]
+        found += [
+            loss_cause(word, rates, span)
+            for word, rate in rates.losses_per_second.items()
+            if rate > 0
+        ]
+    return worst_first(found)
 
 
 def loss_cause(word: str, rates: ImageRates, span: DriverSpan | None) -> Cause:
@@ -428,24 +376,38 @@ def loss_cause(word: str, rates: ImageRates, span: DriverSpan | None) -> Cause:
     limit = None if span is None or word != "refused" else limit_cause(span)
     if limit is not None:
         meaning, remedy = limit.sentence, limit.remedy
-    rate = format_bytes(rates.lost_bytes_per_second.get(word, 0.0))
+    lost = max(0.0, rates.lost_bytes_per_second.get(word, 0.0))
+    share = lost / (lost + max(1.0, rates.bytes_per_second))
+    severity = CauseClass.ODD if word in HARMLESS else CauseClass.STRAIN
+    if word in FINAL:
+        # What never comes is as bad as offers that wait for half of the time.
+        severity, share = CauseClass.HURT, (1 + share) / 2
     verb = "refused as" if word in HARMLESS else "lost by"
     return Cause(
         printable(word, 64),
-        f"{rate}/s {verb} {printable(word, 64)}, {rates.losses_per_second[word]:,.1f} times/s: "
-        f"{meaning}",
+        f"{format_bytes(lost)}/s {verb} {printable(word, 64)}, "
+        f"{rates.losses_per_second[word]:,.1f} times/s: {meaning}",
         remedy,
+        severity,
+        share,
     )
 
 
-def lag_cause(row: ImageStats, span: DriverSpan | None) -> Cause | None:
+def lag_cause(row: ImageStats, rates: ImageRates | None, span: DriverSpan | None) -> Cause | None:
     """Return why what has arrived is not consumed; None if it is."""
     window = row.window_bytes or 0
     is_much = window > 0 and row.lag_bytes >= LAG_WINDOW_SHARE * window
     if not is_much and (row.lag_ns or 0) < LAG_TIME_MIN_NS:
         return None
+    late_s: float | None = None
+    if row.lag_ns is not None:
+        late_s = row.lag_ns / NS_PER_SECOND
+    elif rates is not None and rates.bytes_per_second > 0:
+        late_s = row.lag_bytes / rates.bytes_per_second
+    is_long = late_s is None or late_s >= LAG_TIME_MIN_NS / NS_PER_SECOND
+    severity = CauseClass.HURT if is_long else CauseClass.STRAIN
     if span is not None and span.is_loop_late:
-        return loop_cause(span)
+        return loop_cause(span, severity, of_time(late_s))
     slowest = max(row.readers, key=lambda each: each.lag_bytes, default=None)
     who = "its reader" if slowest is None else f"subscription {slowest.registration_id}"
     lag_bytes = row.lag_bytes if slowest is None else slowest.lag_bytes
@@ -455,24 +417,55 @@ def lag_cause(row: ImageStats, span: DriverSpan | None) -> Cause | None:
         f"{who} reads too slowly: {lag_bytes:,} bytes behind{age}",
         "let it read faster: `Subscription.batches`, or its work in another thread; tether=false "
         "if the stream may go on without it",
+        severity,
+        of_time(late_s),
     )
 
 
-def causes_of_subscription(row: SubscriptionStats, span: DriverSpan | None) -> list[Cause]:
-    """Return why a subscription has no image."""
+def causes_of_subscription(
+    row: SubscriptionStats, span: DriverSpan | None, nearly: Sequence[int] = ()
+) -> list[Cause]:
+    """Return why a subscription has no image.
+
+    Args:
+        row: The subscription.
+        span: What happened to its driver.
+        nearly: Other streams that are published where it listens.
+    """
     if row.image_count > 0:
         return []
     limit = None if span is None else limit_cause(span)
     if limit is not None:
-        return [Cause(limit.word, f"no image, and {limit.sentence}", limit.remedy)]
+        return [attrs.evolve(limit, sentence=f"no image, and {limit.sentence}")]
     return [
         Cause(
             "no_image",
-            "no publisher has been heard of",
-            "start a publisher of this channel and stream; `aeron-async explain CHANNEL` says "
-            "where it must send",
+            f"no publisher has been heard of{near_miss(nearly, 'publications')}",
+            f"{meant(nearly, 'subscribe to', 'publish on', row.stream_id)}start a publisher of "
+            "this channel and stream; `aeron-async explain CHANNEL` says where it must send",
+            CauseClass.ODD,
         )
     ]
+
+
+def near_miss(nearly: Sequence[int], what: str) -> str:
+    """Return which other streams this driver has there, as the end of a sentence."""
+    if not nearly:
+        return ""
+    more = " and others" if len(nearly) > NEARLY_MAX else ""
+    plural = "s" if len(nearly) > 1 else ""
+    numbers = ", ".join(str(each) for each in nearly[:NEARLY_MAX])
+    return f"; this driver has {what} of stream{plural} {numbers}{more} there"
+
+
+def meant(nearly: Sequence[int], change: str, otherwise: str, stream_id: int) -> str:
+    """Return what to change if another stream was meant, as the begin of a remedy."""
+    if not nearly:
+        return ""
+    return (
+        f"{change} stream {nearly[0]} if that one is meant, or {otherwise} stream {stream_id} "
+        "there; otherwise "
+    )
 
 
 def short(text: str) -> str:

@@ -11,19 +11,22 @@ oldest event if there are too many.
 from __future__ import annotations
 
 from collections import deque
-from statistics import median
-from typing import TYPE_CHECKING, Any, Final, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, final
 
 import attrs
 
 from aeron_async.cli.top_causes import (
-    BLOCKED_SHARE_MIN,
+    CauseClass,
     causes_of_driver,
     causes_of_image,
-    causes_of_publication,
     causes_of_subscription,
     span_of,
-    waits_for,
+)
+from aeron_async.cli.top_publications import (
+    causes_of_publication,
+    is_measured,
+    near_misses,
+    waits_of,
 )
 from aeron_async.cli.top_scene import TopDriver, TopEvent, TopKey, TopRow, TopScene
 from aeron_async.clock import NS_PER_SECOND
@@ -56,9 +59,6 @@ HOLD_NS: Final = 5 * NS_PER_SECOND
 """How long a stream keeps its place, so that the list does not dance."""
 RECEIVER_EVENTS_MAX: Final = 8
 """Most receivers of a publication that one snapshot names as new, and as gone."""
-LOSS_WEIGHT: Final = 8
-BLOCKED_WEIGHT: Final = 4
-LAG_WEIGHT: Final = 2
 
 
 class StatsSource(Protocol):
@@ -93,10 +93,10 @@ class Track:
 
     Args:
         samples: First of them, as time and row; a row of None is before the stream began.
-        history: Most rates and lags that are kept.
+        history: Most rates that are kept.
     """
 
-    __slots__ = ("lags", "last", "placed", "placed_ns", "rates", "row", "samples")
+    __slots__ = ("last", "placed", "placed_ns", "rates", "row", "samples")
 
     def __init__(self, first: tuple[int, StreamStats | None], history: int) -> None:
         self.last = first
@@ -104,8 +104,7 @@ class Track:
             [first], maxlen=SAMPLES_A_WINDOW + 2
         )
         self.rates: deque[float] = deque(maxlen=history)
-        self.lags: deque[float] = deque(maxlen=history)
-        self.placed = 0.0, False
+        self.placed = 0.0
         self.placed_ns: int | None = None
         self.row: TopRow | None = None
 
@@ -121,11 +120,18 @@ class Track:
         if now_ns - self.samples[-1][0] >= WINDOW_NS // SAMPLES_A_WINDOW:
             self.samples.append(self.last)
 
-    def place(self, score: float, now_ns: int, *, is_troubled: bool) -> None:
+    @property
+    def looks(self) -> tuple[StreamStats, ...]:
+        """Return the stream at the looks of the window, the oldest first."""
+        kept = [self.last, *reversed(self.samples)]
+        # The last one is mostly kept for the window, too.
+        rows = [row for place, (at, row) in enumerate(kept) if place == 0 or at < self.last[0]]
+        return tuple(each for each in reversed(rows) if each is not None)
+
+    def place(self, score: float, now_ns: int) -> None:
         """Choose the place in order of trouble; a new one is kept for a while."""
-        place = score, is_troubled
-        if place != self.placed and (self.placed_ns is None or now_ns - self.placed_ns >= HOLD_NS):
-            self.placed, self.placed_ns = place, now_ns
+        if score != self.placed and (self.placed_ns is None or now_ns - self.placed_ns >= HOLD_NS):
+            self.placed, self.placed_ns = score, now_ns
 
 
 @final
@@ -148,7 +154,7 @@ class DriverTrack:
             archive=None,
             span=None,
             stream_count=0,
-            blocked_count=0,
+            blocked_count=None,
             trouble_count=0,
             in_bytes_per_second=None,
             out_bytes_per_second=None,
@@ -181,12 +187,14 @@ class TopModel:
 
     Args:
         history: Most rates that are kept of a stream.
+        names: What the drivers are called that will answer; pictures have them in this order,
+            whichever answers first, and the others behind.
     """
 
-    def __init__(self, history: int = HISTORY) -> None:
+    def __init__(self, history: int = HISTORY, *, names: Iterable[str] = ()) -> None:
         assert history > 0
         self._history = history
-        self._drivers: dict[str, DriverTrack] = {}
+        self._drivers = {name: DriverTrack(name) for name in names}
         self._events: deque[TopEvent] = deque(maxlen=EVENTS_MAX)
         self._event_count = 0
 
@@ -241,7 +249,7 @@ class TopModel:
             for track in each.tracks.values()
             if track.row is not None
         ]
-        streams.sort(key=lambda each: (-each[0][0], not each[0][1], each[1].key))
+        streams.sort(key=lambda each: (-each[0], each[1].key))
         return TopScene(
             drivers=tuple(drivers),
             rows=(*rows, *(row for _, row in streams)),
@@ -253,7 +261,7 @@ class TopModel:
         """Bring the tracks of all streams up to date, and return their rows."""
         before_ns = None if driver.last is None else driver.last.monotonic_ns
         name, now_ns = driver.driver.name, stats.monotonic_ns
-        messages = messages_of(stats, driver.last)
+        messages, nearly = messages_of(stats, driver.last), near_misses(stats)
         rows: list[TopRow] = []
         alive: set[TopKey] = set()
         for kind, row in streams_of(stats):
@@ -273,7 +281,8 @@ class TopModel:
                 earlier = track.last[1]
             if earlier is not None:
                 self._note_changes(stats.epoch_ns, key, earlier, row)
-            track.row = made = row_of(key, row, track, stats, messages, span)
+            beside = Beside(span, messages, nearly.get(row.registration_id, ()))
+            track.row = made = row_of(key, row, track, stats, beside)
             track.keep(now_ns, row)
             rows.append(made)
         for key in driver.tracks.keys() - alive:
@@ -413,40 +422,39 @@ def successor(before: Stats, now: Stats) -> str:
     return f"another driver in process {now.driver.pid}"
 
 
-def row_of(
-    key: TopKey,
-    row: StreamStats,
-    track: Track,
-    now: Stats,
-    messages: Mapping[int, float],
-    span: DriverSpan | None,
-) -> TopRow:
-    """Return the row of one stream, and remember its rate, its lag and its place."""
+class Beside(NamedTuple):
+    """What else was seen that explains a stream.
+
+    Attributes:
+        span: What happened to its driver.
+        messages: Messages a second that subscriptions read, by registration id.
+        nearly: Other streams in its place, if it has no peer.
+    """
+
+    span: DriverSpan | None
+    messages: Mapping[int, float]
+    nearly: tuple[int, ...]
+
+
+def row_of(key: TopKey, row: StreamStats, track: Track, now: Stats, beside: Beside) -> TopRow:
+    """Return the row of one stream, and remember its rate and its place."""
     fields: dict[str, Any]
     now_ns = now.monotonic_ns
     if isinstance(row, PublicationStats):
-        fields = publication_fields(row, track, now_ns, span)
+        fields = publication_fields(row, track, now_ns, beside)
     elif isinstance(row, ImageStats):
-        fields = image_fields(row, track, now_ns, messages, span)
+        fields = image_fields(row, track, now_ns, beside)
     else:
         fields = {
             **NOTHING,
             "lag_bytes": row.lag_bytes,
             "state": "no image",
-            "causes": tuple(causes_of_subscription(row, span)),
+            "causes": tuple(causes_of_subscription(row, beside.span, beside.nearly)),
         }
     if fields["bytes_per_second"] is not None:
         track.rates.append(fields["bytes_per_second"])
-    lag_seconds = (fields["lag_ns"] or 0) / NS_PER_SECOND
-    usual = median(track.lags) if track.lags else 0.0
-    track.lags.append(lag_seconds)
-    score = (
-        LOSS_WEIGHT * sum(fields["lost_bytes_per_second"].values())
-        + BLOCKED_WEIGHT * min(1.0, sum(fields["blocked_ratio"].values()))
-        + LAG_WEIGHT * max(0.0, lag_seconds - usual)
-        + (fields["naks_per_second"] or 0.0)
-    )
-    track.place(score, now_ns, is_troubled=bool(fields["causes"]))
+    score = max((each.score for each in fields["causes"]), default=0.0)
+    track.place(score, now_ns)
     return TopRow(
         key=key,
         pid=now.driver.pid,
@@ -470,17 +478,17 @@ NOTHING: Final[Mapping[str, Any]] = {
     "lost_bytes_per_second": {},
     "blocked_ratio": {},
     "naks_per_second": None,
+    "is_held": False,
 }
 
 
 def publication_fields(
-    row: PublicationStats, track: Track, now_ns: int, span: DriverSpan | None
+    row: PublicationStats, track: Track, now_ns: int, beside: Beside
 ) -> dict[str, Any]:
     """Return what a row says of a publication."""
     fields = dict(NOTHING)
     state = "no sub" if row.is_connected is False and row.state == "active" else row.state
-    lags = [each.lag_bytes for each in row.receivers]
-    lag_bytes = max(lags) if lags else row.backlog_bytes
+    looks: tuple[PublicationStats, ...] = ()
     window = None
     last_ns, last = track.last
     if now_ns > last_ns:
@@ -489,23 +497,24 @@ def publication_fields(
         then_ns, then = track.before(now_ns)
         assert then is None or isinstance(then, PublicationStats)
         window = publication_rates(row, then, (now_ns - then_ns) / NS_PER_SECOND)
+        looks = tuple(each for each in track.looks if isinstance(each, PublicationStats))
         fields |= {
             "bytes_per_second": max(0.0, rates.bytes_per_second),
             "messages_per_second": rates.messages_per_second,
             "blocked_ratio": {by: max(0.0, share) for by, share in window.blocked_ratio.items()},
             "naks_per_second": window.naks_per_second,
         }
-    causes = tuple(causes_of_publication(row, window, span))
-    return fields | {"state": state, "lag_bytes": lag_bytes, "causes": causes}
+    waits = waits_of(row, window, looks)
+    return fields | {
+        "state": state,
+        "lag_bytes": row.lag_bytes,
+        "causes": tuple(causes_of_publication(row, window, beside.span, looks, beside.nearly)),
+        # Whether anything is offered to one without a subscriber, not every source knows.
+        "is_held": bool(waits.keys() - (set() if is_measured(row) else {"not_connected"})),
+    }
 
 
-def image_fields(
-    row: ImageStats,
-    track: Track,
-    now_ns: int,
-    messages: Mapping[int, float],
-    span: DriverSpan | None,
-) -> dict[str, Any]:
+def image_fields(row: ImageStats, track: Track, now_ns: int, beside: Beside) -> dict[str, Any]:
     """Return what a row says of an image."""
     fields = dict(NOTHING)
     window = None
@@ -516,7 +525,7 @@ def image_fields(
         then_ns, then = track.before(now_ns)
         assert then is None or isinstance(then, ImageStats)
         window = image_rates(row, then, (now_ns - then_ns) / NS_PER_SECOND)
-        counts = [messages.get(each.registration_id) for each in row.readers]
+        counts = [beside.messages.get(each.registration_id) for each in row.readers]
         fields |= {
             "bytes_per_second": max(0.0, rates.bytes_per_second),
             "messages_per_second": max((e for e in counts if e is not None), default=None),
@@ -524,7 +533,7 @@ def image_fields(
             "lost_bytes_per_second": positive(window.lost_bytes_per_second),
             "naks_per_second": window.naks_per_second,
         }
-    causes = tuple(causes_of_image(row, window, span))
+    causes = tuple(causes_of_image(row, window, beside.span))
     return fields | {
         "state": row.state,
         "lag_bytes": row.lag_bytes,
@@ -565,25 +574,11 @@ def driver_of(
         archive=stats.archive,
         span=span,
         stream_count=len(rows),
-        blocked_count=blocked_count_of(rows),
+        blocked_count=sum(each.is_held for each in rows),
         trouble_count=sum(bool(each.causes) for each in rows),
         in_bytes_per_second=in_rate,
         out_bytes_per_second=out_rate,
         causes=() if span is None else tuple(causes_of_driver(span)),
-    )
-
-
-def blocked_count_of(rows: Sequence[TopRow]) -> int | None:
-    """Return on how many publications offers have waited, or wait; None if that is unknown."""
-    publications = [each.stats for each in rows if isinstance(each.stats, PublicationStats)]
-    if publications and all(each.blocked_sender_limit_ns is None for each in publications):
-        # Whether anything is offered to one without a subscriber, nobody knows.
-        held = ("sender_limit", "publisher_limit")
-        return sum(waits_for(each) in held for each in publications) or None
-    return sum(
-        row.blocked >= BLOCKED_SHARE_MIN or bool(waits_for(row.stats))
-        for row in rows
-        if isinstance(row.stats, PublicationStats)
     )
 
 
@@ -598,7 +593,7 @@ def row_of_driver(driver: TopDriver) -> TopRow:
         channel=driver.name,
         state="trouble",
         history=(),
-        score=0.0,
+        score=float(CauseClass.DRIVER),
         causes=driver.causes,
         stats=None,
         **NOTHING,

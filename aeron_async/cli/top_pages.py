@@ -72,7 +72,7 @@ def detail_lines(scene: TopScene, row: TopRow, width: int, *, is_ascii: bool = F
     """Return the page of one stream: its causes, figures, receivers or readers, losses, events."""
     lines = [page_line(title_of(row), width, "bold")]
     lines += paragraph("channel", row.channel, width)
-    lines += paragraph("state", f"{row.state or 'unknown'}, trouble {row.score:,.1f}", width)
+    lines += paragraph("state", f"{row.state or 'unknown'}, trouble {row.score:.2f}", width)
     lines += cause_lines(row, width)
     lines += paragraph("rate", rate_text(row), width)
     lines.append(page_line(sparkline(row.history, min(width, 120), is_ascii=is_ascii), width))
@@ -351,7 +351,10 @@ WORDS: Final = (
     ("lag B, lag", "bytes that a receiver or reader is behind, and the age of the oldest"),
     ("lost/s nak/s", "bytes lost, and NAKs sent or received, in a second of the last 10"),
     ("blk", "part of the last 10 s in which an offer waited"),
-    ("trouble", "8 x lost bytes/s + 4 x blocked + 2 x (lag - its median) in s + NAKs/s"),
+    ("lag B of pub", "published and not consumed by the slowest receiver, sent or not"),
+    ("trouble 3", "offers wait, data is late by seconds or ever later, or never comes"),
+    ("trouble 2", "losses that are repaired, over-runs, offers that wait now and then"),
+    ("trouble 1", "no peer, or frames of a stranger; what is behind the point is the size"),
 )
 
 

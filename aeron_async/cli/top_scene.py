@@ -50,8 +50,9 @@ class TopRow:
         started_ns: When its driver started; None if unknown.
         bytes_per_second: Published or received in order in the last interval; None if unknown.
         messages_per_second: None if unknown.
-        lag_bytes: Of a publication, of the receiver that is furthest behind; of an image, of its
-            slowest reader. None without one.
+        lag_bytes: Of a publication, how far the receiver or reader furthest behind is behind what
+            was published, what was not sent yet included; of an image, what its slowest reader has
+            not consumed. None without one.
         lag_ns: How long the oldest of that has been there; None if unknown.
         losses_per_second: Losses by cause, in the last ten seconds.
         lost_bytes_per_second: Likewise in bytes.
@@ -59,8 +60,11 @@ class TopRow:
             if that is not measured.
         naks_per_second: Sent or received in the last ten seconds; None if unknown.
         history: The rates in bytes, the newest last.
-        score: How much trouble it has; 0 for none.
+        score: How much trouble it has: the severity of its worst cause, and a part below 1 for its
+            size; 0 for none, and 4 for a driver.
         causes: Why, the worst first.
+        is_held: Whether offers wait, or have waited in the last ten seconds; if that is not
+            measured, whether its receivers or readers keep it at its limit.
         stats: The row of the snapshot; None of a driver.
     """
 
@@ -82,6 +86,7 @@ class TopRow:
     history: tuple[float, ...]
     score: float
     causes: tuple[Cause, ...]
+    is_held: bool
     stats: StreamStats | None
 
     @property
@@ -109,8 +114,8 @@ class TopDriver:
         remark: What to say of where its last snapshot came from; mostly empty.
         archive: An archive of the same process, if it shows one.
         span: What happened in the last ten seconds; None before the second snapshot.
-        blocked_count: Publications whose offers have waited in the last ten seconds, or wait now;
-            None if no waits are measured, and none can be seen.
+        blocked_count: Publications whose offers have waited in the last ten seconds, or wait now,
+            as `TopRow.is_held` has it; None of a driver that has never answered.
     """
 
     name: str
@@ -260,5 +265,8 @@ def json_of_row(row: TopRow) -> dict[str, object]:
         "cause_word": None if cause is None else cause.word,
         "cause": None if cause is None else cause.sentence,
         "remedy": None if cause is None else cause.remedy,
-        "causes": [attrs.asdict(each) for each in row.causes],
+        "causes": [
+            {"word": each.word, "sentence": each.sentence, "remedy": each.remedy}
+            for each in row.causes
+        ],
     }

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from aeron_async.cli.figures import format_ns
+from aeron_async.cli.top_causes import CauseClass
 from aeron_async.cli.top_scene import sparkline
 from aeron_async.text import printable
 
@@ -51,6 +52,8 @@ Columns = tuple[tuple["TopColumn", int], ...]
 
 HEADERS_MAX: Final = 4
 """Most drivers that the head of a screen names."""
+FAILURE_LINES_MAX: Final = 6
+"""Most lines that say why one driver does not answer."""
 SENTENCE_WIDTH_MIN: Final = 40
 """A narrower column of causes has words instead of sentences."""
 PANEL_WIDTH: Final = 120
@@ -195,7 +198,7 @@ COLUMNS: Final = (
     column("driver", 7, lambda row, _: str(row.pid)),
     column("stream", 8, lambda row, _: identity(row.stream_id)),
     column("session", 11, lambda row, _: identity(row.session_id)),
-    column("channel", 16, lambda row, width: short_channel(row.channel, width), is_left=True),
+    column("channel", 15, lambda row, width: short_channel(row.channel, width), is_left=True),
     column("state", 8, lambda row, _: printable(row.state, 64), is_left=True),
     column("B/s", 6, lambda row, _: compact(row.bytes_per_second)),
     column("msg/s", 6, lambda row, _: compact(row.messages_per_second)),
@@ -204,7 +207,7 @@ COLUMNS: Final = (
     column("lag", 7, lambda row, _: "-" if row.lag_ns is None else format_ns(row.lag_ns)),
     column("lost/s", 6, lambda row, _: rate_of_losses(row)),
     column("nak/s", 6, lambda row, _: compact(row.naks_per_second)),
-    column("blk", 4, lambda row, _: blocked_text(row)),
+    column("blk", 5, lambda row, _: blocked_text(row)),
     column("cause", 15, cause_text, is_left=True),
 )
 BY_IMPORTANCE: Final = (
@@ -218,30 +221,33 @@ GROWING: Final = (
 """Columns that take what room is left, in this order, and up to which width."""
 
 
-def tail(text: str, width: int) -> str:
+def tail(text: str, width: int, *, is_ascii: bool = False) -> str:
     """Return the end of a path, which tells drivers apart."""
-    shown = printable(text)
-    return shown if len(shown) <= width else f"~{shown[1 - width :]}"
+    shown, mark = printable(text), "..." if is_ascii else "…"
+    return shown if len(shown) <= width else f"{mark}{shown[len(shown) + len(mark) - width :]}"
 
 
-def columns_for(width: int, *, has_drivers: bool = False) -> Columns:
+def columns_for(width: int, *, has_drivers: bool = False, has_history: bool = True) -> Columns:
     """Return the columns that a screen has room for, and how wide each is.
 
     Args:
         width: Of the screen, in characters.
         has_drivers: Whether there is more than one driver to name.
+        has_history: Whether rates have been seen before, of which there are bars.
     """
     named = {each.name: each for each in COLUMNS}
     widths: dict[str, int] = {}
     left = max(width, WIDTH_MIN) + 1
     for name in BY_IMPORTANCE:
-        if name == "driver" and not has_drivers:
+        if (name == "driver" and not has_drivers) or (name == "rate" and not has_history):
             continue
         if named[name].width + 1 > left:
             break
         widths[name] = named[name].width
         left -= named[name].width + 1
     for name, most in GROWING:
+        if name == "rate" and not has_history:
+            continue
         more = min(left, most - widths.get(name, most))
         if more > 0 and (name != "cause" or widths[name] + more >= SENTENCE_WIDTH_MIN):
             widths[name] += more
@@ -249,14 +255,32 @@ def columns_for(width: int, *, has_drivers: bool = False) -> Columns:
     return tuple((each, widths[each.name]) for each in COLUMNS if each.name in widths)
 
 
-def head_line(columns: Columns, sort: str, *, is_reversed: bool = False) -> Line:
+SORTED_BY: Final = {
+    "trouble": "cause",
+    "rate": "B/s",
+    "lag": "lag B",
+    "loss": "lost/s",
+    "blocked": "blk",
+}
+"""The columns that the rows are sorted by, where it has another name."""
+MARKED_NAMES: Final = {"lost/s": "lost", "lag B": "lagB"}
+"""What is left of a name where its mark takes room."""
+
+
+def head_line(
+    columns: Columns, sort: str, *, is_reversed: bool = False, is_ascii: bool = False
+) -> Line:
     """Return the names of the columns; that which the rows are sorted by is marked."""
-    shown = {"trouble": "cause", "rate": "B/s", "lag": "lag B", "loss": "lost/s", "blocked": "blk"}
-    marked = shown.get(sort, sort)
-    sign = "^" if is_reversed else "v"
+    marked = SORTED_BY.get(sort, sort)
+    sign = ("^" if is_reversed else "v") if is_ascii else "▲" if is_reversed else "▼"
     cells = []
     for each, width in columns:
-        name = f"{sign}{each.name}" if each.name == marked else each.name
+        name = each.name
+        if name == marked:
+            # A letter as a mark must not look like a part of the name.
+            mark = f" {sign}" if is_ascii else sign
+            short = name if len(name) + len(mark) <= width else MARKED_NAMES.get(name, name)
+            name = f"{short}{mark}"
         cells.append((fit(name, width, is_right=each.is_right), "bold"))
     return spaced(cells)
 
@@ -276,7 +300,7 @@ def row_line(row: TopRow, columns: Columns, *, is_ascii: bool = False) -> Line:
 def style_of(row: TopRow, name: str) -> str:
     """Return how a cell is painted."""
     if name == "cause" and row.cause is not None:
-        return TROUBLE if row.score > 0 or row.key.kind == "drv" else "yellow"
+        return TROUBLE if row.score >= CauseClass.STRAIN else "yellow"
     if name == "lost/s" and row.lost_bytes > 0:
         return TROUBLE
     if name == "blk" and row.blocked > 0:
@@ -297,17 +321,24 @@ def spaced(cells: Iterable[Cell]) -> Line:
 # The head of a screen, and what is said of the chosen row.
 
 
-def header_lines(scene: TopScene, width: int, status: str = "") -> list[Line]:
-    """Return whether the trouble is in a driver itself: a line for each, or two if it is long.
+def header_lines(
+    scene: TopScene, width: int, status: str = "", *, is_ascii: bool = False
+) -> list[Line]:
+    """Return whether the trouble is in a driver itself: a line for each, or more if it is long.
 
     Args:
         scene: What to show.
         width: Of the screen, in characters.
         status: What the view adds, such as its filter.
+        is_ascii: Whether the screen shows ASCII only.
     """
     lines: list[Line] = []
+    is_alone = len(scene.drivers) == 1
     for driver in scene.drivers[:HEADERS_MAX]:
-        lines += flowing(driver_parts(driver, is_alone=len(scene.drivers) == 1), width)
+        if driver.failure:
+            lines += failure_lines(driver, width, is_alone=is_alone, is_ascii=is_ascii)
+        else:
+            lines += flowing(driver_parts(driver, is_alone=is_alone, is_ascii=is_ascii), width)
     if len(scene.drivers) > HEADERS_MAX:
         lines.append(((fit(f"and {len(scene.drivers) - HEADERS_MAX} more drivers", width), DIM),))
     if status:
@@ -315,15 +346,28 @@ def header_lines(scene: TopScene, width: int, status: str = "") -> list[Line]:
     return lines
 
 
-def driver_parts(driver: TopDriver, *, is_alone: bool) -> list[Cell]:
-    """Return the parts of a driver's line, the most important first."""
+def failure_lines(
+    driver: TopDriver, width: int, *, is_alone: bool, is_ascii: bool
+) -> Sequence[Line]:
+    """Return why a driver does not answer, with what to do about it at the end.
+
+    What it did before it was silent would be taken for the present, so nothing is said of it.
+    """
     if driver.stats is None:
-        return [(f"{tail(driver.name, 40)}: {driver.failure}", TROUBLE)]
+        text = f"{tail(driver.name, 40, is_ascii=is_ascii)}: {driver.failure}"
+    else:
+        name = "" if is_alone else f"  {tail(driver.name, 24, is_ascii=is_ascii)}"
+        text = f"driver {driver.stats.pid}{name}  does not answer: {driver.failure}"
+    parts = folded(text, width, TROUBLE, most=FAILURE_LINES_MAX)
+    return [((fit(each, width), style),) for line in parts for each, style in line]
+
+
+def driver_parts(driver: TopDriver, *, is_alone: bool, is_ascii: bool = False) -> list[Cell]:
+    """Return the parts of the line of a driver that answers, the most important first."""
+    assert driver.stats is not None
     parts: list[Cell] = [(f"driver {driver.stats.pid}", "bold")]
     if not is_alone:
-        parts.append((tail(driver.name, 24), DIM))
-    if driver.failure:
-        parts.append((f"does not answer: {driver.failure}", TROUBLE))
+        parts.append((tail(driver.name, 24, is_ascii=is_ascii), DIM))
     if driver.remark:
         parts.append((driver.remark, "yellow"))
     span = driver.span

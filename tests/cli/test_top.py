@@ -113,7 +113,7 @@ def test_a_table_is_printed_at_each_look(
     assert main(["top", "--door", "/a", "--count", "3", "--sort", "stream", "--reverse"]) == 0
     out = capsys.readouterr().out
     assert out.count("driver 42") == 3
-    assert out.count("^stream") == 3
+    assert out.count("stream▲") == 3
     assert sources["/a"].taken == 3
 
 
@@ -256,12 +256,29 @@ async def test_a_driver_that_hangs_does_not_hold_the_others_for_long(
             return healthy(1)
 
     monkeypatch.setattr(command, "TAKE_TIMEOUT_S", 0.01)
-    model = TopModel()
+    model = TopModel(names=["/a", "/b"])
     await command.Looks(model, [Hanging(name="/a"), FakeSource(name="/b")]).look()
-    assert [each.failure for each in model.scene().drivers] in (
-        ["no answer within 0.01 s", ""],
-        ["", "no answer within 0.01 s"],
-    )
+    # In the order of the names, though the second one has answered first.
+    assert [(each.name, each.failure) for each in model.scene().drivers] == [
+        ("/a", "no answer within 0.01 s"),
+        ("/b", ""),
+    ]
+
+
+def test_drivers_stand_in_the_order_of_the_command_line(
+    sources: dict[str, FakeSource], capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Late(FakeSource):
+        async def take(self) -> Stats:
+            for _ in range(5):
+                await asyncio.sleep(0)
+            return await super().take()
+
+    for name, kind in (("/z", Late), ("/a", FakeSource), ("/m", Late)):
+        sources[name] = kind(name=name)
+    assert main(["top", "--door", "/z", "--door", "/a", "--door", "/m", "--count", "2"]) == 0
+    heads = [each for each in capsys.readouterr().out.splitlines() if each.startswith("driver 42")]
+    assert [each.split()[2] for each in heads] == ["/z", "/a", "/m"] * 2
 
 
 async def test_a_driver_that_hangs_is_asked_once_while_the_others_are_looked_at() -> None:

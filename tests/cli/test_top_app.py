@@ -18,7 +18,7 @@ from textual.drivers.headless_driver import HeadlessDriver
 from aeron_async.cli import top as command
 from aeron_async.cli.top_app import Lines, TopApp
 from aeron_async.cli.top_model import TopModel
-from aeron_async.stats import ImageStats, PublicationStats, Stats, Table
+from aeron_async.stats import ImageStats, LossStats, PublicationStats, Stats, Table
 from tests.cli.top_worlds import (
     WORLDS,
     FakeSource,
@@ -147,8 +147,9 @@ async def test_the_cursor_follows_its_stream_and_stays_where_one_has_gone() -> N
     count = 3
 
     def take(at: float) -> Stats:
+        lost = (LossStats("gap", int(at), int(at) * 1_000),)
         rows = [
-            image(at, registration_id=each, stream_id=each, nak_count=int(at) * (each == worst))
+            image(at, registration_id=each, stream_id=each, losses=lost if each == worst else ())
             for each in range(1, count + 1)
         ]
         return stats(at, images=rows)
@@ -173,12 +174,12 @@ async def test_the_cursor_follows_its_stream_and_stays_where_one_has_gone() -> N
 
 async def test_keys_sort_reverse_and_filter() -> None:
     async with running(WORLDS["two percent"].take) as screen:
-        assert "vcause" in screen.lines[1]
+        assert "cause▼" in screen.lines[1]
         await screen.press("s")
         assert "sorted by rate" in screen.lines[-1]
-        assert "vB/s" in screen.lines[1]
+        assert "B/s▼" in screen.lines[1]
         await screen.press("r")
-        assert "^B/s" in screen.lines[1]
+        assert "B/s▲" in screen.lines[1]
         await screen.press("slash")
         await screen.type("gap 1001")
         await screen.press("enter")
@@ -218,10 +219,10 @@ async def test_the_pages_of_drivers_and_help() -> None:
         await screen.press("d")
         assert "place /run/0" in screen.text
         await screen.press("question_mark")
-        assert "8 x lost bytes/s" not in screen.lines[-1]
+        assert "trouble 3" not in screen.lines[-1]
         assert "keys" in screen.text
         await screen.press("end")
-        assert "8 x lost bytes/s" in screen.text
+        assert "trouble 3 offers wait" in screen.text
         await screen.press("home", "down", "up", "pagedown", "escape")
         assert "drv" in screen.text
         await screen.press("home", "enter")

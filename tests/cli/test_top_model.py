@@ -14,15 +14,14 @@ from aeron_async.cli.top_causes import (
     LIMIT_SETTINGS,
     causes_of_driver,
     causes_of_image,
-    causes_of_publication,
     span_of,
 )
 from aeron_async.cli.top_model import EVENTS_MAX, HISTORY, SAMPLES_A_WINDOW, TopModel
 from aeron_async.cli.top_pages import detail_lines, driver_lines
+from aeron_async.cli.top_publications import causes_of_publication
 from aeron_async.cli.top_scene import (
     SORTS,
     TopKey,
-    TopRow,
     TopScene,
     arranged,
     json_of_driver,
@@ -35,7 +34,9 @@ from aeron_async.stats import (
     LOSS_CAUSES,
     BudgetStats,
     CycleStats,
+    ImageStats,
     LossStats,
+    PublicationStats,
     ReaderStats,
     ReceiverStats,
     SocketStats,
@@ -44,6 +45,7 @@ from aeron_async.stats import (
 )
 from tests.cli.top_worlds import (
     DRIVER,
+    LAGGING,
     RECEIVER,
     SECOND_NS,
     SUBSCRIPTION,
@@ -52,23 +54,13 @@ from tests.cli.top_worlds import (
     driver,
     healthy,
     image,
+    json_rows,
     publication,
+    row,
+    seen,
     stats,
 )
 from tests.snapshots import ARCHIVE, RECORDING, archive
-
-
-def seen(*snapshots: Stats) -> TopScene:
-    model = TopModel()
-    for each in snapshots:
-        model.on_stats(each)
-    return model.scene()
-
-
-def row(scene: TopScene, kind: str, registration_id: int) -> TopRow:
-    found = scene.row(TopKey("42", kind, registration_id))
-    assert found is not None
-    return found
 
 
 def texts(scene: TopScene) -> list[tuple[str, str]]:
@@ -138,27 +130,75 @@ def test_losses_and_blocked_time_are_of_the_last_ten_seconds() -> None:
     assert found[16] == [0, 0]
 
 
-def test_the_score_is_the_weighted_sum() -> None:
+def hurt_by(at: float, registration_id: int, **changes: Any) -> PublicationStats:
+    return publication(at, registration_id=registration_id, stream_id=registration_id, **changes)
+
+
+def pained(at: float, registration_id: int, **changes: Any) -> ImageStats:
+    return image(at, registration_id=registration_id, stream_id=registration_id, **changes)
+
+
+def test_what_hurts_comes_before_what_is_repaired_and_that_before_what_is_odd() -> None:
+    """The figures are those that used to be added: bytes a second, parts of the time, seconds."""
+
     def at(second: int) -> Stats:
-        is_late = second == 4
-        lost = LossStats("gap", second, second * 10)
+        sent = second * 100_000
         return stats(
             second,
-            [publication(second, blocked_sender_limit_ns=second * SECOND_NS // 2)],
             [
-                image(
+                hurt_by(second, 21, blocked_sender_limit_ns=second * SECOND_NS),
+                hurt_by(
                     second,
-                    losses=(lost,),
-                    nak_count=second * 3,
-                    lag_ns=5 * SECOND_NS if is_late else SECOND_NS // 2,
-                )
+                    22,
+                    position=2 * sent,
+                    sender_position=sent,
+                    sender_limit=sent,
+                    backlog_bytes=sent,
+                    receivers=(LAGGING,),
+                ),
+                hurt_by(second, 41, is_connected=False),
+                hurt_by(second, 31, blocked_sender_limit_ns=second * SECOND_NS // 50),
+            ],
+            [
+                pained(second, 32, losses=(LossStats("gap", second * 200, second * 212_552),)),
+                pained(second, 33, losses=(LossStats("over_run", second, second * 50_000),)),
+                pained(second, 23, lag_bytes=131_072, lag_ns=5 * SECOND_NS),
+                pained(second, 24, losses=(LossStats("left_behind", second, 0),)),
+                pained(second, 42, losses=(LossStats("forged", second, second * 10**8),)),
+                pained(second, 51),
             ],
         )
 
     scene = seen(*(at(second) for second in range(1, 5)))
 
-    assert row(scene, "pub", 1).score == 4 * 0.5
-    assert row(scene, "img", 2).score == 8 * 10 + 2 * (5 - 0.5) + 3
+    scores = {each.stream_id: each.score for each in scene.rows}
+    assert [each.stream_id for each in scene.rows] == [21, 23, 22, 24, 32, 33, 31, 42, 41, 51]
+    assert {number: int(score) for number, score in scores.items()} == {
+        **dict.fromkeys((21, 22, 23, 24), 3),
+        **dict.fromkeys((31, 32, 33), 2),
+        **dict.fromkeys((41, 42), 1),
+        51: 0,
+    }
+    assert scores[21] == pytest.approx(3.999)
+    # JSON sorts as the list does.
+    rows = json_rows(scene, "42")
+    assert [each["stream_id"] for each in rows] == [each.stream_id for each in scene.rows]
+    assert [each["score"] for each in rows] == sorted(scores.values(), reverse=True)
+
+
+def test_a_reader_that_is_always_slow_stays_at_the_top() -> None:
+    model = TopModel()
+    for second in range(1, 200):
+        model.on_stats(stats(second, [], [image(second, lag_bytes=131_072, lag_ns=4 * SECOND_NS)]))
+    assert row(model.scene(), "img", 2).score == pytest.approx(3 + 0.999 * 0.8)
+
+
+def test_a_driver_in_trouble_has_the_highest_score() -> None:
+    scene = seen(*(WORLDS["blocked loop"].take(at) for at in (1, 2)))
+    assert [each.score for each in scene.rows] == sorted(
+        (each.score for each in scene.rows), reverse=True
+    )
+    assert scene.rows[0].score == 4
 
 
 def test_a_stream_rises_at_once_and_then_keeps_its_place_for_five_seconds() -> None:
@@ -166,12 +206,13 @@ def test_a_stream_rises_at_once_and_then_keeps_its_place_for_five_seconds() -> N
 
     def order(second: float, *counts: int) -> list[int]:
         images = [
-            image(0, registration_id=place, nak_count=count)
+            image(0, registration_id=place, losses=(LossStats("gap", count, count),))
             for place, count in enumerate(counts, 1)
         ]
         model.on_stats(stats(second, images=images))
         return [each.key.registration_id for each in model.scene().rows]
 
+    # Places of equals are those of their ids; no loss is none.
     assert order(1, 0, 0) == [1, 2]
     assert order(2, 0, 5) == [2, 1]
     # The first one is worse now, and rises; the second one has its place until second 7.
@@ -303,12 +344,6 @@ def test_several_drivers_have_rows_of_their_own() -> None:
     assert [each["kind"] for each in json_rows(scene, "/b")] == ["img", "pub"]
 
 
-def json_rows(scene: TopScene, name: str) -> list[dict[str, object]]:
-    rows = json_of_driver(scene, name, scene.rows)["rows"]
-    assert isinstance(rows, list)
-    return rows
-
-
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
@@ -426,45 +461,12 @@ def test_what_a_source_cannot_know_is_unknown_and_no_trouble() -> None:
     assert span is not None
     assert (span.loop_lag_count, span.is_loop_late) == (None, False)
     columns = columns_for(200)
-    assert row_line(there, columns)[-3][0] == "   -"
+    assert row_line(there, columns)[-3][0] == "    -"
     head = "".join(each for each, _ in header_lines(scene, 80)[0])
     assert "loop ?" in head
-    assert "blocked -/2" in head
+    assert "blocked 0/2" in head
     pages = [detail_lines(scene, each, 80) for each in (there, here)]
     assert all([*pages, driver_lines(scene, scene.drivers[0], 80)])
-
-
-@pytest.mark.parametrize(
-    ("changes", "word"),
-    [
-        ({"sender_position": 500, "sender_limit": 500}, "sender_limit"),
-        ({"sender_position": 500, "sender_limit": 1_000}, "sender_limit"),
-        ({"sender_position": 500, "sender_limit": 100_500}, "publisher_limit"),
-        ({"sender_position": 131_072, "sender_limit": 131_072}, "not_connected"),
-        ({"sender_position": None, "sender_limit": None}, "publisher_limit"),
-        ({"is_connected": False}, "not_connected"),
-        ({"window_bytes": 9}, None),
-    ],
-)
-def test_where_waits_are_not_measured_a_reached_limit_is_one(
-    changes: dict[str, Any], word: str | None
-) -> None:
-    unmeasured = {"blocked_sender_limit_ns": None, "is_connected": None, "window_bytes": 0}
-    held = publication(1, **unmeasured | changes)
-    (driver_seen,) = seen(stats(1, [held])).drivers
-    assert driver_seen.blocked_count == (1 if word in {"sender_limit", "publisher_limit"} else None)
-    assert [each.word for each in causes_of_publication(held, None, None)] == [word] * (
-        word is not None
-    )
-
-
-def test_what_is_sent_again_is_left_out_if_it_is_unknown() -> None:
-    scene = seen(
-        stats(1, [publication(1, retransmitted_bytes=None)]),
-        stats(2, [publication(2, retransmitted_bytes=None, nak_count=5)]),
-    )
-    (cause,) = row(scene, "pub", 1).causes
-    assert cause.sentence == "receivers miss data: 5.0 NAKs/s"
 
 
 # Sorting and filtering.
@@ -500,7 +502,7 @@ def test_rows_are_sorted_by_what_is_asked_for() -> None:
     scene = seen(at(1), at(2))
     orders = {sort: [each.key.registration_id for each in arranged(scene, sort)] for sort in SORTS}
     assert orders == {
-        "trouble": [3, 2, 1],
+        "trouble": [2, 3, 1],
         "rate": [2, 3, 1],
         "lag": [2, 3, 1],
         "loss": [3, 2, 1],
@@ -564,52 +566,6 @@ def test_limits_have_the_names_of_their_counters() -> None:
     assert set(LIMIT_SETTINGS) <= counters
 
 
-def test_a_reader_in_this_driver_that_holds_a_publication_back_is_named() -> None:
-    reader = ReceiverStats("ipc", "17", "", 0, None, None, 65_536)
-    held = publication(
-        1,
-        sender_position=None,
-        sender_limit=None,
-        blocked_by="publisher_limit",
-        receivers=(reader,),
-    )
-    (cause,) = causes_of_publication(held, None, None)
-    assert cause.word == "publisher_limit"
-    assert cause.sentence == "ipc 17 holds it back: 65,536 bytes behind"
-
-
-def test_a_publisher_limit_without_a_slow_reader_is_the_sender_or_the_loop() -> None:
-    held = publication(1, blocked_by="publisher_limit", backlog_bytes=65_536)
-    (cause,) = causes_of_publication(held, None, None)
-    assert cause.sentence == "the sender of this driver is late: 65,536 bytes not sent yet"
-    late = span_of(driver(loop_lag_count=2, loop_lag_max_ns=SECOND_NS), DRIVER, 10)
-    (cause,) = causes_of_publication(held, None, late)
-    assert cause.word == "loop_lag"
-    unknown = publication(1, blocked_by="publisher_limit", backlog_bytes=None)
-    (cause,) = causes_of_publication(unknown, None, None)
-    assert cause.sentence == "the sender of this driver is late"
-
-
-def test_receivers_that_miss_data_are_a_trouble_of_the_publication() -> None:
-    scene = seen(
-        stats(1, [publication(1)]),
-        stats(2, [publication(2, nak_count=5, retransmitted_bytes=7_000)]),
-    )
-    cause = row(scene, "pub", 1).cause
-    assert cause is not None
-    assert cause.sentence == "receivers miss data: 5.0 NAKs/s, 7.0 kB/s sent again"
-
-
-@pytest.mark.parametrize("by", ["", "not_connected"])
-def test_a_publication_without_a_subscriber_says_so(by: str) -> None:
-    lonely = publication(1, is_connected=False, blocked_by=by)
-    scene = seen(stats(1, [lonely]))
-    (cause,) = row(scene, "pub", 1).causes
-    assert cause.sentence == ("offers wait for a subscriber" if by else "no subscriber")
-    assert row(scene, "pub", 1).state == "no sub"
-    assert [each.word for each in row(scene, "pub", 1).causes] == ["not_connected"]
-
-
 def test_a_lag_of_the_loop_is_seen_in_its_histogram_too() -> None:
     before = driver(loop_lags=(), loop_lag_max_ns=0)
     now = driver(loop_lags=(0,) * 27 + (2,), loop_lag_max_ns=90_000_000)
@@ -648,10 +604,11 @@ def test_limits_and_budgets_that_are_not_known_are_named_as_they_are() -> None:
     assert causes_of_driver(span_of(none, DRIVER, 1)) == []
 
 
-def test_large_losses_come_before_a_lag_and_small_ones_and_frames_of_others_after_it() -> None:
+def test_the_causes_of_one_image_stand_in_order_of_what_they_do() -> None:
     lost = image(
         1,
         lag_bytes=100_000,
+        lag_ns=SECOND_NS * 9,
         losses=(
             LossStats("forged", 9, 90_000),
             LossStats("over_run", 1, 10),
@@ -662,6 +619,14 @@ def test_large_losses_come_before_a_lag_and_small_ones_and_frames_of_others_afte
     rates = image_rates(lost, None, 1)
     words = [each.word for each in causes_of_image(lost, rates, None)]
     assert words == ["slow_reader", "unfilled", "over_run", "forged"]
-    rates = image_rates(attrs.evolve(lost, received_bytes=1_000), None, 1)
-    words = [each.word for each in causes_of_image(lost, rates, None)]
-    assert words == ["unfilled", "over_run", "slow_reader", "forged"]
+    # A full window that is consumed in no time is a strain, and data that never comes is worse.
+    quick = attrs.evolve(lost, lag_ns=SECOND_NS // 10)
+    words = [each.word for each in causes_of_image(quick, rates, None)]
+    assert words == ["unfilled", "slow_reader", "over_run", "forged"]
+
+
+@pytest.mark.parametrize(("received", "severity"), [(0, 3), (50_000, 3), (1_000_000, 2)])
+def test_a_lag_of_unknown_age_is_as_old_as_its_rate_says(received: int, severity: int) -> None:
+    behind = image(1, lag_bytes=100_000, lag_ns=None, received_bytes=received)
+    (cause,) = causes_of_image(behind, image_rates(behind, None, 1), None)
+    assert (cause.word, int(cause.severity)) == ("slow_reader", severity)

@@ -21,6 +21,7 @@ from aeron_async.cli.top_text import (
     columns_of,
     compact,
     fit,
+    head_line,
     header_lines,
     panel_lines,
     row_line,
@@ -178,8 +179,73 @@ def test_the_head_has_room_for_some_drivers_only() -> None:
     model.on_stats(healthy(1), "a")
     model.on_failure("a", "gone")
     lines = [text(each).rstrip() for each in header_lines(model.scene(), 80)]
-    assert lines[:2] == ["driver 42  a  does not answer: gone  first look", "b: not there"]
+    assert lines[:2] == ["driver 42  a  does not answer: gone", "b: not there"]
     assert lines[-1] == "and 2 more drivers"
+
+
+def test_a_driver_that_does_not_answer_says_why_in_whole_and_nothing_of_the_past() -> None:
+    model = TopModel()
+    for at in (1, 2):
+        model.on_stats(healthy(at), "/run/app/stats.sock")
+    why = (
+        "nobody listens at /run/app/stats.sock: the process that has opened it has ended or "
+        "closed it; start it again, or name the socket of another process with --door"
+    )
+    model.on_failure("/run/app/stats.sock", why)
+    lines = header_lines(model.scene(), 60)
+    assert said(lines) == f"driver 42 does not answer: {why}"
+    assert {len(text(each)) for each in lines} == {60}
+    silent = TopModel()
+    silent.on_failure("/run/app/stats.sock", why)
+    assert said(header_lines(silent.scene(), 60)) == f"/run/app/stats.sock: {why}"
+
+
+def test_the_end_of_a_long_path_is_shown_and_its_cut_is_no_home_directory() -> None:
+    model = TopModel()
+    for name in ("/run/a/very/long/path/to/stats.sock", "/b"):
+        for at in (1, 2):
+            model.on_stats(healthy(at), name)
+    line, ascii_line = (
+        text(header_lines(model.scene(), 120, is_ascii=is_ascii)[0]) for is_ascii in (False, True)
+    )
+    assert "driver 42  …long/path/to/stats.sock  " in line
+    assert "driver 42  ...ng/path/to/stats.sock  " in ascii_line
+    assert "~" not in line + ascii_line
+
+
+@pytest.mark.parametrize(
+    ("sort", "marked", "ascii_marked"),
+    [
+        ("trouble", " cause▼ ", " cause v "),
+        ("rate", " B/s▼ ", " B/s v "),
+        ("lag", " lag B▼ ", " lagB v "),
+        ("loss", " lost▼ ", " lost v "),
+        ("blocked", " blk▼ ", " blk v "),
+        ("stream", " stream▼ ", " stream v "),
+        ("channel", " channel▼ ", " channel v "),
+    ],
+)
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_mark_of_the_order_can_be_told_from_the_name(
+    sort: str, marked: str, ascii_marked: str, width: int
+) -> None:
+    columns = columns_for(width)
+    lines = [text(head_line(columns, sort)), text(head_line(columns, sort, is_ascii=True))]
+    assert marked in f"{lines[0]} "
+    assert ascii_marked in f"{lines[1]} "
+    assert lines[1].isascii()
+    turned = head_line(columns, sort, is_reversed=True)
+    assert text(turned) == lines[0].replace("▼", "▲")
+    turned = head_line(columns, sort, is_reversed=True, is_ascii=True)
+    assert text(turned).rstrip() == f"{lines[1]} ".replace(" v ", " ^ ").rstrip()
+
+
+def test_one_rate_has_no_bars() -> None:
+    scene = scene_of(healthy(1), healthy(2))
+    for once in (True, False):
+        lines = plain_lines(scene, arranged(scene), attrs.evolve(PLAIN, once=once), 200)
+        assert (" rate " in text(lines[1])) is not once
+        assert any("█" in text(each) for each in lines) is not once
 
 
 def test_the_page_of_a_driver_has_budgets_limits_cycles_and_sockets() -> None:
@@ -231,7 +297,8 @@ def test_many_events_are_shown_by_their_end() -> None:
 
 
 def test_the_help_explains_the_score() -> None:
-    assert "8 x lost bytes/s + 4 x blocked" in said(help_lines(80))
+    page = said(help_lines(80))
+    assert "trouble 3 offers wait, data is late by seconds" in page
 
 
 def test_the_sample_in_the_docs_is_what_is_printed() -> None:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from aeron_async.cli.top_model import TopModel
+from aeron_async.cli.top_scene import TopKey, TopRow, TopScene, json_of_driver
 from aeron_async.stats import (
     BudgetStats,
     CycleStats,
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 SECOND_NS: Final = snapshots.SECOND_NS
 EPOCH_NS: Final = 1_700_000_000 * SECOND_NS
+LAGGING: Final = ReceiverStats("receiver", "0b", "10.0.0.2:4000", 0, 131_072, 5, 131_072)
 RECEIVER: Final = ReceiverStats("receiver", "0a", "10.0.0.1:4000", 0, 131_072, 5, 0)
 
 # The rows of other tests, before anything has happened.
@@ -108,6 +111,28 @@ def healthy(at: float) -> Stats:
     """Return a snapshot in which a publication, an image and their driver do well."""
     subscription = attrs.evolve(SUBSCRIPTION, message_count=int(at * 1_000))
     return stats(at, [publication(at)], [image(at)], [subscription])
+
+
+def seen(*snapshots: Stats) -> TopScene:
+    """Return the picture after these snapshots."""
+    model = TopModel()
+    for each in snapshots:
+        model.on_stats(each)
+    return model.scene()
+
+
+def row(scene: TopScene, kind: str, registration_id: int) -> TopRow:
+    """Return the row of a stream, which must be there."""
+    found = scene.row(TopKey("42", kind, registration_id))
+    assert found is not None
+    return found
+
+
+def json_rows(scene: TopScene, name: str) -> list[dict[str, object]]:
+    """Return the rows of a driver as JSON has them."""
+    rows = json_of_driver(scene, name, scene.rows)["rows"]
+    assert isinstance(rows, list)
+    return rows
 
 
 @attrs.frozen

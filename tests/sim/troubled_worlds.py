@@ -30,6 +30,7 @@ STREAM_ID: Final = 1001
 CALM_ID: Final = 7
 CHANNEL: Final = "aeron:udp?endpoint=bob:20121|term-length=64k"
 CALM: Final = "aeron:udp?endpoint=bob:20122|term-length=64k"
+LONG: Final = "aeron:udp?endpoint=bob:20121|term-length=4m|rcv-wnd=32k"
 MESSAGE: Final = bytes(100)
 
 
@@ -91,6 +92,27 @@ async def slow_reader(world: World, look: Callable[[aa.Aeron], None]) -> None:
         waiting.cancel()
 
 
+async def slow_reader_behind_a_long_term(world: World, look: Callable[[aa.Aeron], None]) -> None:
+    """Publish 400 messages a second to a reader that takes 5 ms for each; no offer waits."""
+    async with world.host("alice").aeron() as alice, world.host("bob").aeron() as bob:
+        await connected(alice, bob, CALM, CALM_ID)
+        publication, subscription = await connected(alice, bob, LONG, STREAM_ID)
+
+        async def read_slowly() -> None:
+            async for _ in subscription:
+                await world.sleep(0.005)
+
+        reading = asyncio.ensure_future(read_slowly())
+        for second in range(6):
+            for _ in range(100):
+                for _ in range(4):
+                    assert isinstance(publication.try_offer(MESSAGE), int)
+                await world.sleep(0.01)
+            if second > 2:
+                look(alice)
+        reading.cancel()
+
+
 async def lossy_link(world: World, look: Callable[[aa.Aeron], None]) -> None:
     alice, bob, carol = (world.host(each) for each in ("alice", "bob", "carol"))
     async with alice.aeron() as sending, bob.aeron() as receiving, carol.aeron() as calm:
@@ -138,7 +160,10 @@ async def small_socket(world: World, look: Callable[[aa.Aeron], None]) -> None:
             left -= message.data == b"last"
             if not left:
                 break
-        await world.sleep(1)
+        # Of a message that is still in hand nobody knows that it was consumed.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                await anext(subscription)
         look(receiving)
 
 
@@ -205,6 +230,13 @@ TROUBLES: Final = {
         "sender_limit",
         "aeron_publication_blocked_seconds_total",
         (STREAM, 'by="sender_limit"'),
+    ),
+    "slow reader behind a long term": Trouble(
+        slow_reader_behind_a_long_term,
+        "pub",
+        "backlog",
+        "aeron_publication_backlog_bytes",
+        (STREAM,),
     ),
     "2 % loss": Trouble(
         lossy_link, "img", "gap", "aeron_image_lost_bytes_total", (STREAM, 'cause="gap"')
