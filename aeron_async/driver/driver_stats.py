@@ -290,15 +290,15 @@ class StatsTaker:
             if each.registration_id not in known:
                 known[each.registration_id] = publication_identity(each)
         identities = [known[each.registration_id] for each in taken]
-        held = [entries[each] for each in taken]
+        offers = [offers_of(entries[each]) for each in taken]
         return [
             identities,
             [now_ns] * len(taken),
-            self._values(identities),
+            list(map(with_live_position, self._values(identities), taken, offers)),
             [each.state for each in taken],
             [each.is_connected for each in taken],
             [positions_of(each) for each in taken],
-            [offers_of(each) for each in held],
+            offers,
         ]
 
     def _take_images(self, taken: list[PublicationImage]) -> Columns:
@@ -532,6 +532,20 @@ def reading_of(image: PublicationImage) -> tuple[Readers, int | None]:
     slowest = positions[0][1] if len(positions) == 1 else min(at for _, at in positions)
     is_behind = slowest < image.rebuild_position
     return positions, image.arrivals.arrived_ns(slowest) if is_behind else 0
+
+
+def with_live_position(
+    values: tuple[int, ...],
+    publication: NetworkPublication | IpcPublication,
+    offers: tuple[Offers | None, ...],
+) -> tuple[int, ...]:
+    """Return the values of the counters of a publication, its position as its log has it.
+
+    A client elsewhere does not wake the driver for what it publishes, so the counter may be old.
+    """
+    if None not in offers:
+        return values
+    return max(values[0], publication.producer_position), *values[1:]
 
 
 def offers_of(entry: PublicationEntry) -> tuple[Offers | None, ...]:

@@ -367,8 +367,8 @@ def test_every_alert_fires_when_it_should_and_not_otherwise(promtool: str, tmp_p
             "AeronPublicationBacklog",
             FIRES["AeronPublicationBacklog"],
             (
-                "Stream 1001 on a:9464 has a backlog of 585.9kiB, which is more than 5 s of what it "
-                "sends."
+                "Stream 1001 on a:9464 has a backlog of 585.9kiB, which is more than 5 s of what "
+                "it sends."
             ),
             "a-backlog",
         ),
