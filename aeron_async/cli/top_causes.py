@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BUDGET_SETTINGS",
+    "IN_HAND_BYTES_MAX",
     "LIMIT_SETTINGS",
     "RCVBUF",
     "WINDOW",
@@ -62,6 +63,8 @@ HURTING_SHARE: Final = 0.1
 LAG_TIME_MIN_NS: Final = NS_PER_SECOND
 LAG_WINDOW_SHARE: Final = 0.5
 """A reader is slow if what it has not consumed is as old as this, or so much of the window."""
+IN_HAND_BYTES_MAX: Final = 4_096
+"""If nothing more comes, a reader that has not consumed so much may have a last message in hand."""
 LOOP_LAG_MIN_NS: Final = 64 * NS_PER_MS
 """A loop that was late by less is no trouble."""
 BUDGET_SHARE_MIN: Final = 0.95
@@ -406,6 +409,9 @@ def lag_cause(row: ImageStats, rates: ImageRates | None, span: DriverSpan | None
         late_s = row.lag_bytes / rates.bytes_per_second
     is_long = late_s is None or late_s >= LAG_TIME_MIN_NS / NS_PER_SECOND
     severity = CauseClass.HURT if is_long else CauseClass.STRAIN
+    is_idle = rates is not None and rates.bytes_per_second <= 0
+    if is_idle and row.lag_bytes <= IN_HAND_BYTES_MAX:
+        severity = CauseClass.ODD
     if span is not None and span.is_loop_late:
         return loop_cause(span, severity, of_time(late_s))
     slowest = max(row.readers, key=lambda each: each.lag_bytes, default=None)

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from aeron_async.cli.figures import format_bytes
 from aeron_async.cli.top_causes import (
+    IN_HAND_BYTES_MAX,
     RCVBUF,
     WINDOW,
     Cause,
@@ -81,11 +84,17 @@ def causes_of_publication(
     is_behind, late_s = backlog_of(row, rates, looks)
     found: list[Cause] = []
     for by, share in waits.items():
+        severity, size = severity_of_share(share), share
+        if is_behind:
+            severity, size = CauseClass.HURT, max(share, of_time(late_s))
         if by == "sender_limit":
-            found.append(sender_limit_cause(row, share, late_s if is_behind else 0.0))
+            causes = [sender_limit_cause(row, late_s if is_behind else 0.0)]
         elif by == "publisher_limit":
-            found += publisher_limit_causes(row, span, share)
-    if is_behind and "sender_limit" not in waits:
+            causes = publisher_limit_causes(row, span)
+        else:
+            causes = []
+        found += [attrs.evolve(each, severity=severity, magnitude=size) for each in causes]
+    if is_behind and waits.keys().isdisjoint({"sender_limit", "publisher_limit"}):
         found.append(backlog_cause(row, late_s))
     if rates is not None and rates.naks_per_second:
         found.append(nak_cause(rates, rates.naks_per_second))
@@ -153,12 +162,11 @@ def is_at_sender_limit(row: PublicationStats) -> bool:
     return row.sender_limit - row.sender_position < max(DATAGRAM_BYTES, part)
 
 
-def sender_limit_cause(row: PublicationStats, share: float, late_s: float | None) -> Cause:
+def sender_limit_cause(row: PublicationStats, late_s: float | None) -> Cause:
     """Return which receiver holds offers back.
 
     Args:
         row: The publication.
-        share: The part of the time in which they wait.
         late_s: After which time what is offered now is sent; None if nothing is sent at all.
     """
     slowest = slowest_of_network(row)
@@ -168,8 +176,6 @@ def sender_limit_cause(row: PublicationStats, share: float, late_s: float | None
         "sender_limit",
         f"{who}{about}",
         f"let its subscriptions read faster; if they do, raise {WINDOW} there",
-        severity_of_share(share),
-        share,
     )
 
 
@@ -177,6 +183,12 @@ def slowest_of_network(row: PublicationStats) -> ReceiverStats | None:
     """Return the receiver that allows the least to be sent; None if none is known."""
     network = [each for each in row.receivers if each.kind == "receiver"]
     return min(network, key=lambda each: each.position + (each.window_bytes or 0), default=None)
+
+
+def slowest_reader(row: PublicationStats) -> ReceiverStats | None:
+    """Return the spy or IPC reader that is furthest behind; None without one."""
+    readers = [each for each in row.receivers if each.kind != "receiver"]
+    return max(readers, key=lambda each: each.lag_bytes, default=None)
 
 
 def held_back(row: PublicationStats, receiver: ReceiverStats) -> str:
@@ -191,18 +203,14 @@ def named(receiver: ReceiverStats) -> str:
     return f"{short(receiver.kind)} {short(receiver.id)}{where}"
 
 
-def publisher_limit_causes(
-    row: PublicationStats, span: DriverSpan | None, share: float
-) -> list[Cause]:
+def publisher_limit_causes(row: PublicationStats, span: DriverSpan | None) -> list[Cause]:
     """Return which reader in this driver holds offers back, and whether its event loop does.
 
     With neither, it is the sender.
     """
-    severity = severity_of_share(share)
     is_late = span is not None and span.is_loop_late
     is_ipc = row.sender_position is None
-    readers = [each for each in row.receivers if each.kind != "receiver"]
-    slowest = max(readers, key=lambda each: each.lag_bytes, default=None)
+    slowest = slowest_reader(row)
     found: list[Cause] = []
     # What was not sent yet, a spy could not read yet. Of IPC, a reader is what sets the limit.
     unsent = 0 if is_ipc else row.backlog_bytes or 0
@@ -212,12 +220,10 @@ def publisher_limit_causes(
                 "publisher_limit",
                 held_back(row, slowest),
                 "let that subscription read faster, or use tether=false if it may be left behind",
-                severity,
-                share,
             )
         )
     if span is not None and is_late:
-        found.append(loop_cause(span, severity, share))
+        found.append(loop_cause(span))
     if found:
         return found
     backlog = "" if row.backlog_bytes is None else f": {row.backlog_bytes:,} bytes not sent yet"
@@ -226,8 +232,6 @@ def publisher_limit_causes(
             "publisher_limit",
             f"the sender of this driver is late{backlog}",
             "give the driver a processor, or raise term-length (AERON_TERM_BUFFER_LENGTH)",
-            severity,
-            share,
         )
     ]
 
@@ -238,22 +242,29 @@ def publisher_limit_causes(
 def backlog_of(
     row: PublicationStats, rates: PublicationRates | None, looks: Looks
 ) -> tuple[bool, float | None]:
-    """Return whether receivers let a publication fall behind, and by how many seconds.
+    """Return whether receivers or IPC readers let a publication fall behind, and by what time.
 
-    The time is that after which what it publishes now is sent; None if nothing is sent at all. Only
-    a backlog that was there at the look before is one: a burst is over by then.
+    The time, in seconds, is that after which what it publishes now is sent, or consumed of IPC;
+    None if nothing is at all. Only a backlog that was there at the look before is one: a burst is
+    over by then.
     """
     if rates is None or not looks or row.is_connected is False:
         return False, 0.0
     backlog, before = row.backlog_bytes or 0, looks[-1].backlog_bytes or 0
-    is_held = is_at_sender_limit(row) and is_at_sender_limit(looks[-1])
+    is_held = is_behind_readers(row) and is_behind_readers(looks[-1])
     if not is_held or min(backlog, before) <= 0 or row.state in {"linger", "done"}:
         return False, 0.0
     sent = rates.bytes_per_second - (rates.backlog_bytes_per_second or 0.0)
     if sent <= 0:
-        return True, None
+        # A reader of IPC may have the last message in hand.
+        return row.sender_position is not None or backlog > IN_HAND_BYTES_MAX, None
     is_long = min(backlog, before) >= BACKLOG_SECONDS_MIN * sent
     return is_long or is_growing((*looks, row)), backlog / sent
+
+
+def is_behind_readers(row: PublicationStats) -> bool:
+    """Return whether the backlog is what receivers do not let through, or readers of IPC lack."""
+    return row.sender_position is None or is_at_sender_limit(row)
 
 
 def is_growing(looks: Looks) -> bool:
@@ -265,20 +276,23 @@ def is_growing(looks: Looks) -> bool:
         return False
     sizes = [each.backlog_bytes or 0 for each in looks]
     half = len(sizes) // 2
-    is_held = all(is_at_sender_limit(each) for each in looks[half:])
+    is_held = all(is_behind_readers(each) for each in looks[half:])
     return is_held and min(sizes[half:]) > max(sizes[:half])
 
 
 def backlog_cause(row: PublicationStats, late_s: float | None) -> Cause:
-    """Return which receiver lets a publication fall behind that still takes offers."""
-    slowest = slowest_of_network(row)
-    who = "its receivers" if slowest is None else named(slowest)
-    about = "nothing is sent" if late_s is None else f"about {seconds_text(late_s)}"
+    """Return which receiver or reader lets a publication fall behind that still takes offers."""
+    is_ipc = row.sender_position is None
+    slowest = slowest_reader(row) if is_ipc else slowest_of_network(row)
+    who = f"its {'readers' if is_ipc else 'receivers'}" if slowest is None else named(slowest)
+    nothing = f"nothing is {'consumed' if is_ipc else 'sent'}"
+    about = nothing if late_s is None else f"about {seconds_text(late_s)}"
+    window = "" if is_ipc else f"; if they do, raise {WINDOW} there"
     return Cause(
         "backlog",
         f"held back by {who}: backlog {row.backlog_bytes or 0:,} bytes, {about}",
-        f"let its subscriptions read faster; if they do, raise {WINDOW} there; a shorter "
-        "term-length or pub-wnd lets offers wait earlier",
+        f"let its subscriptions read faster{window}; a shorter term-length or pub-wnd lets offers "
+        "wait earlier",
         CauseClass.HURT,
         of_time(late_s),
     )

@@ -630,3 +630,12 @@ def test_a_lag_of_unknown_age_is_as_old_as_its_rate_says(received: int, severity
     behind = image(1, lag_bytes=100_000, lag_ns=None, received_bytes=received)
     (cause,) = causes_of_image(behind, image_rates(behind, None, 1), None)
     assert (cause.word, int(cause.severity)) == ("slow_reader", severity)
+
+
+def test_a_last_message_that_a_reader_has_in_hand_is_odd_and_no_more() -> None:
+    idle = image(1, lag_bytes=64, lag_ns=SECOND_NS * 600, received_bytes=0)
+    (cause,) = causes_of_image(idle, image_rates(idle, None, 1), None)
+    assert (cause.word, int(cause.severity)) == ("slow_reader", 1)
+    busy = attrs.evolve(idle, received_bytes=1)
+    (cause,) = causes_of_image(busy, image_rates(busy, None, 1), None)
+    assert int(cause.severity) == 3

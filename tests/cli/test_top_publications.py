@@ -149,6 +149,21 @@ def test_a_backlog_that_fills_the_term_is_part_of_why_offers_wait() -> None:
     )
 
 
+@pytest.mark.parametrize("is_ipc", [True, False])
+def test_a_backlog_hurts_though_offers_wait_only_now_and_then(is_ipc: bool) -> None:  # noqa: FBT001 - of a table
+    def at(second: int) -> Stats:
+        waits = {
+            f"blocked_{'publisher' if is_ipc else 'sender'}_limit_ns": second * SECOND_NS // 50
+        }
+        if is_ipc:
+            return stats(second, [ipc_with_backlog(second, second * 100_000, **waits)])
+        return stats(second, [with_backlog(second, **waits)])
+
+    held = row(seen(at(10), at(11)), "pub", 1)
+    assert [each.word for each in held.causes] == ["publisher_limit" if is_ipc else "sender_limit"]
+    assert held.score == pytest.approx(3 + 0.999 * 11 / 12)
+
+
 def test_a_backlog_of_which_nothing_is_sent_says_so() -> None:
     scene = seen(
         *(
@@ -227,6 +242,45 @@ def test_a_backlog_that_comes_and_goes_does_not_grow() -> None:
         )
         snapshots.append(stats(second, [held]))
     assert row(seen(*snapshots), "pub", 1).causes == ()
+
+
+def ipc_with_backlog(second: float, backlog: int, **changes: Any) -> PublicationStats:
+    """Return an IPC publication that publishes 200 kB a second."""
+    position = int(second * 200_000)
+    reader = ReceiverStats("ipc", "17", "", position - backlog, None, None, backlog)
+    usual: dict[str, Any] = {
+        "position": position,
+        "sender_position": None,
+        "sender_limit": None,
+        "backlog_bytes": backlog,
+        "receivers": (reader,),
+    }
+    return publication(second, **usual | changes)
+
+
+def test_a_slow_reader_of_ipc_is_named_long_before_offers_wait() -> None:
+    scene = seen(
+        *(stats(second, [ipc_with_backlog(second, second * 100_000)]) for second in (10, 11))
+    )
+    (cause,) = row(scene, "pub", 1).causes
+    assert cause.word == "backlog"
+    assert cause.sentence == "held back by ipc 17: backlog 1,100,000 bytes, about 11 s"
+    assert "rcv-wnd" not in cause.remedy
+
+
+@pytest.mark.parametrize(("backlog", "words"), [(4_096, []), (4_128, ["backlog"])])
+def test_a_last_message_that_a_reader_of_ipc_has_in_hand_is_no_backlog(
+    backlog: int, words: list[str]
+) -> None:
+    scene = seen(
+        *(
+            stats(second, [ipc_with_backlog(second, backlog, position=10_000)])
+            for second in (10, 11)
+        )
+    )
+    causes = row(scene, "pub", 1).causes
+    assert [each.word for each in causes] == words
+    assert all(each.sentence.endswith("bytes, nothing is consumed") for each in causes)
 
 
 # Waits that are not measured.
