@@ -497,7 +497,9 @@ def publication_fields(
         then_ns, then = track.before(now_ns)
         assert then is None or isinstance(then, PublicationStats)
         window = publication_rates(row, then, (now_ns - then_ns) / NS_PER_SECOND)
-        looks = tuple(each for each in track.looks if isinstance(each, PublicationStats))
+        # Most streams need no look at the past.
+        if row.backlog_bytes or not is_measured(row):
+            looks = tuple(each for each in track.looks if isinstance(each, PublicationStats))
         fields |= {
             "bytes_per_second": max(0.0, rates.bytes_per_second),
             "messages_per_second": rates.messages_per_second,

@@ -118,7 +118,8 @@ def waits_of(
     waits = {by: share for by, share in measured.items() if share >= BLOCKED_SHARE_MIN}
     now = waits_for(row)
     if not is_measured(row):
-        seen = [waits_for(each) for each in (*looks, row)]
+        is_full = bool(now) or any(each.window_bytes <= 0 for each in looks)
+        seen = [waits_for(each) for each in (*looks, row)] if is_full else []
         shares = {by: count / len(seen) for by, count in Counter(seen).items() if by}
         waits |= {
             by: share
@@ -248,9 +249,9 @@ def backlog_of(
     None if nothing is at all. Only a backlog that was there at the look before is one: a burst is
     over by then.
     """
-    if rates is None or not looks or row.is_connected is False:
+    if rates is None or not looks or not row.backlog_bytes or row.is_connected is False:
         return False, 0.0
-    backlog, before = row.backlog_bytes or 0, looks[-1].backlog_bytes or 0
+    backlog, before = row.backlog_bytes, looks[-1].backlog_bytes or 0
     is_held = is_behind_readers(row) and is_behind_readers(looks[-1])
     if not is_held or min(backlog, before) <= 0 or row.state in {"linger", "done"}:
         return False, 0.0

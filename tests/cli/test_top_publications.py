@@ -337,6 +337,12 @@ def test_a_publication_that_is_mostly_at_its_limit_is_held_back_between_looks_to
     assert scene.drivers[0].blocked_count == 0
 
 
+def test_an_offer_that_waits_in_this_process_is_known_beside_clients_elsewhere() -> None:
+    held = publication(1, **UNMEASURED, blocked_by="sender_limit")
+    (cause,) = causes_of_publication(held, None, None)
+    assert cause.word == "sender_limit"
+
+
 def test_a_publication_that_drains_takes_no_offers_that_could_wait() -> None:
     closed = publication(1, **UNMEASURED, window_bytes=0, state="linger")
     assert causes_of_publication(closed, None, None) == []
