@@ -43,5 +43,5 @@ def test_the_command_does_without_uvloop() -> None:
         text=True,
         check=False,
     )
-    assert '"asyncio"' in done.stdout
+    assert '"asyncio, of this command' in done.stdout
     assert done.stderr == ""
