@@ -32,7 +32,7 @@ import attrs
 from aeron_async.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = [
     "BLOCKED_BY",
@@ -150,9 +150,7 @@ class PublicationStats:
     @property
     def slowest_receiver(self) -> ReceiverStats | None:
         """Return the receiver that allows the least to be sent; None without one."""
-        if not self.receivers:
-            return None
-        return min(self.receivers, key=lambda each: each.position + (each.window_bytes or 0))
+        return slowest_of(self.receivers)
 
     @property
     def lag_bytes(self) -> int | None:
@@ -170,6 +168,11 @@ class PublicationStats:
         """Return how long offers have waited, whatever for; None if that is not measured."""
         times = [getattr(self, name) for _, name in BLOCKED_NAMES]
         return None if None in times else sum(times)
+
+
+def slowest_of(receivers: Iterable[ReceiverStats]) -> ReceiverStats | None:
+    """Return the receiver that allows the least to be sent; None without one."""
+    return min(receivers, key=lambda each: each.position + (each.window_bytes or 0), default=None)
 
 
 def network_backlog(receiver: ReceiverStats, backlog_bytes: int | None) -> int:

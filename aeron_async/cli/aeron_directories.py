@@ -128,12 +128,13 @@ async def connected(directory: str | None, timeout: float | None) -> AsyncIterat
 
 def _why_not(directory: str) -> str:
     """Return why the driver of a directory cannot be used."""
-    found = AeronDirectory.try_open(directory)
-    if not isinstance(found, AeronDirectory):
-        return found.reason
-    with found:
-        why_not = found.why_not_active(epoch_ms(), DRIVER_TIMEOUT_MS)
-    return why_not or f"the driver in {directory} does not answer"
+    found = AeronDirectory.try_open_active(
+        directory, now_ms=epoch_ms(), timeout_ms=DRIVER_TIMEOUT_MS
+    )
+    if isinstance(found, str):
+        return found
+    found.close()
+    return f"the driver in {directory} does not answer"
 
 
 def facts_of(directory: AeronDirectory, now_ms: int) -> dict[str, object]:

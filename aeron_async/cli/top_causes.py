@@ -447,7 +447,7 @@ def causes_of_subscription(
         Cause(
             "no_image",
             f"no publisher has been heard of{near_miss(nearly, 'publications')}",
-            f"{meant(nearly, 'subscribe to', 'publish on', row.stream_id)}start a publisher of "
+            f"{if_meant(nearly, 'subscribe to', 'publish on', row.stream_id)}start a publisher of "
             "this channel and stream; `aeron-async explain CHANNEL` says where it must send",
             CauseClass.ODD,
         )
@@ -464,7 +464,7 @@ def near_miss(nearly: Sequence[int], what: str) -> str:
     return f"; this driver has {what} of stream{plural} {numbers}{more} there"
 
 
-def meant(nearly: Sequence[int], change: str, otherwise: str, stream_id: int) -> str:
+def if_meant(nearly: Sequence[int], change: str, otherwise: str, stream_id: int) -> str:
     """Return what to change if another stream was meant, as the begin of a remedy."""
     if not nearly:
         return ""

@@ -17,8 +17,8 @@ from aeron_async.cli.top_causes import (
     WINDOW,
     Cause,
     CauseClass,
+    if_meant,
     loop_cause,
-    meant,
     near_miss,
     of_time,
     severity_of_share,
@@ -28,7 +28,7 @@ from aeron_async.cli.top_causes import (
 from aeron_async.driver.sightings import meeting_place
 from aeron_async.errors import AeronError
 from aeron_async.protocol.channel_uri import ChannelUri, Media
-from aeron_async.stats import SubscriptionStats, network_backlog
+from aeron_async.stats import SubscriptionStats, network_backlog, slowest_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BLOCKED_SHARE_MIN",
-    "Looks",
+    "PublicationLooks",
     "causes_of_publication",
     "is_measured",
     "near_misses",
@@ -60,7 +60,7 @@ FRAME_BYTES_MAX: Final = 65_504
 OPEN_STATES: Final = frozenset({"", "active"})
 """States in which a publication takes offers; empty if the source does not know it."""
 
-Looks = tuple["PublicationStats", ...]
+PublicationLooks = tuple["PublicationStats", ...]
 """One publication at the looks of the last seconds, the oldest first, and without the present."""
 
 
@@ -68,7 +68,7 @@ def causes_of_publication(
     row: PublicationStats,
     rates: PublicationRates | None,
     span: DriverSpan | None,
-    looks: Looks = (),
+    looks: PublicationLooks = (),
     nearly: Sequence[int] = (),
 ) -> list[Cause]:
     """Return what is wrong with a publication, the worst first.
@@ -107,7 +107,7 @@ def causes_of_publication(
 
 
 def waits_of(
-    row: PublicationStats, rates: PublicationRates | None, looks: Looks
+    row: PublicationStats, rates: PublicationRates | None, looks: PublicationLooks
 ) -> dict[str, float]:
     """Return what offers wait for, and for which part of the time, the most first.
 
@@ -182,8 +182,7 @@ def sender_limit_cause(row: PublicationStats, late_s: float | None) -> Cause:
 
 def slowest_of_network(row: PublicationStats) -> ReceiverStats | None:
     """Return the receiver that allows the least to be sent; None if none is known."""
-    network = [each for each in row.receivers if each.kind == "receiver"]
-    return min(network, key=lambda each: each.position + (each.window_bytes or 0), default=None)
+    return slowest_of(each for each in row.receivers if each.kind == "receiver")
 
 
 def slowest_reader(row: PublicationStats) -> ReceiverStats | None:
@@ -241,7 +240,7 @@ def publisher_limit_causes(row: PublicationStats, span: DriverSpan | None) -> li
 
 
 def backlog_of(
-    row: PublicationStats, rates: PublicationRates | None, looks: Looks
+    row: PublicationStats, rates: PublicationRates | None, looks: PublicationLooks
 ) -> tuple[bool, float | None]:
     """Return whether receivers or IPC readers let a publication fall behind, and by what time.
 
@@ -268,7 +267,7 @@ def is_behind_readers(row: PublicationStats) -> bool:
     return row.sender_position is None or is_at_sender_limit(row)
 
 
-def is_growing(looks: Looks) -> bool:
+def is_growing(looks: PublicationLooks) -> bool:
     """Return whether the backlog was larger at each of the later looks than at all before.
 
     Receivers let a publication send in steps, so two looks do not tell.
@@ -335,8 +334,8 @@ def not_connected_cause(
         "not_connected",
         ("offers wait for a subscriber" if is_waited_for else "no subscriber")
         + near_miss(nearly, "subscriptions"),
-        f"{meant(nearly, 'publish on', 'subscribe to', row.stream_id)}start a subscriber of this "
-        "channel and stream; `aeron-async explain CHANNEL` says where it must listen",
+        f"{if_meant(nearly, 'publish on', 'subscribe to', row.stream_id)}start a subscriber of "
+        "this channel and stream; `aeron-async explain CHANNEL` says where it must listen",
         severity_of_share(share) if is_waited_for else CauseClass.ODD,
         share if is_waited_for else 0.0,
     )

@@ -17,14 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
-    from typing_extensions import Buffer
 
-    from aeron_async.logbuffer.message import Batch
+    from aeron_async.logbuffer.message import Batch, Columns
 
 __all__ = [
     "ArrowArray",
     "Capsules",
-    "Columns",
     "RecordBatch",
     "arrow_array",
     "exported",
@@ -37,8 +35,6 @@ __all__ = [
 if TYPE_CHECKING:
     ArrowArray: TypeAlias = pa.Array | pa.ChunkedArray
     RecordBatch: TypeAlias = pa.RecordBatch
-    Columns: TypeAlias = tuple[int, Buffer, Buffer, Buffer, Buffer]
-    """Number of messages; bounds of payloads, positions, reserved values; payloads."""
     Capsules: TypeAlias = tuple[object, object]
     """A schema and an array."""
 

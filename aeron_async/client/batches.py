@@ -121,16 +121,7 @@ class Batches(AsyncIterator[LentT], Generic[LentT]):
             subscription._check_loop()
         if self._is_ended:
             raise StopAsyncIteration(ENDED)
-        lent, self._lent = self._lent, None
-        # Another task may have read since, and has then put the batch back. The same stands in
-        # `take`: a call for each batch would cost a reader of lists a percent or two.
-        if lent is not None and subscription._lent is lent:
-            if subscription._check_served is not None:
-                subscription._check_served()
-            subscription._lent = None
-            if lent._take():
-                # The driver has work to do, and can do it only when the loop runs other tasks.
-                subscription._calls_until_check = -1
+        self._take_last()
         task, consumer, batch = None, subscription._consumer, None
         if consumer is not None:
             task = current_task(subscription._home.loop)
@@ -156,16 +147,22 @@ class Batches(AsyncIterator[LentT], Generic[LentT]):
             ClosedError: The driver failed.
             WrongLoopError: The subscription belongs to another event loop.
         """
+        if not self._subscription._home.is_here():
+            self._subscription._check_loop()
+        self._take_last()
+
+    def _take_last(self) -> None:
+        """Take the last batch, unless another task has read since and has put it back."""
         subscription = self._subscription
-        if not subscription._home.is_here():
-            subscription._check_loop()
         lent, self._lent = self._lent, None
-        if lent is not None and subscription._lent is lent:
-            if subscription._check_served is not None:
-                subscription._check_served()
-            subscription._lent = None
-            if lent._take():
-                subscription._calls_until_check = -1
+        if lent is None or subscription._lent is not lent:
+            return
+        if subscription._check_served is not None:
+            subscription._check_served()
+        subscription._lent = None
+        if lent._take():
+            # The driver has work to do, and can do it only when the loop runs other tasks.
+            subscription._calls_until_check = -1
 
     async def aclose(self) -> None:
         """End the iteration now; a last batch that was not taken comes again for the next reader.

@@ -13,7 +13,12 @@ from aeron_async.logbuffer.frame import FLAGS_SHIFT, HEADER, TYPE_SHIFT, UNFRAGM
 from aeron_async.protocol.header import DataFlags
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from typing_extensions import Buffer
+
+    Columns: TypeAlias = tuple[int, Buffer, Buffer, Buffer, Buffer]
+    """Number of messages; bounds of payloads, positions, reserved values; payloads."""
 
 __all__ = [
     "Batch",
@@ -299,9 +304,7 @@ def open_batch(
     return Batch(found, image), behind
 
 
-def columns_of(
-    batch: Batch[Any], *, with_payloads: bool = True
-) -> tuple[int, Buffer, Buffer, Buffer, Buffer]:
+def columns_of(batch: Batch[Any], *, with_payloads: bool = True) -> Columns:
     """Return the columns of what is left of a batch, wherever it is; see `Batch.columns`."""
     columns = batch.columns(with_payloads)
     if columns is not None:

@@ -328,8 +328,8 @@ async def serve_metrics(
     """
     if not callable(cast("object", take)):
         message = (
-            f"take={short(take)} must be a function that returns a snapshot, or what to await for "
-            "one: name it, such as `aeron.gather_stats`, and do not call it"
+            f"take={shown_or_type(take)} must be a function that returns a snapshot, or what to "
+            "await for one: name it, such as `aeron.gather_stats`, and do not call it"
         )
         raise ConfigurationError(message)
     check_function(ready, "ready")
@@ -352,7 +352,7 @@ async def serve_metrics(
         await server.aclose()
 
 
-def short(value: object) -> str:
+def shown_or_type(value: object) -> str:
     """Return a wrong argument for an error; of a snapshot, which is long, its type."""
     return type(value).__name__ if isinstance(value, Stats) else shown(value)
 
@@ -389,8 +389,8 @@ def ready_answer(reasons: object) -> Answer:
         reasons = [reasons]
     if not isinstance(reasons, Sequence) or isinstance(reasons, bytes):
         message = (
-            f"`ready` has returned {short(reasons)}, and must return a list of texts: why the "
-            "service is not ready, and no text if it is"
+            f"`ready` has returned {shown_or_type(reasons)}, and must return a list of texts: why "
+            "the service is not ready, and no text if it is"
         )
         raise ConfigurationError(message)
     if not reasons:

@@ -35,7 +35,7 @@ from aeron_async.metrics.definitions import (
     MetricSource,
 )
 from aeron_async.protocol.arguments import check_number
-from aeron_async.stats import BLOCKED_BY, LOSS_CAUSES, check_stats, network_backlog
+from aeron_async.stats import BLOCKED_BY, LOSS_CAUSES, check_stats, network_backlog, slowest_of
 from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
@@ -545,11 +545,10 @@ def stream_pairs_of(rows: Table[Any]) -> Callable[[int], Pairs]:
 
 def slowest_lag(receivers: Sequence[ReceiverStats], backlog_bytes: int | None) -> int | None:
     """Return how far the receiver that allows the least is behind what was published."""
-    if not receivers:
+    # Most publications have one receiver.
+    slowest = receivers[0] if len(receivers) == 1 else slowest_of(receivers)
+    if slowest is None:
         return None
-    slowest = receivers[0]
-    if len(receivers) > 1:
-        slowest = min(receivers, key=lambda each: each.position + (each.window_bytes or 0))
     return slowest.lag_bytes + network_backlog(slowest, backlog_bytes)
 
 
