@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from aeron_async.cli.monitor.views import SourcePlace, state_of, stream_detail
 from aeron_async.cli.top_model import TopModel
 from aeron_async.metrics import MetricsText
 from aeron_async.stats import Stats
@@ -41,6 +42,36 @@ def test_the_live_view_puts_the_trouble_first_with_its_cause_and_remedy(name: st
     if trouble.kind != "drv":
         assert rows[0].stream_id == STREAM_ID
     assert not [each for each in scene.rows if each.stream_id == CALM_ID and each.causes]
+
+
+@pytest.mark.parametrize("name", TROUBLES)
+def test_the_page_of_the_monitor_puts_the_trouble_first_with_its_cause_and_remedy(
+    name: str,
+) -> None:
+    trouble = TROUBLES[name]
+    scene = scene_of(snapshots(name))
+    places = {each.name: SourcePlace(number=0, host="bob", name="/door") for each in scene.drivers}
+    # What the page is sent, as it arrives there.
+    page = json.loads(json.dumps(state_of(scene, places, len(scene.events))))
+    (driver,) = page["drivers"].values()
+    in_order = [page["streams"][each] for each in page["order"]]
+    if trouble.kind == "drv":
+        assert driver["verdict"] == "here"
+        causes = driver["causes"]
+    else:
+        hurt = next(each for each in in_order if each["kind"] == trouble.kind and each["cause"])
+        assert hurt["stream"] == STREAM_ID
+        causes = [hurt["cause"]]
+        row = next(
+            each
+            for each in scene.rows
+            if each.key.kind == trouble.kind and each.stream_id == STREAM_ID
+        )
+        assert stream_detail(row, scene, places, None)["causes"][0] == hurt["cause"]
+    assert causes[0]["word"] == trouble.word
+    assert causes[0]["sentence"]
+    assert causes[0]["remedy"]
+    assert not [each for each in in_order if each["stream"] == CALM_ID and each["cause"]]
 
 
 @pytest.mark.parametrize("name", TROUBLES)
