@@ -17,6 +17,12 @@
     │   └── DriverTimeoutError                      the driver did not answer in time
     ├── WrongLoopError                (RuntimeError) used from another loop than its own
     ├── DriverError                                 an agent of the driver failed, or none is there
+    ├── RpcError                                    a call had no answer, or was answered an error
+    │   ├── CallFailedError                         the server answered an error; has a status
+    │   ├── CallNotSentError                        no server got it: it is safe to call again
+    │   │   └── NoServerError                       no server is connected
+    │   ├── CallLostError                           it was sent, and whether it ran is unknown
+    │   └── CallTimeoutError    (AeronTimeoutError) its deadline passed
     └── ArchiveError                                an archive refused or failed; carries a code
         ├── ArchiveFileError                        a file of an archive is invalid; has offset
         ├── ArchiveBusyError                        another archive holds the directory
@@ -48,6 +54,10 @@ __all__ = [
     "ArchiveErrorCode",
     "ArchiveFileError",
     "BusyError",
+    "CallFailedError",
+    "CallLostError",
+    "CallNotSentError",
+    "CallTimeoutError",
     "ChannelUriError",
     "ClosedError",
     "ConfigurationError",
@@ -59,12 +69,15 @@ __all__ = [
     "InvalidPositionError",
     "MaxPositionExceededError",
     "MessageTooLongError",
+    "NoServerError",
     "NotConnectedError",
     "OfferTimeoutError",
     "ProtocolError",
     "PublicationError",
     "RecordingGapError",
     "RegistrationError",
+    "RpcError",
+    "Status",
     "StorageError",
     "UnknownRecordingError",
     "WrongLoopError",
@@ -344,3 +357,96 @@ class StorageError(ArchiveError, OSError):
     """The disk is full, or failed; what was written before can be read."""
 
     code = ArchiveErrorCode.STORAGE_SPACE
+
+
+@final
+class Status(IntEnum):
+    """What became of a call, in the numbers of gRPC.
+
+    Source: https://grpc.io/docs/guides/status-codes/
+    """
+
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
+
+class RpcError(AeronError):
+    """A call that had no answer, or was answered with an error.
+
+    Attributes:
+        status: What became of it.
+    """
+
+    status: Status = Status.UNKNOWN
+
+
+class CallFailedError(RpcError):
+    """The server answered with an error; a handler raises it to answer with one.
+
+    Attributes:
+        status: What became of the call.
+        error_type: The class of the error that the handler raised, if it raised another.
+        is_never_begun: Whether the handler did not begin, so that the call may be sent again.
+        retry_after_ms: When the server wants to be asked again, in milliseconds; None if it does
+            not say.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: Status = Status.UNKNOWN,
+        error_type: str = "",
+        is_never_begun: bool = False,
+        retry_after_ms: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.error_type = printable(error_type, MESSAGE_LENGTH_MAX)
+        self.is_never_begun = is_never_begun
+        self.retry_after_ms = retry_after_ms
+
+
+class CallNotSentError(RpcError):
+    """No server got the call, so it is safe to call again."""
+
+    status = Status.UNAVAILABLE
+
+
+class NoServerError(CallNotSentError):
+    """No server is connected."""
+
+
+class CallLostError(RpcError):
+    """The call was sent, the server was lost before it answered: the call may have run."""
+
+    status = Status.UNAVAILABLE
+
+
+class CallTimeoutError(RpcError, AeronTimeoutError):
+    """The deadline of a call passed before an answer came.
+
+    Attributes:
+        was_sent: Whether a server may have run it.
+    """
+
+    status = Status.DEADLINE_EXCEEDED
+
+    def __init__(self, message: str, *, was_sent: bool) -> None:
+        super().__init__(message)
+        self.was_sent = was_sent

@@ -100,6 +100,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "clock",
         "unused_variables",
     ),
+    "rpc": ("rpc", "client", "protocol", "clock", "trace_context"),
     "cli": ("",),
     "spark": ("spark", "archive", "client", "flow_control", "logbuffer", "protocol", "clock"),
     "testing": ("",),

@@ -94,6 +94,13 @@ PRINTED = {
         if block.language == "text"
         for line in block.text.splitlines()
     ],
+    "calls": [
+        "b'100'",
+        "b'120'",
+        "b'5'",
+        "['ACME: 120', 'INIT: 5']",
+        "INVALID_ARGUMENT place: '' is no count",
+    ],
     "destinations": [
         "3 destinations, 2 of them served",
         "for two, for two, for three",

@@ -1,0 +1,722 @@
+"""A client's link to one server: its two streams, and the calls that are under way on it.
+
+    DOWN -> CONNECTING (HELLO each 250 ms) -> UP (WELCOME) -> DRAINING (GOAWAY) -> LOST -> DOWN
+
+A link is lost when its response stream ends or comes from another session, when WELCOME or PONG is
+of another server instance, when three PINGs in a row are not answered, when the server refuses the
+link, or when the publication is no longer connected. Its calls are settled then, both streams are
+closed, and both are added again: a response stream of a server that is gone never comes back.
+
+Invariant: `calls` has the calls that were given to the outbox and have not ended. Each leaves it
+exactly once, by `pop` of its own id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from enum import Enum
+from struct import error as StructError  # noqa: N812 - a class, in spite of its name
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
+
+from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
+from aeron_async.errors import (
+    AeronError,
+    CallFailedError,
+    ClosedError,
+    ProtocolError,
+    Status,
+)
+from aeron_async.logs import get_logger
+from aeron_async.rpc.envelope import (
+    BLOCK_LENGTH,
+    CONTINUED,
+    HEAD,
+    HEAD_LENGTH,
+    IDEMPOTENT,
+    LAST,
+    NEVER_BEGUN,
+    SCHEMA_ID,
+    VERSION,
+    Extension,
+    Template,
+    body_offset,
+    extensions_of,
+    head,
+    pack_extensions,
+    text_of,
+)
+from aeron_async.rpc.outbox import Outbox
+from aeron_async.tasks import TaskOwner
+from aeron_async.text import printable
+
+if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Mapping
+
+    from aeron_async.client.aeron import Aeron
+    from aeron_async.client.image import Image, Message
+    from aeron_async.clock import Clock
+    from aeron_async.rpc.flows import InFlow, OutFlow
+    from aeron_async.rpc.wiring import Wiring
+
+__all__ = ["ClientCall", "ClientLink", "LinkEvent", "LinkOwner", "LinkState"]
+
+log = get_logger("aeron_async.rpc")
+
+HELLO_INTERVAL_NS: Final = 250 * NS_PER_MS
+PINGS_UNANSWERED: Final = 3
+BACK_OFF_LEAST_S: Final = 0.05
+BACK_OFF_MOST_S: Final = 2.0
+PATIENCE_S: Final = 5.0
+"""How long one frame may wait for room before the link is lost, in seconds."""
+DISCONNECTED_NS: Final = NS_PER_SECOND
+"""How long a publication may be without a subscriber before the link is lost."""
+UNPACK: Final = HEAD.unpack_from
+PACK: Final = HEAD.pack
+REPLY: Final = int(Template.REPLY)
+CALL: Final = int(Template.CALL)
+RETRY_AFTER_LENGTH: Final = 4
+
+
+@final
+class LinkState(Enum):
+    """What a link is doing."""
+
+    DOWN = "down"
+    CONNECTING = "connecting"
+    UP = "up"
+    DRAINING = "draining"
+    LOST = "lost"
+    CLOSED = "closed"
+
+
+@final
+class LinkEvent(Enum):
+    """What changes the state of a link."""
+
+    OPENED = "opened"
+    WELCOMED = "welcomed"
+    SENT_AWAY = "sent away"
+    BROKE = "broke"
+    SETTLED = "settled"
+    CLOSED = "closed"
+
+
+TRANSITIONS: Final[Mapping[tuple[LinkState, LinkEvent], LinkState]] = {
+    (LinkState.DOWN, LinkEvent.OPENED): LinkState.CONNECTING,
+    (LinkState.CONNECTING, LinkEvent.WELCOMED): LinkState.UP,
+    (LinkState.UP, LinkEvent.SENT_AWAY): LinkState.DRAINING,
+    (LinkState.CONNECTING, LinkEvent.BROKE): LinkState.LOST,
+    (LinkState.UP, LinkEvent.BROKE): LinkState.LOST,
+    (LinkState.DRAINING, LinkEvent.BROKE): LinkState.LOST,
+    (LinkState.LOST, LinkEvent.SETTLED): LinkState.DOWN,
+    **{
+        (state, LinkEvent.CLOSED): LinkState.CLOSED
+        for state in LinkState
+        if state is not LinkState.CLOSED
+    },
+}
+
+
+@final
+class ClientCall:
+    """One call, from its beginning to its end.
+
+    Attributes:
+        method: Name of the method, for errors.
+        number: Id of the method.
+        request: The payload of the first message.
+        flags: Of the CALL.
+        deadline_ns: When it ends at the latest; 0 for never.
+        extensions: Packed, of the CALL.
+        answer: Gets the payload of the answer, or the error.
+        call_id: Within its link; 0 before it is sent.
+        link: Where it was sent, or waits.
+        first_key: The instance of the client and the id of the first attempt, if there were more.
+        outflow: What it may still send, if it streams or its request comes in pieces.
+        inflow: What it has received, if the server streams.
+        sent: Set when a stream was given to the outbox; None if nobody waits for that.
+    """
+
+    __slots__ = (
+        "answer",
+        "attempts",
+        "call_id",
+        "deadline_ns",
+        "extensions",
+        "first_key",
+        "flags",
+        "inflow",
+        "link",
+        "method",
+        "number",
+        "outflow",
+        "parts",
+        "request",
+        "sent",
+    )
+
+    def __init__(
+        self,
+        method: str,
+        number: int,
+        request: bytes,
+        flags: int,
+        deadline_ns: int,
+        answer: asyncio.Future[bytes],
+    ) -> None:
+        self.method = method
+        self.number = number
+        self.request = request
+        self.flags = flags
+        self.deadline_ns = deadline_ns
+        self.answer = answer
+        self.call_id = 0
+        self.attempts = 0
+        self.extensions = b""
+        self.first_key = b""
+        self.link: ClientLink | None = None
+        self.outflow: OutFlow | None = None
+        self.inflow: InFlow | None = None
+        self.parts: InFlow | None = None
+        self.sent: asyncio.Future[None] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether it was answered, has failed, or was cancelled."""
+        return self.answer.done()
+
+    @property
+    def is_stream(self) -> bool:
+        """Return whether elements or pieces go either way."""
+        return self.outflow is not None or self.inflow is not None
+
+    @property
+    def is_moot(self) -> bool:
+        """Return whether nothing more of it need be sent."""
+        return self.answer.done()
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Return whether it may run more than once."""
+        return bool(self.flags & IDEMPOTENT)
+
+    def fail(self, error: Exception) -> None:
+        """End with an error."""
+        if self.answer.done():
+            return
+        self.answer.set_exception(error)
+        for flow in (self.outflow, self.inflow):
+            if flow is not None:
+                flow.close(error)
+        if self.is_stream:
+            # A stream may have nobody who waits for the answer itself.
+            self.answer.exception()
+        if self.sent is not None and not self.sent.done():
+            self.sent.set_result(None)
+
+
+class LinkOwner(Protocol):
+    """The part of a client that its links need.
+
+    Attributes:
+        clock: The time of deadlines and intervals.
+        ping_interval_ns: Silence of the server after which it is asked.
+        name: What servers call the client.
+        service: Name of the service.
+    """
+
+    clock: Clock
+    name: str
+    ping_interval_ns: int
+    service: str
+
+    def random(self) -> float:
+        """Return a number from 0 to 1."""
+        ...
+
+    def instance(self) -> bytes:
+        """Return 16 random bytes."""
+        ...
+
+    def new_inflow(self, call: ClientCall) -> InFlow:
+        """Return what a call receives elements, or pieces, into."""
+        ...
+
+    def on_link_up(self, link: ClientLink) -> None:
+        """Send what waits."""
+
+    def on_room(self, link: ClientLink) -> None:
+        """Send what waits: a call has ended, or the server allows more."""
+
+    def on_link_lost(self, link: ClientLink, reason: str) -> None:
+        """Settle what was queued."""
+
+    def on_call_lost(self, call: ClientCall, reason: str, *, was_sent: bool) -> None:
+        """Send it again, or let it fail."""
+
+    def on_refused(self, call: ClientCall, error: CallFailedError) -> bool:
+        """Return whether a call that never began was sent again."""
+        ...
+
+
+@final
+class ClientLink:
+    """A link; see above.
+
+    Args:
+        owner: The client.
+        aeron: Whose streams it uses.
+        wiring: The channels.
+        queue: The calls that wait for any link of the client.
+        calls_at_once: Most calls under way that the client wants.
+
+    Attributes:
+        name: Name of the server for errors: its channel.
+        calls: The calls that were sent, by their id.
+        count: Messages that were no envelope, or of no call, by reason.
+    """
+
+    def __init__(
+        self,
+        owner: LinkOwner,
+        aeron: Aeron,
+        wiring: Wiring,
+        queue: deque[ClientCall],
+        *,
+        calls_at_once: int,
+    ) -> None:
+        self.name = wiring.name
+        self.state = LinkState.DOWN
+        self.calls: dict[int, ClientCall] = {}
+        self.calls_limit = 0
+        self.queue = queue
+        self.late_count = 0
+        self.malformed_count = 0
+        self.lost_count = 0
+        self.unconnected_since_ns: int = owner.clock.now_ns()
+        self._owner = owner
+        self._aeron = aeron
+        self._wiring = wiring
+        self._calls_at_once = calls_at_once
+        self._tasks = TaskOwner()
+        self._wake_event = asyncio.Event()
+        self._next_id = 1
+        self._instance = b""
+        self._server_instance = b""
+        self._session_id: int | None = None
+        self._was_heard = False
+        self._heard_ns = 0
+        self._ping_count = 0
+        self._next_ns = 0
+        self._disconnected_ns = 0
+        self._lost_reason = ""
+        self._publication: Any = None
+        self._subscription: Any = None
+        self._outbox = self._new_outbox()
+        self._post = self._outbox.post
+
+    def start(self) -> None:
+        """Connect, and connect again whenever the link is lost."""
+        self._tasks.start(self._run(), f"link of calls to {self.name}")
+
+    @property
+    def room(self) -> int:
+        """Return how many calls can be sent now."""
+        return self.calls_limit - len(self.calls) if self.state is LinkState.UP else 0
+
+    # Calls.
+
+    def send(self, call: ClientCall) -> None:
+        """Give a call to the outbox; there must be `room`."""
+        call_id = self._next_id
+        self._next_id = call_id + 1
+        left_ns = 0
+        if call.deadline_ns:
+            left_ns = max(1, call.deadline_ns - self._owner.clock.now_ns())
+        extensions = call.extensions
+        if call.attempts:
+            extensions += pack_extensions([(Extension.KEY, call.first_key)])
+        else:
+            call.first_key = b""
+        call.call_id = call_id
+        call.link = self
+        call.attempts += 1
+        frame = PACK(
+            BLOCK_LENGTH, CALL, SCHEMA_ID, VERSION, call_id, left_ns, call.number, call.flags,
+            len(extensions),
+        )  # fmt: skip
+        frame += extensions + call.request if extensions else call.request
+        self.calls[call_id] = call
+        if not self._post(frame, call):
+            del self.calls[call_id]
+            call.call_id = 0
+            self._owner.on_call_lost(call, "too much waits for room", was_sent=False)
+            return
+        if call.sent is not None and not call.sent.done():
+            call.sent.set_result(None)
+
+    def key_of(self, call: ClientCall) -> bytes:
+        """Return what identifies the first attempt of a call at this link."""
+        return self._instance + call.call_id.to_bytes(8, "little")
+
+    def abandon(self, call: ClientCall) -> None:
+        """Forget a call that was sent, and tell the server so."""
+        if self.calls.pop(call.call_id, None) is call:
+            self._post(head(Template.CANCEL, call.call_id))
+            self._owner.on_room(self)
+
+    async def send_item(
+        self, call: ClientCall, payload: bytes, *, flags: int, outflow: OutFlow
+    ) -> None:
+        """Send an element, or a piece, when the server allows it."""
+        sequence = await outflow.reserve(len(payload))
+        frame = head(Template.ITEM, call.call_id, amount=sequence, flags=flags) + payload
+        await self._outbox.put(frame, call)
+
+    async def send_end(self, call: ClientCall, outflow: OutFlow) -> None:
+        """Tell the server that no more elements come."""
+        frame = head(Template.END, call.call_id, amount=outflow.sent_items, flags=LAST)
+        await self._outbox.put(frame, call)
+
+    def grant(self, call: ClientCall, items: int, kib: int) -> None:
+        """Allow the server to send more."""
+        if call.call_id and not call.is_over:
+            self._post(head(Template.CREDIT, call.call_id, amount=items, number=kib))
+
+    # What the server sends.
+
+    def _on_message(self, message: Message) -> None:
+        data = message.data
+        try:
+            block, template, schema, _, call_id, amount, number, flags, ext_length = UNPACK(data)
+        except StructError:
+            self.malformed_count += 1
+            return
+        if message.session_id != self._session_id:
+            self._on_other_session(message.session_id, template)
+        self._was_heard = True
+        if (
+            template == REPLY
+            and block == BLOCK_LENGTH
+            and schema == SCHEMA_ID
+            and not ext_length
+            and self._take_reply_fast(call_id, data)
+        ):
+            return
+        try:
+            self._on_any(data, block, template, schema, call_id, amount, number, flags, ext_length)
+        except ProtocolError as error:
+            self.malformed_count += 1
+            call = self.calls.get(call_id)
+            if call is not None:
+                self.abandon(call)
+                call.fail(CallFailedError(f"{call.method}: {error}", status=Status.INTERNAL))
+
+    def _take_reply_fast(self, call_id: int, data: bytes) -> bool:
+        """Take the whole answer of a call that does not stream; else `_on_call_message` does."""
+        calls = self.calls
+        call = calls.get(call_id)
+        if call is None or call.parts is not None or call.is_stream:
+            return False
+        del calls[call_id]
+        if not call.answer.done():
+            call.answer.set_result(data[HEAD_LENGTH:])
+        if self.queue:
+            self._owner.on_room(self)
+        return True
+
+    def _on_other_session(self, session_id: int, template: int) -> None:
+        if self._session_id is None or template == Template.WELCOME:
+            self._session_id = session_id
+        elif self.state in {LinkState.UP, LinkState.DRAINING}:
+            self._break("another server answers")
+
+    def _on_any(
+        self,
+        data: bytes,
+        block: int,
+        template: int,
+        schema: int,
+        call_id: int,
+        amount: int,
+        number: int,
+        flags: int,
+        ext_length: int,
+    ) -> None:
+        at = body_offset(schema, block, ext_length, len(data))
+        extensions = extensions_of(data, block, ext_length) if ext_length else {}
+        if self._wiring.is_shared and extensions.get(Extension.KEY, b"")[:16] != self._instance:
+            return
+        if call_id == 0:
+            self._on_link_message(template, amount, number, data[at:], extensions)
+            return
+        call = self.calls.get(call_id)
+        if call is None:
+            self.late_count += 1
+            return
+        self._on_call_message(call, template, amount, number, flags, data[at:], extensions)
+
+    def _on_link_message(
+        self, template: int, amount: int, number: int, body: bytes, extensions: dict[int, bytes]
+    ) -> None:
+        instance = extensions.get(Extension.INSTANCE, b"")
+        if template == Template.WELCOME:
+            if self.state is LinkState.CONNECTING:
+                self._server_instance = instance
+                self.calls_limit = min(max(number, 1), self._calls_at_once)
+                self._ping_count = 0
+                self._on(LinkEvent.WELCOMED)
+                self.unconnected_since_ns = 0
+                self._owner.on_link_up(self)
+            elif instance != self._server_instance:
+                self._break("another server answers")
+        elif template == Template.PONG:
+            self._ping_count = 0
+            if instance != self._server_instance and self.state is not LinkState.CONNECTING:
+                self._break("the server has restarted")
+        elif template == Template.CREDIT:
+            self.calls_limit = min(max(amount, 1), self._calls_at_once)
+            self._owner.on_room(self)
+        elif template == Template.GOAWAY:
+            if self.state is LinkState.UP:
+                self._on(LinkEvent.SENT_AWAY)
+                self._owner.on_link_lost(self, "the server drains")
+        elif template == Template.ERROR:
+            self._break(f"the server refuses the link: {printable(body.decode(errors='replace'))}")
+        self._wake_event.set()
+
+    def _on_call_message(
+        self,
+        call: ClientCall,
+        template: int,
+        amount: int,
+        number: int,
+        flags: int,
+        body: bytes,
+        extensions: dict[int, bytes],
+    ) -> None:
+        if template == Template.REPLY:
+            if call.parts is not None:
+                call.parts.on_item(amount, body, is_continued=False)
+                body = call.parts.take_now()
+            self._finish(call)
+            if not call.answer.done():
+                call.answer.set_result(body)
+            self._end_flows(call)
+        elif template == Template.ITEM:
+            flow = call.inflow or self._parts_of(call)
+            flow.on_item(amount, body, is_continued=bool(flags & CONTINUED))
+        elif template == Template.END:
+            self._finish(call)
+            if not call.answer.done():
+                call.answer.set_result(b"")
+            self._end_flows(call)
+        elif template == Template.CREDIT and call.outflow is not None:
+            call.outflow.on_credit(amount, number)
+        elif template == Template.ERROR:
+            self._finish(call)
+            self._on_error(call, failure_of(call, number, flags, body, extensions))
+        elif template != Template.CREDIT:
+            message = f"template {template} for a call"
+            raise ProtocolError(message)
+
+    def _on_error(self, call: ClientCall, error: CallFailedError) -> None:
+        if not (error.is_never_begun and self._owner.on_refused(call, error)):
+            call.fail(error)
+
+    def _parts_of(self, call: ClientCall) -> InFlow:
+        if call.parts is None:
+            call.parts = self._owner.new_inflow(call)
+            call.parts.open()
+        return call.parts
+
+    def _finish(self, call: ClientCall) -> None:
+        self.calls.pop(call.call_id, None)
+        if self.queue:
+            self._owner.on_room(self)
+
+    def _end_flows(self, call: ClientCall) -> None:
+        if call.inflow is not None:
+            call.inflow.on_end()
+        if call.outflow is not None:
+            call.outflow.close(
+                CallFailedError(f"{call.method} has ended", status=Status.FAILED_PRECONDITION)
+            )
+
+    # The life of the link.
+
+    def _on(self, event: LinkEvent) -> None:
+        self.state = TRANSITIONS[self.state, event]
+
+    def _break(self, reason: str) -> None:
+        if (self.state, LinkEvent.BROKE) in TRANSITIONS:
+            self._lost_reason = reason
+            self._on(LinkEvent.BROKE)
+            self._wake_event.set()
+
+    async def _run(self) -> None:
+        back_off_s = BACK_OFF_LEAST_S
+        while True:
+            was_up = False
+            try:
+                await self._open()
+                while self.state is not LinkState.LOST:
+                    was_up = was_up or self.state is LinkState.UP
+                    await self._sleep_until(self._poll(self._owner.clock.now_ns()))
+            except (AeronError, OSError) as error:
+                self._lost_reason = f"{type(error).__name__}: {error}"
+                if isinstance(error, ClosedError) and self._aeron.is_closed:
+                    self._settle()
+                    return
+                if self.state is LinkState.DOWN:
+                    self._on(LinkEvent.OPENED)
+                self._break(self._lost_reason)
+            if was_up:
+                back_off_s = BACK_OFF_LEAST_S
+            await self._shut()
+            await asyncio.sleep(back_off_s * (0.5 + self._owner.random() / 2))
+            back_off_s = min(2 * back_off_s, BACK_OFF_MOST_S)
+
+    async def _open(self) -> None:
+        wiring = self._wiring
+        self._instance = self._owner.instance()
+        self._session_id = None
+        self._server_instance = b""
+        self._next_id = 1
+        self._outbox = self._new_outbox()
+        self._post = self._outbox.post
+        self._subscription = await self._aeron.add_subscription(
+            wiring.responses(),
+            wiring.response_stream_id,
+            on_unavailable_image=self._on_image_gone,
+        )
+        self._publication = await self._aeron.add_exclusive_publication(
+            wiring.request_publication(self._subscription.registration_id), wiring.stream_id
+        )
+        self._outbox.attach(self._publication)
+        self._on(LinkEvent.OPENED)
+        now_ns = self._owner.clock.now_ns()
+        self._heard_ns = self._next_ns = now_ns
+        self._disconnected_ns = 0
+        self._ping_count = 0
+        self._subscription.on_message(self._on_message)
+
+    def _new_outbox(self) -> Outbox:
+        return Outbox(
+            self._tasks,
+            lambda reason: self._break(f"cannot send: {reason}"),
+            patience_s=PATIENCE_S,
+        )
+
+    def _on_image_gone(self, image: Image) -> None:
+        if image.session_id == self._session_id:
+            self._break("the server has gone")
+
+    def _poll(self, now_ns: int) -> int:
+        """Send what is due, and return when something is due next."""
+        if self._subscription.is_closed or self._publication.is_closed:
+            self._break("the driver has closed the streams")
+            return now_ns
+        is_connected = self._publication.is_connected
+        if self.state is LinkState.CONNECTING:
+            if now_ns >= self._next_ns and is_connected:
+                self._post(self._hello())
+                self._next_ns = now_ns + HELLO_INTERVAL_NS
+            # Without a server there is nothing to say; a driver announces connections by no event.
+            return self._next_ns if is_connected else now_ns + HELLO_INTERVAL_NS // 10
+        if not is_connected:
+            self._disconnected_ns = self._disconnected_ns or now_ns
+            if now_ns - self._disconnected_ns >= DISCONNECTED_NS:
+                self._break("the server is no longer connected")
+                return now_ns
+        else:
+            self._disconnected_ns = 0
+        if self._was_heard:
+            self._was_heard = False
+            self._heard_ns = now_ns
+            self._ping_count = 0
+        interval_ns = self._owner.ping_interval_ns
+        due_ns = self._heard_ns + (self._ping_count + 1) * interval_ns
+        if now_ns >= due_ns:
+            if self._ping_count >= PINGS_UNANSWERED:
+                self._break(f"{PINGS_UNANSWERED} pings were not answered")
+                return now_ns
+            self._ping_count += 1
+            self._post(head(Template.PING, 0, amount=self._ping_count))
+            due_ns = now_ns + interval_ns
+        return due_ns
+
+    def _hello(self) -> bytes:
+        extensions = pack_extensions(
+            [
+                (Extension.SERVICE, text_of(self._owner.service)),
+                (Extension.INSTANCE, self._instance),
+                (Extension.NAME, text_of(self._owner.name)),
+            ]
+        )
+        return head(Template.HELLO, 0, number=VERSION, extensions=extensions)
+
+    async def _sleep_until(self, deadline_ns: int) -> None:
+        delay_s = (deadline_ns - self._owner.clock.now_ns()) / NS_PER_SECOND
+        try:
+            async with asyncio.timeout(max(delay_s, 0.001)):
+                await self._wake_event.wait()
+        except TimeoutError:
+            return
+        self._wake_event.clear()
+
+    async def _shut(self) -> None:
+        self._settle()
+        subscription, self._subscription = self._subscription, None
+        publication, self._publication = self._publication, None
+        for each in (publication, subscription):
+            if each is not None:
+                each.close()
+        if self.state is LinkState.LOST:
+            self._on(LinkEvent.SETTLED)
+
+    def _settle(self) -> None:
+        reason = self._lost_reason or "the link has ended"
+        self.lost_count += 1
+        if not self.unconnected_since_ns:
+            self.unconnected_since_ns = self._owner.clock.now_ns()
+            log.info("call_link_lost", server=self.name, reason=reason, calls=len(self.calls))
+        unsent = {id(each) for each in self._outbox.close()}
+        calls, self.calls = self.calls, {}
+        for call in calls.values():
+            self._owner.on_call_lost(call, reason, was_sent=id(call) not in unsent)
+        self._owner.on_link_lost(self, reason)
+
+    async def aclose(self) -> None:
+        """Close both streams; calls fail."""
+        if self.state is LinkState.CLOSED:
+            return
+        self._lost_reason = "the client was closed"
+        # The end of the stream takes a second to be seen.
+        for call_id in self.calls:
+            self._post(head(Template.CANCEL, call_id))
+        self._on(LinkEvent.CLOSED)
+        await self._tasks.aclose()
+        await self._shut()
+
+
+def failure_of(
+    call: ClientCall, number: int, flags: int, body: bytes, extensions: dict[int, bytes]
+) -> CallFailedError:
+    """Return the error that a server has answered."""
+    try:
+        status = Status(number)
+    except ValueError:
+        status = Status.UNKNOWN
+    retry_after = extensions.get(Extension.RETRY_AFTER, b"")
+    text = body.decode("utf-8", "replace")
+    return CallFailedError(
+        f"{call.method}: {text or status.name}",
+        status=status,
+        error_type=extensions.get(Extension.ERROR_TYPE, b"").decode("utf-8", "replace"),
+        is_never_begun=bool(flags & NEVER_BEGUN),
+        retry_after_ms=int.from_bytes(retry_after, "little")
+        if len(retry_after) == RETRY_AFTER_LENGTH
+        else None,
+    )

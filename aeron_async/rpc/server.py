@@ -1,0 +1,767 @@
+"""Servers: handlers by decorator, and what runs them.
+
+A plain function runs where its request arrives and must not wait; an `async` one gets a task. The
+reader of requests waits for no handler: what clients may send is limited by credit.
+
+Invariant: every call that began is answered, unless its client has cancelled it or has gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+from collections import Counter
+from contextlib import aclosing, asynccontextmanager
+from struct import error as StructError  # noqa: N812 - a class, in spite of its name
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+
+import attrs
+
+from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
+from aeron_async.errors import (
+    AeronError,
+    CallFailedError,
+    ClosedError,
+    ConfigurationError,
+    ProtocolError,
+    RegistrationError,
+    Status,
+)
+from aeron_async.logs import get_logger
+from aeron_async.rpc.deadlines import Deadlines
+from aeron_async.rpc.envelope import (
+    BLOCK_LENGTH,
+    HEAD,
+    HEAD_LENGTH,
+    LAST,
+    NEVER_BEGUN,
+    REPEATED,
+    SCHEMA_ID,
+    Extension,
+    Template,
+    body_offset,
+    extensions_of,
+    method_id,
+    pack_extensions,
+)
+from aeron_async.rpc.flows import CHUNK, InFlow, OutFlow
+from aeron_async.rpc.outbox import Outbox
+from aeron_async.rpc.server_session import Caller, ServerCall, ServerSession
+from aeron_async.rpc.wiring import REQUEST_STREAM_ID, Wiring
+from aeron_async.tasks import TaskOwner
+from aeron_async.text import printable
+from aeron_async.trace_context import TraceContext
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from aeron_async.client.aeron import Aeron
+    from aeron_async.client.image import Image, Message
+    from aeron_async.protocol.channel_uri import ChannelUri
+
+__all__ = ["Server", "ServerCounts", "Serving"]
+
+log = get_logger("aeron_async.rpc")
+Function = TypeVar("Function", bound="Callable[..., Any]")
+
+UNPACK: Final = HEAD.unpack_from
+CALL: Final = int(Template.CALL)
+DEADLINE_MOST_NS: Final = 24 * 3_600 * NS_PER_SECOND
+"""A deadline further away is none."""
+DRAINED_MS: Final = 100
+
+
+@final
+@attrs.frozen
+class Handler:
+    """A method of a service.
+
+    Attributes:
+        name: Its name.
+        function: What handles it.
+        takes_call: Whether the function takes the call as its second argument.
+        is_plain: Whether it is a plain function, which runs at once.
+        takes_stream: Whether the client streams its request.
+        gives_stream: Whether it streams its answer.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    takes_call: bool
+    is_plain: bool
+    takes_stream: bool
+    gives_stream: bool
+
+
+@attrs.frozen
+class ServerCounts:
+    """What a server has counted since it began to serve.
+
+    Attributes:
+        calls: Calls that arrived.
+        answered: Those that were answered.
+        failed: Those that were answered with an error, by status.
+        cancelled: Those that their clients cancelled, or whose clients have gone.
+        under_way: Those that run.
+        clients: Clients that are connected.
+        late: Messages for calls that had ended.
+        malformed: Messages that were no envelope, or made no sense.
+        refused_clients: Clients that were rejected.
+    """
+
+    calls: int
+    answered: int
+    failed: dict[str, int]
+    cancelled: int
+    under_way: int
+    clients: int
+    late: int
+    malformed: int
+    refused_clients: int
+
+
+@final
+class Server:
+    """A service and its methods; `serve` opens it.
+
+    Args:
+        service: Name of the service.
+    """
+
+    def __init__(self, service: str) -> None:
+        if not isinstance(service, str) or not service:
+            message = f"service={service!r}: give the name of the service"
+            raise ConfigurationError(message)
+        self.service = service
+        self.handlers: dict[int, Handler] = {}
+
+    def unary(self, function: Function | None = None, *, name: str | None = None) -> Any:
+        """Register a handler that takes one request and returns one answer, both `bytes`.
+
+        It is `def f(request)` or `async def f(request)`, or takes the call as a second argument. A
+        plain function runs in the event loop at once, which is the fastest, and must not wait.
+
+        Args:
+            function: The handler.
+            name: Of the method; that of the function by default.
+
+        Raises:
+            ConfigurationError: The name is taken, or its number is that of another.
+        """
+        return self._decorator(function, name, takes_stream=False, gives_stream=False)
+
+    def server_streaming(self, function: Function | None = None, *, name: str | None = None) -> Any:
+        """Register `async def f(request): yield element`; see `unary`."""
+        return self._decorator(function, name, takes_stream=False, gives_stream=True)
+
+    def client_streaming(self, function: Function | None = None, *, name: str | None = None) -> Any:
+        """Register `async def f(elements): ... return answer`; see `unary`."""
+        return self._decorator(function, name, takes_stream=True, gives_stream=False)
+
+    def bidirectional(self, function: Function | None = None, *, name: str | None = None) -> Any:
+        """Register `async def f(elements): yield element`; see `unary`."""
+        return self._decorator(function, name, takes_stream=True, gives_stream=True)
+
+    def _decorator(
+        self,
+        function: Callable[..., Any] | None,
+        name: str | None,
+        *,
+        takes_stream: bool,
+        gives_stream: bool,
+    ) -> Any:
+        def register(given: Callable[..., Any]) -> Callable[..., Any]:
+            self._register(given, name, takes_stream=takes_stream, gives_stream=gives_stream)
+            return given
+
+        return register if function is None else register(function)
+
+    def _register(
+        self,
+        function: Callable[..., Any],
+        name: str | None,
+        *,
+        takes_stream: bool,
+        gives_stream: bool,
+    ) -> None:
+        name = name or function.__name__
+        is_generator = inspect.isasyncgenfunction(function)
+        is_async = inspect.iscoroutinefunction(function)
+        if gives_stream and not is_generator:
+            message = f"{name} streams its answer: write it as async def with yield"
+            raise ConfigurationError(message)
+        if not gives_stream and (is_generator or (takes_stream and not is_async)):
+            kind = "returns one answer" if is_generator else "awaits elements"
+            message = f"{name} {kind}: write it as async def without yield"
+            raise ConfigurationError(message)
+        number = method_id(self.service, name)
+        if number in self.handlers:
+            message = f"{name} has the number of {self.handlers[number].name}: give another name"
+            raise ConfigurationError(message)
+        self.handlers[number] = Handler(
+            name=name,
+            function=function,
+            takes_call=argument_count(function) > 1,
+            is_plain=not is_async and not is_generator,
+            takes_stream=takes_stream,
+            gives_stream=gives_stream,
+        )
+
+    @asynccontextmanager
+    async def serve(
+        self,
+        aeron: Aeron,
+        channel: str | ChannelUri,
+        *,
+        stream_id: int = REQUEST_STREAM_ID,
+        response_stream_id: int | None = None,
+        grace: float = 1.0,
+        calls_limit: int = 8_192,
+        calls_at_once: int = 1_024,
+        clients_limit: int = 64,
+        patience: float = 5.0,
+        payload_max: int = 4 << 20,
+        window_items: int = 256,
+        window_bytes: int = 1 << 20,
+    ) -> AsyncGenerator[Serving, None]:
+        """Serve until the block ends; then take no new calls, and wait for those that run.
+
+        Args:
+            aeron: Whose streams to use.
+            channel: URI of the service, such as
+                `aeron:udp?endpoint=host:20121|control=host:20122`.
+            stream_id: Stream id of the requests.
+            response_stream_id: Stream id of the answers; the next one by default.
+            grace: Seconds that calls may go on when the block ends; then they are cancelled.
+            calls_limit: Most calls that run at once.
+            calls_at_once: Most of one client.
+            clients_limit: Most clients; the driver has limits of its own.
+            patience: Seconds after which a client that takes no answers is rejected.
+            payload_max: Most bytes of a request, or of an element.
+            window_items: Most elements of one stream that wait for their handler.
+            window_bytes: Most bytes of them, at least 64 KiB.
+
+        Raises:
+            ConfigurationError: An argument is invalid.
+            RegistrationError: The driver refuses the channel.
+        """
+        serving = Serving(
+            self,
+            aeron,
+            Wiring(channel, stream_id, response_stream_id),
+            calls_limit=calls_limit,
+            calls_at_once=calls_at_once,
+            clients_limit=clients_limit,
+            patience_s=patience,
+            payload_max=payload_max,
+            window_items=window_items,
+            window_bytes=window_bytes,
+        )
+        await serving.open()
+        try:
+            yield serving
+            await serving.drain(grace)
+        finally:
+            await serving.aclose()
+
+
+@final
+class Serving:
+    """A service that is open at one channel.
+
+    Attributes:
+        service: Its name.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        aeron: Aeron,
+        wiring: Wiring,
+        *,
+        calls_limit: int,
+        calls_at_once: int,
+        clients_limit: int,
+        patience_s: float,
+        payload_max: int,
+        window_items: int,
+        window_bytes: int,
+    ) -> None:
+        for name, value in {
+            "calls_limit": calls_limit,
+            "calls_at_once": calls_at_once,
+            "clients_limit": clients_limit,
+            "payload_max": payload_max,
+            "window_items": window_items,
+        }.items():
+            if type(value) is not int or value < 1:
+                message = f"{name}={value!r}: give a whole number above 0"
+                raise ConfigurationError(message)
+        if window_bytes < CHUNK:
+            message = f"window_bytes={window_bytes}: at least {CHUNK}"
+            raise ConfigurationError(message)
+        self.service = server.service
+        self._handlers = server.handlers
+        self._aeron = aeron
+        self._wiring = wiring
+        self._calls_limit = calls_limit
+        self._calls_at_once = calls_at_once
+        self._clients_limit = clients_limit
+        self._patience_s = patience_s
+        self._payload_max = payload_max
+        self._window_items = window_items
+        self._window_bytes = window_bytes
+        self._instance = os.urandom(16)
+        self._sessions: dict[Image, ServerSession] = {}
+        self._tasks = TaskOwner()
+        self._calls = TaskOwner()
+        self._deadlines: Deadlines[ServerCall] = Deadlines(aeron.clock, self._on_deadline)
+        self._now_ns = aeron.clock.now_ns
+        self._subscription: Any = None
+        self._shared: Any = None
+        self._is_draining = False
+        self._is_closed = False
+        self._call_count = self._answered = self._cancelled = 0
+        self._late = self._malformed = self._refused_clients = 0
+        self._failed: Counter[str] = Counter()
+        self._logged_ns = 0
+
+    @property
+    def counts(self) -> ServerCounts:
+        """Return what was counted."""
+        return ServerCounts(
+            calls=self._call_count,
+            answered=self._answered,
+            failed=dict(self._failed),
+            cancelled=self._cancelled,
+            under_way=len(self._calls),
+            clients=len(self._sessions),
+            late=self._late,
+            malformed=self._malformed,
+            refused_clients=self._refused_clients,
+        )
+
+    @property
+    def callers(self) -> list[Caller]:
+        """Return the clients that are connected."""
+        return [each.caller for each in self._sessions.values()]
+
+    async def open(self) -> None:
+        """Listen for clients."""
+        wiring = self._wiring
+        if wiring.is_shared:
+            self._shared = await self._aeron.add_exclusive_publication(
+                wiring.response_publication(-1), wiring.response_stream_id
+            )
+        self._subscription = await self._aeron.add_subscription(
+            wiring.requests, wiring.stream_id, on_unavailable_image=self._on_image_gone
+        )
+        self._subscription.on_message(self._on_message)
+
+    # What clients send.
+
+    def _on_message(self, message: Message) -> None:
+        data = message.data
+        session = self._sessions.get(message.image)
+        if session is None and (session := self._new_session(message.image)) is None:
+            return
+        try:
+            block, template, schema, _, call_id, amount, number, flags, ext_length = UNPACK(data)
+        except StructError:
+            self._on_malformed(session, 0, "shorter than an envelope")
+            return
+        if template == CALL and schema == SCHEMA_ID:
+            self._call_count += 1
+            if call_id <= session.highest_id:
+                self._end_session(session, f"call {call_id} after {session.highest_id}")
+                return
+            session.highest_id = call_id
+            handler = self._handlers.get(number)
+            if (
+                handler is not None
+                and handler.is_plain
+                and flags & LAST
+                and block == BLOCK_LENGTH
+                and not ext_length
+                and not handler.takes_call
+                and not self._is_draining
+                and not session.is_shared
+            ):
+                self._run_plain_fast(session, handler, call_id, data)
+                return
+        self._on_any(
+            session, data, block, template, schema, call_id, amount, number, flags, ext_length
+        )
+
+    def _on_any(
+        self,
+        session: ServerSession,
+        data: bytes,
+        block: int,
+        template: int,
+        schema: int,
+        call_id: int,
+        amount: int,
+        number: int,
+        flags: int,
+        ext_length: int,
+    ) -> None:
+        try:
+            at = body_offset(schema, block, ext_length, len(data))
+            extensions = extensions_of(data, block, ext_length) if ext_length else {}
+            if call_id == 0:
+                self._on_link_message(session, template, amount, extensions)
+            elif template == CALL:
+                self._begin(session, call_id, amount, number, flags, data[at:], extensions)
+            elif (call := session.calls.get(call_id)) is not None:
+                session.on_call_message(call, template, amount, number, flags, data[at:])
+                if call.reason is Status.CANCELLED:
+                    self._cancelled += 1
+            else:
+                self._late += 1
+        except ProtocolError as error:
+            self._on_malformed(session, call_id, str(error))
+
+    def _run_plain_fast(
+        self, session: ServerSession, handler: Handler, call_id: int, data: bytes
+    ) -> None:
+        """Answer at once; `_begin` with a plain handler is the long way."""
+        began_ns = self._now_ns()
+        try:
+            answer = handler.function(data[HEAD_LENGTH:])
+            is_answered = session.reply_now(call_id, answer, self._now_ns() - began_ns)
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises is answered
+            self._fail(session, call_id, handler.name, error)
+            return
+        if is_answered:
+            self._answered += 1
+        else:
+            self._answer_later(session, call_id, handler, answer)
+
+    def _answer_later(
+        self, session: ServerSession, call_id: int, handler: Handler, answer: bytes
+    ) -> None:
+        """Answer a plain handler's call by a task: it is long, or there is no room."""
+        call = ServerCall(session, call_id, handler.name)
+        self._keep(call)
+        call.task = self._calls.start(self._send_answer(call, answer), handler.name)
+
+    async def _send_answer(self, call: ServerCall, answer: bytes) -> None:
+        try:
+            await call.session.reply(call, answer, 0)
+            self._answered += 1
+        except CallFailedError:
+            self._cancelled += 1
+        finally:
+            call.end()
+
+    def _begin(
+        self,
+        session: ServerSession,
+        call_id: int,
+        amount: int,
+        number: int,
+        flags: int,
+        body: bytes,
+        extensions: dict[int, bytes],
+    ) -> None:
+        handler = self._handlers.get(number)
+        if handler is None:
+            self._refuse(session, call_id, Status.UNIMPLEMENTED, f"no method {number:#x}")
+            return
+        if self._is_draining:
+            self._refuse(session, call_id, Status.UNAVAILABLE, "draining", flags=NEVER_BEGUN)
+            return
+        if len(session.calls) >= self._calls_at_once or len(self._calls) >= self._calls_limit:
+            self._refuse(
+                session,
+                call_id,
+                Status.RESOURCE_EXHAUSTED,
+                "too many calls run",
+                flags=NEVER_BEGUN,
+                retry_after_ms=DRAINED_MS,
+            )
+            return
+        call = ServerCall(session, call_id, handler.name)
+        call.is_repeated = bool(flags & REPEATED)
+        call.key = extensions.get(Extension.KEY, b"")
+        parent = extensions.get(Extension.TRACEPARENT)
+        if parent is not None:
+            state = extensions.get(Extension.TRACESTATE, b"").decode("ascii", "replace")
+            call.trace = TraceContext.of_bytes(parent, state)
+        if 0 < amount < DEADLINE_MOST_NS:
+            call.deadline_ns = self._now_ns() + amount
+            self._deadlines.add(call.deadline_ns, call)
+        # A request that is not whole comes in elements, or in pieces for those who take one.
+        if not flags & LAST:
+            call.inflow = self._new_inflow(call)
+        elif handler.takes_stream:
+            call.inflow = self._new_inflow(call)
+            call.inflow.on_item(0, body, is_continued=False)
+            call.inflow.on_end()
+        if handler.gives_stream:
+            call.outflow = OutFlow()
+        self._keep(call)
+        call.task = self._calls.start(self._run(call, handler, body), handler.name)
+
+    def _new_inflow(self, call: ServerCall) -> InFlow:
+        session = call.session
+
+        def grant(items: int, kib: int) -> None:
+            if not call.is_over:
+                session.post(session.frame(Template.CREDIT, call.call_id, amount=items, number=kib))
+
+        return InFlow(
+            grant,
+            window_items=self._window_items,
+            window_bytes=self._window_bytes,
+            payload_max=self._payload_max,
+        )
+
+    def _keep(self, call: ServerCall) -> None:
+        call.session.calls[call.call_id] = call
+
+    async def _run(self, call: ServerCall, handler: Handler, body: bytes) -> None:
+        session = call.session
+        try:
+            await self._handle(call, handler, body)
+            self._answered += 1
+        except asyncio.CancelledError:
+            if call.reason is None:
+                # The server closes; the client learns that it may have run.
+                self._refuse(session, call.call_id, Status.UNAVAILABLE, "the server closes")
+                raise
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises is answered
+            if call.reason is None:
+                self._fail(session, call.call_id, handler.name, error)
+        finally:
+            call.end()
+
+    async def _handle(self, call: ServerCall, handler: Handler, body: bytes) -> None:
+        session, inflow, began_ns = call.session, call.inflow, self._now_ns()
+        given: Any = body
+        if inflow is not None:
+            inflow.open()
+            given = inflow if handler.takes_stream else await whole_of(inflow, handler.name)
+        arguments = (given, call) if handler.takes_call else (given,)
+        if handler.gives_stream:
+            async with aclosing(handler.function(*arguments)) as elements:
+                async for element in elements:
+                    await session.send_element(call, element)
+            await session.send_end(call)
+            return
+        answer = handler.function(*arguments)
+        if not handler.is_plain:
+            answer = await answer
+        elapsed_ns = self._now_ns() - began_ns
+        if not session.reply_now(call.call_id, answer, elapsed_ns):
+            await session.reply(call, answer, elapsed_ns)
+
+    def _on_deadline(self, call: ServerCall) -> None:
+        self._refuse(call.session, call.call_id, Status.DEADLINE_EXCEEDED, "the deadline passed")
+        call.end(Status.DEADLINE_EXCEEDED)
+
+    def _fail(self, session: ServerSession, call_id: int, name: str, error: Exception) -> None:
+        if isinstance(error, CallFailedError):
+            self._refuse(
+                session,
+                call_id,
+                error.status,
+                str(error),
+                error_type=error.error_type,
+                retry_after_ms=error.retry_after_ms,
+            )
+            return
+        # Its text may be a secret of the server: it is in the log here, with the traceback.
+        log.error("call_handler_failed", method=name, exc_info=error)
+        kind = type(error).__name__
+        self._refuse(
+            session, call_id, Status.UNKNOWN, f"the handler raised {kind}", error_type=kind
+        )
+
+    def _refuse(
+        self, session: ServerSession, call_id: int, status: Status, text: str, **more: Any
+    ) -> None:
+        self._failed[status.name] += 1
+        session.refuse(call_id, status, text, **more)
+
+    def _on_malformed(self, session: ServerSession, call_id: int, reason: str) -> None:
+        self._malformed += 1
+        now_ns = self._now_ns()
+        if now_ns - self._logged_ns >= NS_PER_SECOND or not self._logged_ns:
+            self._logged_ns = now_ns
+            log.warning(
+                "call_message_malformed",
+                client=session.caller.name,
+                address=session.caller.address,
+                reason=reason,
+                count=self._malformed,
+            )
+        if call_id:
+            session.refuse(call_id, Status.INVALID_ARGUMENT, reason)
+            if (call := session.calls.get(call_id)) is not None:
+                call.end(Status.INVALID_ARGUMENT)
+
+    # Clients.
+
+    def _on_link_message(
+        self, session: ServerSession, template: int, amount: int, extensions: dict[int, bytes]
+    ) -> None:
+        if template == Template.PING:
+            session.post(
+                session.frame(Template.PONG, 0, amount=amount, extensions=self._instance_packed())
+            )
+        elif template == Template.HELLO:
+            service = extensions.get(Extension.SERVICE, b"").decode("utf-8", "replace")
+            if service not in {"", self.service}:
+                session.refuse(
+                    0, Status.NOT_FOUND, f"this is {self.service}, not {printable(service, 80)}"
+                )
+                return
+            session.instance = extensions.get(Extension.INSTANCE, b"")[:16]
+            name = extensions.get(Extension.NAME, b"").decode("utf-8", "replace")
+            session.caller = attrs.evolve(session.caller, name=printable(name, 80))
+            session.post(
+                session.frame(
+                    Template.WELCOME,
+                    0,
+                    amount=self._payload_max,
+                    number=self._calls_at_once,
+                    extensions=self._instance_packed(),
+                )
+            )
+            if self._is_draining:
+                session.post(session.frame(Template.GOAWAY, 0))
+
+    def _instance_packed(self) -> bytes:
+        return pack_extensions([(Extension.INSTANCE, self._instance)])
+
+    def _new_session(self, image: Image) -> ServerSession | None:
+        if image.is_closed or self._is_closed:
+            return None
+        if len(self._sessions) >= self._clients_limit:
+            self._refused_clients += 1
+            self._tasks.start(
+                reject(image, f"{self._clients_limit} clients are served already"), "reject"
+            )
+            return None
+        outbox = Outbox(
+            self._tasks,
+            lambda reason: self._end_session(session, reason),
+            patience_s=self._patience_s,
+        )
+        session = ServerSession(image, outbox, self._aeron.clock, self._wiring)
+        self._sessions[image] = session
+        if self._shared is not None:
+            outbox.attach(self._shared)
+        else:
+            self._tasks.start(self._add_publication(session), "answers of calls")
+        return session
+
+    async def _add_publication(self, session: ServerSession) -> None:
+        try:
+            publication = await self._aeron.add_exclusive_publication(
+                self._wiring.response_publication(session.image.correlation_id),
+                self._wiring.response_stream_id,
+            )
+        except (RegistrationError, ClosedError) as error:
+            # It wants no answers, or has gone in the meantime.
+            self._end_session(session, str(error))
+            return
+        if session.is_ended:
+            publication.close()
+            return
+        session.publication = publication
+        session.outbox.attach(publication)
+
+    def _on_image_gone(self, image: Image) -> None:
+        session = self._sessions.pop(image, None)
+        if session is not None:
+            self._close_session(session)
+
+    def _end_session(self, session: ServerSession, reason: str) -> None:
+        """Let a client go that breaks the rules, or does not take its answers."""
+        if self._sessions.pop(session.image, None) is None:
+            return
+        log.warning(
+            "call_client_rejected",
+            client=session.caller.name,
+            address=session.caller.address,
+            reason=reason,
+        )
+        self._refused_clients += 1
+        self._close_session(session)
+        if not session.image.is_closed:
+            self._tasks.start(reject(session.image, reason), "reject")
+
+    def _close_session(self, session: ServerSession) -> None:
+        self._cancelled += len(session.calls)
+        session.end_calls(Status.CANCELLED)
+        session.outbox.close()
+        if session.publication is not None:
+            session.publication.close()
+
+    # The end.
+
+    async def drain(self, grace: float) -> None:
+        """Take no new calls, and wait until those that run have ended.
+
+        Args:
+            grace: Seconds to wait.
+        """
+        if self._is_draining or self._is_closed:
+            return
+        self._is_draining = True
+        milliseconds = min(int(grace * NS_PER_SECOND / NS_PER_MS), 0xFFFF_FFFF)
+        for session in self._sessions.values():
+            session.post(session.frame(Template.GOAWAY, 0, number=milliseconds))
+        try:
+            async with asyncio.timeout(grace):
+                await self._calls.wait()
+                for session in tuple(self._sessions.values()):
+                    await session.outbox.drain()
+        except TimeoutError:
+            return
+
+    async def aclose(self) -> None:
+        """Cancel what runs, and close all streams."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if not self._is_draining:
+            self._is_draining = True
+            for session in self._sessions.values():
+                session.post(session.frame(Template.GOAWAY, 0))
+        await self._calls.aclose()
+        self._deadlines.close()
+        if self._subscription is not None:
+            self._subscription.close()
+        for session in tuple(self._sessions.values()):
+            self._close_session(session)
+        self._sessions.clear()
+        await self._tasks.aclose()
+        if self._shared is not None:
+            self._shared.close()
+
+
+async def reject(image: Image, reason: str) -> None:
+    """Reject a client, which may have gone."""
+    try:
+        await image.reject(printable(reason, 200))
+    except AeronError as error:
+        del error
+
+
+async def whole_of(inflow: InFlow, name: str) -> bytes:
+    """Return a request that comes in pieces."""
+    async for payload in inflow:
+        return payload
+    message = f"{name}: the request is empty"
+    raise CallFailedError(message, status=Status.INVALID_ARGUMENT)
+
+
+def argument_count(function: Callable[..., Any]) -> int:
+    """Return how many arguments by position a function takes."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(each.kind in kinds for each in inspect.signature(function).parameters.values())

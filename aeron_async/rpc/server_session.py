@@ -1,0 +1,301 @@
+"""One client of a server: its image, its answers, and its calls that run.
+
+Invariant: a call is in `calls` from its beginning to its end, and no handler outlives its call:
+what ends a call cancels its task. What a client sends makes a server keep at most `calls_at_once`
+calls, the windows of their streams, and `OUTBOX_BYTES` of answers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, final
+
+import attrs
+
+from aeron_async.clock import NS_PER_SECOND
+from aeron_async.errors import CallFailedError, ProtocolError, Status
+from aeron_async.rpc.envelope import (
+    BLOCK_LENGTH,
+    CONTINUED,
+    HEAD,
+    LAST,
+    SCHEMA_ID,
+    VERSION,
+    Extension,
+    Template,
+    head,
+    pack_extensions,
+    text_of,
+)
+from aeron_async.rpc.flows import InFlow, OutFlow
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from aeron_async.client.image import Image
+    from aeron_async.clock import Clock
+    from aeron_async.rpc.outbox import Outbox
+    from aeron_async.rpc.wiring import Wiring
+    from aeron_async.trace_context import TraceContext
+
+__all__ = ["Caller", "ServerCall", "ServerSession"]
+
+CALL_KEY: Final = 8
+REPLY: Final = int(Template.REPLY)
+PACK: Final = HEAD.pack
+
+
+@attrs.frozen
+class Caller:
+    """Who calls.
+
+    Attributes:
+        name: What the client says it is called; printable.
+        address: Where its requests come from.
+        session_id: Of its requests.
+    """
+
+    name: str
+    address: str
+    session_id: int
+
+
+@final
+class ServerCall:
+    """One call, as its handler sees it.
+
+    Attributes:
+        method: Name of the method.
+        caller: Who calls.
+        deadline_ns: When it ends at the latest, by the clock of the server; 0 for never.
+        is_repeated: Whether it was sent before, to this server or another.
+        key: Identifies all attempts of a call that is sent again; empty for a first attempt.
+        trace: The span that calls, if it said so.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_ended",
+        "_session",
+        "call_id",
+        "deadline_ns",
+        "inflow",
+        "is_repeated",
+        "key",
+        "method",
+        "outflow",
+        "reason",
+        "task",
+        "trace",
+    )
+
+    def __init__(self, session: ServerSession, call_id: int, method: str) -> None:
+        self._session = session
+        self._ended = False
+        self.call_id = call_id
+        self.method = method
+        self.deadline_ns = 0
+        self.is_repeated = False
+        self.key = b""
+        self.trace: TraceContext | None = None
+        self.inflow: InFlow | None = None
+        self.outflow: OutFlow | None = None
+        self.task: asyncio.Task[None] | None = None
+        # Why it was ended before its handler did; None while it runs.
+        self.reason: Status | None = None
+
+    @property
+    def caller(self) -> Caller:
+        """Return who calls."""
+        return self._session.caller
+
+    @property
+    def session(self) -> ServerSession:
+        """Return the client that it belongs to."""
+        return self._session
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether it has ended."""
+        return self._ended
+
+    @property
+    def is_moot(self) -> bool:
+        """Return whether its client wants nothing more of it."""
+        return self.reason is not None
+
+    @property
+    def time_left(self) -> float | None:
+        """Return the seconds until its deadline; None if it has none."""
+        if not self.deadline_ns:
+            return None
+        return max(0.0, (self.deadline_ns - self._session.now_ns()) / NS_PER_SECOND)
+
+    def end(self, reason: Status | None = None) -> None:
+        """Forget it; with a reason, its handler is cancelled."""
+        self._ended = True
+        self._session.calls.pop(self.call_id, None)
+        if reason is not None:
+            self.reason = reason
+            error = CallFailedError(f"{self.method} was ended: {reason.name}", status=reason)
+            for flow in (self.inflow, self.outflow):
+                if flow is not None:
+                    flow.close(error)
+            if self.task is not None:
+                self.task.cancel()
+
+
+@final
+class ServerSession:
+    """A client that is connected.
+
+    Args:
+        image: Where its requests come from.
+        outbox: Where its answers go.
+        clock: Of the server.
+        wiring: The channels of the service.
+    """
+
+    def __init__(self, image: Image, outbox: Outbox, clock: Clock, wiring: Wiring) -> None:
+        self.image = image
+        self.outbox = outbox
+        self.post = outbox.post
+        self.calls: dict[int, ServerCall] = {}
+        self.highest_id = 0
+        self.instance = b""
+        self.caller = Caller("", image.source_identity, image.session_id)
+        self.is_ended = False
+        self.publication: Any = None
+        self.now_ns: Callable[[], int] = clock.now_ns
+        self.is_shared = wiring.is_shared
+        self.chunk = wiring.chunk
+
+    def frame(
+        self,
+        template: int,
+        call_id: int,
+        body: bytes = b"",
+        *,
+        amount: int = 0,
+        number: int = 0,
+        flags: int = 0,
+        extensions: bytes = b"",
+    ) -> bytes:
+        """Return a message to this client."""
+        if self.is_shared:
+            key = self.instance.ljust(16, b"\0") + call_id.to_bytes(CALL_KEY, "little")
+            extensions += pack_extensions([(Extension.KEY, key)])
+        return (
+            head(
+                template,
+                call_id,
+                amount=amount,
+                number=number,
+                flags=flags,
+                extensions=extensions,
+            )
+            + body
+        )
+
+    def reply_now(self, call_id: int, answer: bytes, elapsed_ns: int) -> bool:
+        """Send a short answer; return whether there was room. `reply` is the long way."""
+        if self.is_shared or len(answer) > self.chunk:
+            return False
+        return self.post(
+            PACK(BLOCK_LENGTH, REPLY, SCHEMA_ID, VERSION, call_id, elapsed_ns, 0, LAST, 0) + answer
+        )
+
+    async def reply(self, call: ServerCall, answer: bytes, elapsed_ns: int) -> None:
+        """Send the answer of a call, in pieces if it is long."""
+        if len(answer) > self.chunk:
+            flow = call.outflow = call.outflow or OutFlow()
+            chunk = self.chunk
+            last = (len(answer) - 1) // chunk * chunk
+            for at in range(0, last, chunk):
+                await self.send_item(call, answer[at : at + chunk], flags=CONTINUED)
+            # The last piece is the REPLY, whose amount is its place in the sequence then.
+            elapsed_ns = await flow.reserve(len(answer) - last)
+            answer = answer[last:]
+        frame = self.frame(Template.REPLY, call.call_id, answer, amount=elapsed_ns, flags=LAST)
+        await self.outbox.put(frame)
+
+    async def send_item(self, call: ServerCall, payload: bytes, *, flags: int = 0) -> None:
+        """Send an element, or a piece of one, when the client allows it."""
+        flow = call.outflow = call.outflow or OutFlow()
+        sequence = await flow.reserve(len(payload))
+        await self.outbox.put(
+            self.frame(Template.ITEM, call.call_id, payload, amount=sequence, flags=flags), call
+        )
+
+    async def send_element(self, call: ServerCall, element: bytes) -> None:
+        """Send an element, in pieces if it is long."""
+        chunk = self.chunk
+        for at in range(0, max(len(element), 1), chunk):
+            flags = 0 if at + chunk >= len(element) else CONTINUED
+            await self.send_item(call, element[at : at + chunk], flags=flags)
+
+    async def send_end(self, call: ServerCall) -> None:
+        """Tell the client that no more elements come; that ends the call."""
+        sent = 0 if call.outflow is None else call.outflow.sent_items
+        await self.outbox.put(self.frame(Template.END, call.call_id, amount=sent, flags=LAST))
+
+    def refuse(
+        self,
+        call_id: int,
+        status: Status,
+        text: str,
+        *,
+        flags: int = 0,
+        error_type: str = "",
+        retry_after_ms: int | None = None,
+    ) -> bool:
+        """Answer a call with an error; return whether there was room for it."""
+        given: list[tuple[int, bytes]] = []
+        if error_type:
+            given.append((Extension.ERROR_TYPE, text_of(error_type)))
+        if retry_after_ms is not None:
+            given.append((Extension.RETRY_AFTER, retry_after_ms.to_bytes(4, "little")))
+        return self.post(
+            self.frame(
+                Template.ERROR,
+                call_id,
+                text_of(text),
+                number=status,
+                flags=flags | LAST,
+                extensions=pack_extensions(given) if given else b"",
+            )
+        )
+
+    def on_call_message(
+        self, call: ServerCall, template: int, amount: int, number: int, flags: int, body: bytes
+    ) -> None:
+        """Take what a client sends for a call that runs.
+
+        Raises:
+            ProtocolError: It is against the protocol.
+        """
+        if template == Template.ITEM:
+            if call.inflow is None:
+                message = "an element for a call whose request was whole"
+                raise ProtocolError(message)
+            call.inflow.on_item(amount, body, is_continued=bool(flags & CONTINUED))
+            if flags & LAST:
+                call.inflow.on_end()
+        elif template == Template.END:
+            if call.inflow is not None:
+                call.inflow.on_end()
+        elif template == Template.CREDIT:
+            if call.outflow is None:
+                call.outflow = OutFlow()
+            call.outflow.on_credit(amount, number)
+        elif template == Template.CANCEL:
+            call.end(Status.CANCELLED)
+        else:
+            message = f"template {template} from a client"
+            raise ProtocolError(message)
+
+    def end_calls(self, reason: Status) -> None:
+        """End all calls of a client that has gone."""
+        self.is_ended = True
+        for call in tuple(self.calls.values()):
+            call.end(reason)
