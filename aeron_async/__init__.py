@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from aeron_async.client.publication import OfferOutcome, Publication
     from aeron_async.client.streams import AeronAttribute
     from aeron_async.client.subscription import Subscription
+    from aeron_async.client.typed import TypedBatch, TypedPublication, TypedSubscription
     from aeron_async.client.why import why
     from aeron_async.clock import Clock, SystemClock
     from aeron_async.driver.commands import ImageEnd, ImageEndReason, PublicationErrorFrame
@@ -46,9 +47,11 @@ if TYPE_CHECKING:
         ChannelUriError,
         ClosedError,
         ConfigurationError,
+        DecodeError,
         DoorInUseError,
         DriverError,
         DriverTimeoutError,
+        EncodeError,
         ErrorCode,
         MaxPositionExceededError,
         MessageTooLongError,
@@ -78,10 +81,12 @@ __all__ = [
     "ConfigurationError",
     "CongestionControl",
     "Counter",
+    "DecodeError",
     "DoorInUseError",
     "DriverContext",
     "DriverError",
     "DriverTimeoutError",
+    "EncodeError",
     "ErrorCode",
     "ExclusivePublication",
     "Fc",
@@ -112,6 +117,9 @@ __all__ = [
     "Subscription",
     "SystemClock",
     "ThreadedMediaDriver",
+    "TypedBatch",
+    "TypedPublication",
+    "TypedSubscription",
     "WaitReason",
     "Why",
     "WrongLoopError",
@@ -154,6 +162,9 @@ MODULES: Final = {
     "SystemClock": "clock",
     "InvokedMediaDriver": "driver.own_loop",
     "ThreadedMediaDriver": "driver.own_loop",
+    "TypedBatch": "client.typed",
+    "TypedPublication": "client.typed",
+    "TypedSubscription": "client.typed",
     "WaitReason": "waits",
     "Why": "waits",
     "why": "client.why",

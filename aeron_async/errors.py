@@ -9,6 +9,8 @@
     ├── ClosedError                                 we closed it, or its owner was closed
     ├── NotConnectedError                           no subscriber, and the caller would not wait
     ├── BusyError            (RuntimeError)         a second task consumes the same object
+    ├── EncodeError                   (ValueError)  a value that its codec cannot encode
+    ├── DecodeError                   (ValueError)  a payload that its codec cannot decode
     ├── PublicationError                            an offer can never succeed
     │   ├── MessageTooLongError       (ValueError)  longer than the log buffer allows
     │   └── MaxPositionExceededError                the stream is at its last position
@@ -62,9 +64,11 @@ __all__ = [
     "ClosedError",
     "ConfigurationError",
     "DataLossError",
+    "DecodeError",
     "DoorInUseError",
     "DriverError",
     "DriverTimeoutError",
+    "EncodeError",
     "ErrorCode",
     "InvalidPositionError",
     "MaxPositionExceededError",
@@ -161,6 +165,14 @@ class NotConnectedError(AeronError):
 
 class BusyError(AeronError, RuntimeError):
     """A second task tried to read where only one task may."""
+
+
+class EncodeError(AeronError, ValueError):
+    """A value that its codec cannot encode; nothing was offered."""
+
+
+class DecodeError(AeronError, ValueError):
+    """A payload that its codec cannot decode; its text has nothing of the payload but numbers."""
 
 
 class PublicationError(AeronError):

@@ -47,6 +47,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "waits": (),
     "watcher": ("clock", "concurrent", "idle_strategy"),
     "protocol": ("protocol",),
+    "codecs": ("codecs", "protocol", "trace_context"),
     "logbuffer": ("logbuffer", "protocol"),
     "concurrent": ("concurrent", "protocol"),
     "aeron_directory": ("concurrent", "logbuffer", "protocol", "counters"),
@@ -76,6 +77,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "client": (
         "client",
+        "codecs",
         "concurrent",
         "doorbell",
         "aeron_directory",
@@ -102,7 +104,16 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "rpc": ("rpc", "client", "protocol", "clock", "trace_context"),
     "cli": ("",),
-    "spark": ("spark", "archive", "client", "flow_control", "logbuffer", "protocol", "clock"),
+    "spark": (
+        "spark",
+        "archive",
+        "client",
+        "codecs",
+        "flow_control",
+        "logbuffer",
+        "protocol",
+        "clock",
+    ),
     "testing": ("",),
     "__main__": ("cli",),
     "": (
@@ -122,8 +133,10 @@ FLOORS: dict[str, tuple[str, ...]] = {
 # What only these may touch of the world outside.
 ONLY = {
     "pyspark": ("spark",),
-    "pyarrow": ("spark", "client.arrow"),
-    "numpy": ("spark",),
+    "pyarrow": ("spark", "client.arrow", "codecs.columns", "codecs.sbe_columns"),
+    "numpy": ("spark", "codecs.columns", "codecs.sbe_columns"),
+    "google": ("codecs.values",),
+    "msgspec": ("codecs.values",),
     "cyclopts": ("cli",),
     "opentelemetry": ("metrics.otel",),
     "prometheus_client": ("metrics.prometheus",),

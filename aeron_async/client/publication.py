@@ -35,6 +35,7 @@ from aeron_async.client.buffer_claim import BufferClaim
 from aeron_async.client.client_conductor import BY_FORK, Closing, check_process
 from aeron_async.client.home_loop import HomeLoop, YieldBudget, refuse_elsewhere
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
+from aeron_async.client.typed import TypedOffers
 from aeron_async.client.waiters import (
     BY_RECEIVERS,
     BY_SENDER,
@@ -624,7 +625,7 @@ BEHIND_OTHERS: Final = int(AppendResult.BACK_PRESSURED)
 """Result of an offer that does not try because others wait: it would find no space either."""
 
 
-class Publication(PublicationBase, ObjectSendStream[Offered]):
+class Publication(PublicationBase, TypedOffers, ObjectSendStream[Offered]):
     """A publication that clients of one driver share if they add the same channel and stream.
 
     A message is bytes, any other buffer, or a list or tuple of buffers, which are sent as one. A

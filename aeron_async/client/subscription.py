@@ -50,6 +50,7 @@ from aeron_async.client.image import (
 from aeron_async.client.message_delivery import MessageDelivery
 from aeron_async.client.reading import NOTHING, Reading, SubscriptionEvents, inheriting
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
+from aeron_async.client.typed import TypedReading
 from aeron_async.client.waiters import Notify, Wait, watched_wait
 from aeron_async.client.why import explain_subscription, stream_named
 from aeron_async.errors import BusyError, RegistrationError
@@ -476,7 +477,7 @@ MESSAGES_PER_BATCH: Final = 1024
 
 @inheriting
 @final
-class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
+class Subscription(SubscriptionBase, TypedReading, ObjectReceiveStream[Message]):
     """One stream to receive, created by `Aeron.add_subscription`.
 
     Only one task at a time may consume it. While an iterating task waits for a message, or holds

@@ -74,7 +74,7 @@ def say_bytes() -> None:
     def harmful(encode: Callable[..., bytes]) -> Any:
         return lambda *args, **named: encode(*args, **named).replace(MARK.encode(), BYTES)
 
-    sbe.Codec.encode = harmful(sbe.Codec.encode)  # type: ignore[method-assign]
+    sbe.SbeMessageCodec.encode = harmful(sbe.SbeMessageCodec.encode)  # type: ignore[method-assign]
     handlers.encode_descriptor = harmful(handlers.encode_descriptor)
 
 

@@ -38,6 +38,12 @@ PRINTED = {
         "STOP 192",
         *(f"heard {64 * (number + 1)} message {number}" for number in range(3)),
     ],
+    "typed_messages": [
+        r"first: Quote\(symbol='AERN', bid=100\.0, ask=100\.5\)",
+        "skipped at position 128: schema 28533, not 7",
+        r"second: Quote\(symbol='AERN', bid=100\.25, ask=100\.75\)",
+        r"4 quotes, bids: \[100\.5, 100\.75, 101\.0, 101\.25\]",
+    ],
     "trace_message": [
         "order 7: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
         "order 8: no trace",
@@ -98,7 +104,7 @@ PRINTED = {
         "b'100'",
         "b'120'",
         "b'5'",
-        "['ACME: 120', 'INIT: 5']",
+        r"\['ACME: 120', 'INIT: 5'\]",
         "INVALID_ARGUMENT place: '' is no count",
     ],
     "destinations": [

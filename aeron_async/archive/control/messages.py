@@ -14,7 +14,7 @@ from typing import ClassVar, Final, final
 
 import attrs
 
-from aeron_async.archive.control.sbe import Codec, Data, Int32, Int64, SbeMessage, Text
+from aeron_async.archive.control.sbe import Data, Int32, Int64, SbeMessage, SbeMessageCodec, Text
 
 __all__ = [
     "CATALOG_REQUESTS",
@@ -646,7 +646,7 @@ class RecordingStopped(SbeMessage):
     stop_position: Int64
 
 
-CODEC: Final = Codec(
+CODEC: Final = SbeMessageCodec(
     schema_id=SCHEMA_ID,
     version=SCHEMA_VERSION,
     kinds=(

@@ -24,7 +24,7 @@ from aeron_async.errors import ConfigurationError, ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["HEADER", "Codec", "Data", "Int32", "Int64", "SbeMessage", "Text"]
+__all__ = ["HEADER", "Data", "Int32", "Int64", "SbeMessage", "SbeMessageCodec", "Text"]
 
 HEADER: Final = Struct("<HHHH")
 LENGTH: Final = Struct("<I")
@@ -124,7 +124,7 @@ class Layout:
         raise ProtocolError(message)
 
 
-class Codec:
+class SbeMessageCodec:
     """Encodes and decodes the messages of one schema.
 
     Args:

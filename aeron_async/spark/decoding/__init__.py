@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from aeron_async.codecs.columns import WIDENED, Decoded
+from aeron_async.codecs.sbe_columns import SbeColumns
+from aeron_async.codecs.sbe_schema import SbeSchema
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.decoding.decoder import (
     ERROR_COLUMN,
-    Decoded,
+    CodecDecoder,
     Decoder,
     decode_batch,
     decoded_schema,
 )
-from aeron_async.spark.decoding.field_decoders import StructDecoder, json_decoder, msgpack_decoder
-from aeron_async.spark.decoding.sbe_decoder import SbeDecoder
-from aeron_async.spark.decoding.sbe_schema import load_sbe_schema
+from aeron_async.spark.decoding.field_decoders import json_decoder, msgpack_decoder, struct_decoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,11 +30,11 @@ __all__ = ["ERROR_COLUMN", "Decoded", "Decoder", "decode_batch", "decoded_schema
 
 def _sbe_decoder(spec: str) -> Decoder:
     path, _, name = spec.partition("#")
-    return SbeDecoder(load_sbe_schema(path).message(name or None))
+    return CodecDecoder(SbeColumns(SbeSchema.from_file(path).message(name or None), WIDENED))
 
 
 KINDS: Final[dict[str, Callable[[str], Decoder]]] = {
-    "struct": StructDecoder,
+    "struct": struct_decoder,
     "sbe": _sbe_decoder,
     "json": json_decoder,
     "msgpack": msgpack_decoder,

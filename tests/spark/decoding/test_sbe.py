@@ -4,19 +4,30 @@ import math
 import random
 import struct
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pyarrow as pa
 import pytest
 
+from aeron_async.codecs.columns import WIDENED
+from aeron_async.codecs.sbe_columns import SbeColumns
+from aeron_async.codecs.sbe_schema import SbeSchema
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.decoding import decode_batch, decoder_of
-from aeron_async.spark.decoding.sbe_decoder import SbeDecoder
-from aeron_async.spark.decoding.sbe_schema import SbeSchema, load_sbe_schema
+from aeron_async.spark.decoding.decoder import CodecDecoder
+
+if TYPE_CHECKING:
+    from aeron_async.codecs.layout import MessageSchema
 
 SCHEMA = Path(__file__).parent / "quotes.xml"
-QUOTE = SbeDecoder(load_sbe_schema(str(SCHEMA)).message("Quote"))
+
+
+def sbe_decoder(message: MessageSchema) -> CodecDecoder:
+    return CodecDecoder(SbeColumns(message, WIDENED))
+
+
+QUOTE = sbe_decoder(SbeSchema.from_file(SCHEMA).message("Quote"))
 BLOCK_LENGTH = 60
 
 
@@ -94,7 +105,7 @@ class Quote:
         }
 
 
-def rows_of(messages: list[bytes], decoder: SbeDecoder = QUOTE) -> list[dict[str, Any]]:
+def rows_of(messages: list[bytes], decoder: CodecDecoder = QUOTE) -> list[dict[str, Any]]:
     batch = pa.record_batch(
         {"position": range(len(messages)), "payload": pa.array(messages, "binary")}
     )
@@ -164,7 +175,7 @@ def test_other_messages_of_the_schema_are_left_out() -> None:
     beat = struct.pack("<HHHHq", 8, 2, 7, 0, 123)
     quote = Quote()
     assert rows_of([beat, quote.encode(), beat]) == [{"position": 1} | right(quote)]
-    beats = SbeDecoder(load_sbe_schema(str(SCHEMA)).message("Heartbeat"))
+    beats = sbe_decoder(SbeSchema.from_file(SCHEMA).message("Heartbeat"))
     assert [row["at"] for row in rows_of([beat, quote.encode()], beats)] == [123]
     assert rows_of([beat]) == []
     assert rows_of([]) == []
@@ -235,7 +246,7 @@ def test_a_number_too_large_for_the_lake_is_an_error_of_its_row() -> None:
 
 def test_a_big_endian_schema_is_read_so() -> None:
     text = SCHEMA.read_text().replace("littleEndian", "bigEndian")
-    decoder = SbeDecoder(SbeSchema(text).message("Heartbeat"))
+    decoder = sbe_decoder(SbeSchema(text).message("Heartbeat"))
     (row,) = rows_of([struct.pack(">HHHHq", 8, 2, 7, 0, 123)], decoder)
     assert row["at"] == 123
 
@@ -281,7 +292,7 @@ def test_a_schema_that_cannot_be_meant_is_refused(old: str, new: str, error: str
 
 
 def test_a_message_is_named_where_there_are_several(tmp_path: Path) -> None:
-    schema = load_sbe_schema(str(SCHEMA))
+    schema = SbeSchema.from_file(SCHEMA)
     assert schema.message_names == ["Quote", "Heartbeat"]
     with pytest.raises(ConfigurationError, match="more than one message; name one of: Quote, Hea"):
         schema.message()
@@ -289,11 +300,11 @@ def test_a_message_is_named_where_there_are_several(tmp_path: Path) -> None:
         schema.message("Trade")
     assert decoder_of(f"sbe:{SCHEMA}#Heartbeat").fields == [pa.field("at", pa.int64())]
     with pytest.raises(ConfigurationError, match="cannot be read"):
-        load_sbe_schema(str(tmp_path / "none.xml"))
+        SbeSchema.from_file(tmp_path / "none.xml")
     one = tmp_path / "one.xml"
     text = SCHEMA.read_text()
     one.write_text(text[: text.index('  <sbe:message name="Heart')] + "</sbe:messageSchema>")
-    assert load_sbe_schema(str(one)).message().name == "Quote"
+    assert SbeSchema.from_file(one).message().name == "Quote"
 
 
 def test_a_schema_that_is_too_long_is_not_read(tmp_path: Path) -> None:
@@ -301,4 +312,4 @@ def test_a_schema_that_is_too_long_is_not_read(tmp_path: Path) -> None:
     with long.open("wb") as file:
         file.truncate(16 * 1024 * 1024 + 1)
     with pytest.raises(ConfigurationError, match="longer than 16777216 bytes"):
-        load_sbe_schema(str(long))
+        SbeSchema.from_file(long)

@@ -6,14 +6,10 @@ Source: FIX Simple Binary Encoding 1.0, "Field Encoding" and "Message Schema".
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn, final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, final, overload
 from xml.etree import ElementTree as ET
 
-import pyarrow as pa
-
-from aeron_async.errors import ConfigurationError
-from aeron_async.spark.decoding.decoder import ARROW_TYPES, Primitive
-from aeron_async.spark.decoding.sbe_decoder import (
+from aeron_async.codecs.layout import (
     Block,
     Char,
     Composite,
@@ -25,21 +21,21 @@ from aeron_async.spark.decoding.sbe_decoder import (
     Header,
     MessageSchema,
     Numbers,
+    Primitive,
 )
+from aeron_async.codecs.sbe import SbeCodec, SbeUnionCodec
+from aeron_async.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from os import PathLike
     from xml.etree.ElementTree import Element
 
-    from aeron_async.spark.decoding.sbe_decoder import Encoding
+    from aeron_async.codecs.layout import Encoding
 
 __all__ = [
     "SbeSchema",
     "SbeTypes",
-    "attribute",
-    "load_sbe_schema",
-    "local_name",
-    "number_of",
 ]
 
 CODES: Final = {
@@ -57,6 +53,7 @@ NULLS: Final[dict[str, int | float]] = {
 TEXT_ENCODINGS: Final = {"UTF-8", "UTF8", "ASCII", "US-ASCII"}
 LONGEST_ARRAY: Final = 65_535
 DEEPEST_TYPE: Final = 16
+LONGEST_NUMBER: Final = 20
 
 
 def local_name(element: Element) -> str:
@@ -81,13 +78,14 @@ def number_of(element: Element, name: str, where: str, default: int | None = Non
     """Return a numeric attribute.
 
     Raises:
-        ConfigurationError: It is no number, is negative, or is missing and has no default.
+        ConfigurationError: It is no number, is negative or longer than 20 digits, or is missing and
+            has no default.
     """
     text = attribute(element, name, where) if default is None else element.get(name)
     if text is None:
         assert default is not None
         return default
-    if not text.strip().isdecimal():
+    if not text.strip().isdecimal() or len(text) > LONGEST_NUMBER:
         message = f"{where}: <{local_name(element)}> has {name} {text!r}, which is no number"
         raise ConfigurationError(message)
     return int(text)
@@ -125,7 +123,7 @@ class SbeTypes:
         type_name = attribute(field, "type", where)
         presence = field.get("presence")
         if presence == "constant" and field.get("valueRef") is not None:
-            return Constant(self._referred(attribute(field, "valueRef", where), where), pa.string())
+            return Constant(self._referred(attribute(field, "valueRef", where), where))
         return self._named(type_name, presence, where, 0)
 
     def header(self, type_name: str, names: tuple[str, ...]) -> Header:
@@ -206,8 +204,8 @@ class SbeTypes:
         if name == "char":
             if length > 1 and len(text) > length:
                 self._refuse(where, f"constant {text!r} is longer than {length} characters")
-            return Constant(text, pa.string())
-        return Constant(self._value(name, text, where), ARROW_TYPES[CODES[name]])
+            return Constant(text)
+        return Constant(self._value(name, text, where), CODES[name])
 
     def _value(self, name: str, text: str, where: str) -> int | float:
         try:
@@ -289,29 +287,14 @@ class SbeTypes:
 
 LARGEST_SCHEMA: Final = 16 * 1024 * 1024
 DEEPEST_GROUP: Final = 8
-
-
-def load_sbe_schema(path: str) -> SbeSchema:
-    """Read a schema from a file.
-
-    Raises:
-        ConfigurationError: The file cannot be read, is no XML, or is no valid schema.
-    """
-    file = Path(path)
-    try:
-        if file.stat().st_size > LARGEST_SCHEMA:
-            message = f"schema {path} is longer than {LARGEST_SCHEMA} bytes"
-            raise ConfigurationError(message)
-        text = file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        message = f"schema {path} cannot be read: {error}"
-        raise ConfigurationError(message) from error
-    return SbeSchema(text, path)
+LONGEST_BLOCK: Final = 16 * 1024 * 1024
+"""As long as the longest message, in bytes."""
+T = TypeVar("T")
 
 
 @final
 class SbeSchema:
-    """The messages of one schema.
+    """The messages of one schema; see `from_file`.
 
     Args:
         text: XML of the schema.
@@ -320,6 +303,33 @@ class SbeSchema:
     Raises:
         ConfigurationError: The text is no XML, or no valid schema.
     """
+
+    @classmethod
+    def from_file(cls, path: str | PathLike[str]) -> Self:
+        """Read a schema from a file of at most 16 MiB.
+
+        Raises:
+            ConfigurationError: The file cannot be read, is no XML, or is no valid schema.
+        """
+        file = Path(path)
+        try:
+            if file.stat().st_size > LARGEST_SCHEMA:
+                message = f"schema {path} is longer than {LARGEST_SCHEMA} bytes"
+                raise ConfigurationError(message)
+            text = file.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            message = f"schema {path} cannot be read: {error}"
+            raise ConfigurationError(message) from error
+        return cls(text, str(path))
+
+    @classmethod
+    def from_xml(cls, text: str) -> Self:
+        """Read a schema from a text.
+
+        Raises:
+            ConfigurationError: The text is no XML, or no valid schema.
+        """
+        return cls(text)
 
     def __init__(self, text: str, name: str = "schema") -> None:
         self._name = name
@@ -334,6 +344,7 @@ class SbeSchema:
         if any(local_name(each) == "include" for each in root.iter()):
             self._refuse("includes another file; put the two together first")
         self._id = number_of(root, "id", name)
+        self._version = number_of(root, "version", name, 0)
         order = root.get("byteOrder", "littleEndian")
         if order not in {"littleEndian", "bigEndian"}:
             self._refuse(f"has byteOrder {order!r}, not littleEndian or bigEndian")
@@ -375,9 +386,46 @@ class SbeSchema:
             name,
             number_of(element, "id", self._name),
             self._id,
+            self._version,
             self._header,
             self._block(element, name, 0),
         )
+
+    @overload
+    def codec(self, name: str | None = None) -> SbeCodec[Any]: ...
+
+    @overload
+    def codec(self, name: str | None = None, *, into: Callable[..., T]) -> SbeCodec[T]: ...
+
+    def codec(
+        self, name: str | None = None, *, into: Callable[..., Any] | None = None
+    ) -> SbeCodec[Any]:
+        """Return a codec of one message.
+
+        Args:
+            name: Name of the message; None if the schema has only one.
+            into: Makes the value, called with all members but constants, in the order of the
+                schema; None for a named tuple, `SbeCodec.type`.
+
+        Raises:
+            ConfigurationError: There is no such message, it is invalid, or a name of it cannot be
+                that of an attribute.
+        """
+        return SbeCodec(self.message(name), into)
+
+    def codecs(self, *names: str) -> SbeUnionCodec:
+        """Return a codec of several messages, of a stream that carries all of them.
+
+        Args:
+            names: Names of the messages; without any, all of the schema.
+
+        Raises:
+            ConfigurationError: As for `codec`.
+        """
+        found = names or tuple(self._messages)
+        if not found:
+            self._refuse("has no message")
+        return SbeUnionCodec([self.codec(name) for name in found])
 
     def _block(self, parent: Element, where: str, depth: int) -> Block:
         if depth > DEEPEST_GROUP:
@@ -393,7 +441,13 @@ class SbeSchema:
                 groups.append(self._group(each, where, depth))
             else:
                 datas.append(self._data(each, where))
-        return Block(tuple(fields), tuple(groups), tuple(datas))
+        end = max((field.end for field in fields), default=0)
+        length = number_of(parent, "blockLength", self._name, end)
+        if length > LONGEST_BLOCK:
+            self._refuse(f"{where}: a block of {length} bytes is longer than {LONGEST_BLOCK}")
+        if length < end:
+            self._refuse(f"{where}: blockLength {length} is less than its fields, {end} bytes")
+        return Block(tuple(fields), tuple(groups), tuple(datas), length)
 
     def _members(self, parent: Element, where: str) -> Iterator[Element]:
         """Yield fields, groups and data, and check that they come in this order."""
