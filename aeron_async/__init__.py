@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from aeron_async.client.client_conductor import NotAdded, Reconnected
     from aeron_async.client.counter import Counter
     from aeron_async.client.exclusive_publication import ExclusivePublication
+    from aeron_async.client.gaps import Gap, GapCause
     from aeron_async.client.image import (
         FragmentHeader,
         Image,
@@ -27,7 +28,15 @@ if TYPE_CHECKING:
         Message,
         MessageBatch,
     )
+    from aeron_async.client.latest import Latest
     from aeron_async.client.publication import OfferOutcome, Publication
+    from aeron_async.client.snapshots import (
+        Snapshot,
+        SnapshotReader,
+        SnapshotServer,
+        join_with_snapshot,
+        looped_snapshots,
+    )
     from aeron_async.client.streams import AeronAttribute
     from aeron_async.client.subscription import Subscription
     from aeron_async.client.typed import TypedBatch, TypedPublication, TypedSubscription
@@ -53,6 +62,7 @@ if TYPE_CHECKING:
         DriverTimeoutError,
         EncodeError,
         ErrorCode,
+        LaggedError,
         MaxPositionExceededError,
         MessageTooLongError,
         NotConnectedError,
@@ -60,6 +70,8 @@ if TYPE_CHECKING:
         ProtocolError,
         PublicationError,
         RegistrationError,
+        SnapshotError,
+        TooManyKeysError,
         WrongLoopError,
     )
     from aeron_async.protocol.channel_uri import ChannelUri
@@ -92,12 +104,16 @@ __all__ = [
     "Fc",
     "FlowControl",
     "FragmentHeader",
+    "Gap",
+    "GapCause",
     "Image",
     "ImageEnd",
     "ImageEndReason",
     "ImageEvent",
     "ImageEventKind",
     "InvokedMediaDriver",
+    "LaggedError",
+    "Latest",
     "MaxPositionExceededError",
     "MediaDriver",
     "Message",
@@ -114,9 +130,14 @@ __all__ = [
     "PublicationErrorFrame",
     "Reconnected",
     "RegistrationError",
+    "Snapshot",
+    "SnapshotError",
+    "SnapshotReader",
+    "SnapshotServer",
     "Subscription",
     "SystemClock",
     "ThreadedMediaDriver",
+    "TooManyKeysError",
     "TypedBatch",
     "TypedPublication",
     "TypedSubscription",
@@ -125,6 +146,8 @@ __all__ = [
     "WrongLoopError",
     "congestion_control",
     "flow_control",
+    "join_with_snapshot",
+    "looped_snapshots",
     "name_resolver",
     "why",
 ]
@@ -144,11 +167,14 @@ MODULES: Final = {
     "Fc": "client.channel",
     "FlowControl": "driver.core.flow_control",
     "FragmentHeader": "client.image",
+    "Gap": "client.gaps",
+    "GapCause": "client.gaps",
     "Image": "client.image",
     "ImageEnd": "driver.commands",
     "ImageEndReason": "driver.commands",
     "ImageEvent": "client.image",
     "ImageEventKind": "client.image",
+    "Latest": "client.latest",
     "MediaDriver": "driver.media_driver",
     "Message": "client.image",
     "MessageBatch": "client.image",
@@ -158,6 +184,11 @@ MODULES: Final = {
     "Publication": "client.publication",
     "PublicationErrorFrame": "driver.commands",
     "Reconnected": "client.client_conductor",
+    "Snapshot": "client.snapshots",
+    "SnapshotReader": "client.snapshots",
+    "SnapshotServer": "client.snapshots",
+    "join_with_snapshot": "client.snapshots",
+    "looped_snapshots": "client.snapshots",
     "Subscription": "client.subscription",
     "SystemClock": "clock",
     "InvokedMediaDriver": "driver.own_loop",

@@ -11,6 +11,9 @@
     ├── BusyError            (RuntimeError)         a second task consumes the same object
     ├── EncodeError                   (ValueError)  a value that its codec cannot encode
     ├── DecodeError                   (ValueError)  a payload that its codec cannot decode
+    ├── LaggedError                                 a reader is too far behind; has lag and limit
+    ├── TooManyKeysError                            more keys wait than a conflating reader holds
+    ├── SnapshotError                               no snapshot joins the live stream
     ├── PublicationError                            an offer can never succeed
     │   ├── MessageTooLongError       (ValueError)  longer than the log buffer allows
     │   └── MaxPositionExceededError                the stream is at its last position
@@ -71,6 +74,7 @@ __all__ = [
     "EncodeError",
     "ErrorCode",
     "InvalidPositionError",
+    "LaggedError",
     "MaxPositionExceededError",
     "MessageTooLongError",
     "NoServerError",
@@ -81,8 +85,10 @@ __all__ = [
     "RecordingGapError",
     "RegistrationError",
     "RpcError",
+    "SnapshotError",
     "Status",
     "StorageError",
+    "TooManyKeysError",
     "UnknownRecordingError",
     "WrongLoopError",
 ]
@@ -173,6 +179,28 @@ class EncodeError(AeronError, ValueError):
 
 class DecodeError(AeronError, ValueError):
     """A payload that its codec cannot decode; its text has nothing of the payload but numbers."""
+
+
+class LaggedError(AeronError):
+    """A reader is further behind the newest data than it allows; nothing is lost yet.
+
+    Attributes:
+        lag_bytes: How far it is behind, in bytes of the stream.
+        max_lag_bytes: How far it may be.
+    """
+
+    def __init__(self, message: str, *, lag_bytes: int, max_lag_bytes: int) -> None:
+        super().__init__(message)
+        self.lag_bytes = lag_bytes
+        self.max_lag_bytes = max_lag_bytes
+
+
+class TooManyKeysError(AeronError):
+    """More keys have a value that waits than a conflating reader may hold."""
+
+
+class SnapshotError(AeronError):
+    """No snapshot was found that joins the live stream without a gap."""
 
 
 class PublicationError(AeronError):

@@ -74,6 +74,7 @@ DRIVER_SETTINGS: Final = {
     "status_message_timeout_ns": Role.SUBSCRIPTION,
     "image_liveness_timeout_ns": Role.SUBSCRIPTION,
     "image_gap_timeout_ns": Role.SUBSCRIPTION,
+    "over_run_rejoin_interval_ns": Role.SUBSCRIPTION,
     "nak_unicast_retry_delay_ratio": Role.SUBSCRIPTION,
     "publication_connection_timeout_ns": Role.PUBLICATION,
     "retransmit_unicast_delay_ns": Role.PUBLICATION,

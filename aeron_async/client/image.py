@@ -35,7 +35,7 @@ from typing import (
 
 from aeron_async.client.arguments import check_limit
 from aeron_async.client.client_conductor import check_process
-from aeron_async.client.reading import Taking
+from aeron_async.client.lag import Skipping
 from aeron_async.client.waiters import Notify, Wait
 from aeron_async.driver.commands import ImageEnd, ImageEndReason
 from aeron_async.errors import ClosedError, ConfigurationError
@@ -143,7 +143,7 @@ class HandlerNotAwaitedError(Exception):
 
 
 @final
-class Image(Taking):
+class Image(Skipping):
     """One publication as a subscription receives it.
 
     Attributes:
@@ -160,7 +160,7 @@ class Image(Taking):
     """
 
     def __init__(self, subscription: Subscription, ready: ImageReady) -> None:
-        self.subscription = subscription
+        self.subscription: Subscription = subscription
         self.image_id: int = ready.image_id
         self.session_id: int = ready.session_id
         self.stream_id: int = ready.stream_id
@@ -171,6 +171,7 @@ class Image(Taking):
         self._term_mask = ready.log.term_length - 1
         self.mtu_length: int = ready.log.mtu_length
         self._metadata = ready.log.metadata
+        self._is_reliable = ready.log.metadata.reliable
         self._port = ready.port
         self._hold, self._left_count = ready.hold, ready.hold.left_count
         self._log = ready.log

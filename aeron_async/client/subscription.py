@@ -47,6 +47,7 @@ from aeron_async.client.image import (
     Message,
     MessageBatch,
 )
+from aeron_async.client.market_reading import MarketReading
 from aeron_async.client.message_delivery import MessageDelivery
 from aeron_async.client.reading import NOTHING, Reading, SubscriptionEvents, inheriting
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
@@ -477,7 +478,9 @@ MESSAGES_PER_BATCH: Final = 1024
 
 @inheriting
 @final
-class Subscription(SubscriptionBase, TypedReading, ObjectReceiveStream[Message]):
+class Subscription(
+    SubscriptionBase, TypedReading, MarketReading[Message], ObjectReceiveStream[Message]
+):
     """One stream to receive, created by `Aeron.add_subscription`.
 
     Only one task at a time may consume it. While an iterating task waits for a message, or holds
@@ -863,9 +866,15 @@ class Subscription(SubscriptionBase, TypedReading, ObjectReceiveStream[Message])
     def _make_image(self, ready: ImageReady) -> Image:
         return Image(self, ready)
 
+    def _put_event(self, kind: ImageEventKind, image: Image) -> None:
+        super()._put_event(kind, image)
+        self._follow(kind.name, image)
+
     def _is_over(self, only: Image | None) -> bool:
         """Return whether no more messages will come: of one image, or of the subscription."""
         is_over = only is not None and (only.is_closed or only.is_end_of_stream)
+        if self._interrupt is not None and self._interrupt():
+            return True
         return is_over or self._is_closed
 
     def _why_over(self, only: Image | None) -> str:
@@ -873,7 +882,8 @@ class Subscription(SubscriptionBase, TypedReading, ObjectReceiveStream[Message])
         of = f"stream {self.stream_id} on {self.channel}"
         if self._closed is not None:
             return f"no more messages of {of}: the subscription is closed; {self._closed.text}"
-        assert only is not None
+        if only is None:
+            return f"the images of {of} have changed"
         return f"no more messages of session {only.session_id}, {of}: its image has ended"
 
     def _rotate(self) -> None:

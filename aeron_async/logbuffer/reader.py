@@ -113,16 +113,16 @@ class FragmentAssembler:
             if word >> TYPE_SHIFT == 0 or word & FLAGS_BITS == FLAGS_BITS:
                 break
             if word & BEGIN_BIT:
-                self._discard()
+                self.drop()
                 self._reserved_value = log.term_longs[index][(offset >> 3) + 3]
             elif offset != self._expected_offset:
-                self._discard()
+                self.drop()
                 self.discarded_fragments += 1
                 offset = following
                 continue
             self._fragments += 1
             if len(message) + frame_length > limit:
-                self._discard()
+                self.drop()
             else:
                 message += term[offset + HEADER : offset + frame_length]
                 self._expected_offset = following
@@ -138,7 +138,8 @@ class FragmentAssembler:
             offset = following
         return offset
 
-    def _discard(self) -> None:
+    def drop(self) -> None:
+        """Drop the message of which some fragments were read, and count them."""
         self.discarded_fragments += self._fragments
         self._reset()
 
@@ -195,6 +196,10 @@ class TermReader:
     def discarded_fragments(self) -> int:
         """How many fragments belonged to no complete message, or to one that was too long."""
         return self._assembler.discarded_fragments
+
+    def drop_begun(self) -> None:
+        """Drop the fragments of a message whose end has not been read; they are counted."""
+        self._assembler.drop()
 
     def open_batch(self, *, limit: int, limit_position: int, image: MessageSource) -> Batch[Any]:
         """Return the next messages that consist of one frame each, as a batch.

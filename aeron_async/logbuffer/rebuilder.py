@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from aeron_async.logbuffer.placing import SegmentTable
 
 __all__ = [
+    "FILLED",
     "HoleScan",
     "UnblockResult",
     "batch_at",
@@ -236,6 +237,13 @@ def is_hole(words: memoryview, start: int, end: int) -> bool:
     return not words[start >> 2 : end >> 2 : WORDS_PER_SLOT].tobytes().strip(b"\0")
 
 
+FILLED: Final = int.from_bytes(b"LostData", "little")
+"""The reserved value of padding that stands for lost data, and not for a publisher's padding.
+
+Differs: Aeron leaves the field as it was. The log of an image is not sent, so no peer sees it.
+"""
+
+
 def fill_gap(log: LogBuffers, *, term_id: int, offset: int, length: int) -> bool:
     """Lay padding over a gap that will not be repaired; return False if a frame has arrived there.
 
@@ -249,6 +257,8 @@ def fill_gap(log: LogBuffers, *, term_id: int, offset: int, length: int) -> bool
     words = log.term_words[index]
     if not is_hole(words, offset, offset + length):
         return False
+    # Before the length, which shows the frame.
+    log.term_longs[index][(offset >> 3) + 3] = FILLED
     write_padding(
         words,
         log.term_longs[index],

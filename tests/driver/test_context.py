@@ -68,6 +68,7 @@ timer_interval_ns aeron.timer.interval 1s -
 status_message_timeout_ns aeron.rcv.status.message.timeout 200ms -
 image_liveness_timeout_ns aeron.image.liveness.timeout 10s -
 image_gap_timeout_ns aeron_async.image.gap.timeout 5s -
+over_run_rejoin_interval_ns aeron_async.over.run.rejoin.interval 0ns -
 publication_connection_timeout_ns aeron.publication.connection.timeout 5s -
 publication_linger_timeout_ns aeron.publication.linger.timeout 5s linger
 publication_unblock_timeout_ns aeron.publication.unblock.timeout 15s -

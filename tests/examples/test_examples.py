@@ -113,6 +113,15 @@ PRINTED = {
         "2 destinations, 3 of them served",
         "images: 1, publisher connected: True",
     ],
+    "market_data_latest": [
+        r"ACME \d+",
+        r"EMCA \d+",
+        r"MACE \d+",
+        "ACME last",
+        r"\d+ prices were replaced by newer ones before they were drawn",
+    ],
+    "market_data_gaps": ["SKIPPED: 0 to 192", "last"],
+    "market_data_snapshot": [r"True \{'ACME': 11, 'EMCA': 20, 'last': 1\}"],
     "fan_out": [
         "connected before the gateway is there: False",
         "connected before one archiver is there: False",

@@ -7,7 +7,7 @@ import pytest
 
 from aeron_async.logbuffer.appender import ExclusiveAppender
 from aeron_async.logbuffer.metadata import LogType
-from aeron_async.logbuffer.rebuilder import GAP_LENGTH_LIMIT, fill_gap, insert, scan_for_gap
+from aeron_async.logbuffer.rebuilder import FILLED, GAP_LENGTH_LIMIT, fill_gap, insert, scan_for_gap
 from tests.logbuffer.logs import (
     INITIAL_TERM_ID,
     NO_LIMIT,
@@ -114,7 +114,7 @@ def test_a_gap_given_up_becomes_padding() -> None:
     term_id = -(2**31)
     assert fill_gap(image, term_id=term_id, offset=160, length=320)
     assert header(image, 160, partition=1) == (
-        320, 0, 0xC0, 0, 160, SESSION_ID, STREAM_ID, term_id, 0,
+        320, 0, 0xC0, 0, 160, SESSION_ID, STREAM_ID, term_id, FILLED,
     )  # fmt: skip
 
 

@@ -87,6 +87,8 @@ class ImageStateEvent(Enum):
     """Missing data did not come in time, although the source was heard."""
     CONTRADICTED = auto()
     """The source says that it sent different data from what readers were shown."""
+    OVER_RUN = auto()
+    """The source is so far ahead that it can no longer resend what is missing."""
     WENT_ON = auto()
     """The source continues to send behind a supposed end of the stream."""
     FAILED = auto()
@@ -101,6 +103,7 @@ TRANSITIONS: Final[Mapping[tuple[ImageState, ImageStateEvent], ImageState]] = {
     (ImageState.ACTIVE, ImageStateEvent.SUPERSEDED): ImageState.DRAINING,
     (ImageState.ACTIVE, ImageStateEvent.GAP_UNFILLED): ImageState.DRAINING,
     (ImageState.ACTIVE, ImageStateEvent.CONTRADICTED): ImageState.DRAINING,
+    (ImageState.ACTIVE, ImageStateEvent.OVER_RUN): ImageState.DRAINING,
     (ImageState.DRAINING, ImageStateEvent.WENT_ON): ImageState.ACTIVE,
     (ImageState.DRAINING, ImageStateEvent.DRAINED): ImageState.LINGER,
     (ImageState.DRAINING, ImageStateEvent.UNREAD): ImageState.LINGER,
@@ -137,6 +140,9 @@ class ImageEndReason(Enum):
     """Missing data did not come for the image gap timeout, although the publisher was heard."""
     CONTRADICTED = auto()
     """The publisher says that it sent different data from what readers were shown."""
+    OVER_RUN = auto()
+    """The publisher sent further ahead than it can resend, and `over_run_rejoin_interval_ns` is
+    set: what was not read is dropped, and a new image joins at once."""
     SUPERSEDED = auto()
     """Another stream replaced it: the one on which a server now answers."""
     FAILED = auto()
@@ -180,6 +186,10 @@ UNREAD_CHECK_NS: Final = 1_000_000_000
 UNREAD_REMEDY: Final = (
     "read more, or close the subscription: its image blocks new streams of the session"
 )
+LEFT_REMEDY: Final = (
+    "a new image joins where the stream is now; what was not read is lost to this reader. Read "
+    "faster, raise rcv-wnd, or let the publisher wait for this receiver with fc=min or fc=tagged"
+)
 BROKEN_REMEDY: Final = (
     "a new image joins where the stream is now; data sent until then is lost to this reader. "
     "Look for forged frames, for two publishers of one session and address, and at the "
@@ -193,11 +203,13 @@ REASONS: Final = {
     ImageStateEvent.SUPERSEDED: ImageEndReason.SUPERSEDED,
     ImageStateEvent.GAP_UNFILLED: ImageEndReason.GAP_UNFILLED,
     ImageStateEvent.CONTRADICTED: ImageEndReason.CONTRADICTED,
+    ImageStateEvent.OVER_RUN: ImageEndReason.OVER_RUN,
     ImageStateEvent.FAILED: ImageEndReason.FAILED,
 }
 BROKEN: Final = {
     ImageEndReason.GAP_UNFILLED: ImageStateEvent.GAP_UNFILLED,
     ImageEndReason.CONTRADICTED: ImageStateEvent.CONTRADICTED,
+    ImageEndReason.OVER_RUN: ImageStateEvent.OVER_RUN,
 }
 RESUMABLE: Final = frozenset({ImageEndReason.END_OF_STREAM, ImageEndReason.REVOKED})
 
@@ -381,6 +393,10 @@ class ImageLife:
     def _break(self, broken: ImageEnd, now_ns: int, position: int) -> None:
         """End an image that cannot continue, and log it; no goodbye, since the stream rejoins."""
         self._goodbye_ns = 0
+        is_over_run = broken.reason is ImageEndReason.OVER_RUN
+        if is_over_run:
+            # To read on what is here would only put the newest data further off.
+            self._drain_limit_ns = 0
         self._set_state(BROKEN[broken.reason], now_ns, position)
         self.ended = broken
         self._log.warning(
@@ -392,7 +408,7 @@ class ImageLife:
             position=broken.position,
             start_position=broken.start_position,
             end_position=broken.end_position,
-            remedy=BROKEN_REMEDY,
+            remedy=LEFT_REMEDY if is_over_run else BROKEN_REMEDY,
         )
 
     def fail(self, now_ns: int, position: int) -> None:

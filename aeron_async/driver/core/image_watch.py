@@ -11,7 +11,7 @@ Two periods do not count towards the gap timeout:
   heartbeat claims a gap.
 
 `GapTimer` times the first gap, `TermsQuestion` finds out from the source whether the SETUP was
-forged, and `ImageWatch` ends the image.
+forged, `OverRunJudge` finds the source out of reach, and `ImageWatch` ends the image.
 
 Source: Aeron has none; there a gap that is never filled holds a stream up for as long as its source
 is heard.
@@ -290,6 +290,47 @@ OVER_RUN_STILL_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
 """A source that sends beyond the window this long, while nothing moves, may use other terms."""
 
 
+OVER_RUN_DATAGRAMS: Final = 3
+"""At least this many datagrams must show that the source is out of reach: one may be forged."""
+
+
+class OverRunJudge:
+    """Decides whether a source is too far ahead to resend what is missing.
+
+    Its log reaches half a term back, so it cannot once it sends more than that beyond what was
+    rebuilt. It must do so for two NAK delays, while nothing arrives that fits the window: one who
+    forges such datagrams cannot end an image whose own data arrives. An image is left only when it
+    has some age, so that forged datagrams cost one new image in that time at most.
+
+    Differs: Aeron leaves such an image to its liveness timeout of ten seconds.
+    """
+
+    __slots__ = ("_allowed_ns", "_count", "_heard_ns", "_reach_length", "_since_ns", "_wait_ns")
+
+    def __init__(self, context: DriverContext, term_length: int, now_ns: int) -> None:
+        interval_ns = context.over_run_rejoin_interval_ns
+        self._allowed_ns = now_ns + interval_ns if interval_ns else NEVER_NS
+        self._wait_ns = 2 * context.nak_multicast_max_backoff_ns
+        self._reach_length = term_length // 2
+        self._heard_ns = NEVER_HEARD_NS
+        self._since_ns = self._count = 0
+
+    def is_lost(self, lead_length: int, *, heard_ns: int, now_ns: int) -> bool:
+        """Return whether the image must be left.
+
+        Args:
+            lead_length: How far beyond the rebuild position a datagram begins, in bytes.
+            heard_ns: When something last arrived that fits the window.
+            now_ns: The time now.
+        """
+        if now_ns < self._allowed_ns or lead_length <= self._reach_length:
+            return False
+        if heard_ns != self._heard_ns or not self._count:
+            self._heard_ns, self._since_ns, self._count = heard_ns, now_ns, 0
+        self._count += 1
+        return self._count >= OVER_RUN_DATAGRAMS and now_ns - self._since_ns >= self._wait_ns
+
+
 class WatchedImage(Protocol):
     """What `ImageWatch` reads of its image."""
 
@@ -331,6 +372,7 @@ class ImageWatch:
         late_frames: LateFrames | None,
         context: DriverContext,
         system_counters: SystemCounters,
+        now_ns: int,
     ) -> None:
         # How the image ends, once it cannot continue.
         self.broken: ImageEnd | None = None
@@ -351,6 +393,7 @@ class ImageWatch:
         self._terms = TermsQuestion()
         self._is_paused = False
         self._over_runs = system_counters[SystemCounterId.FLOW_CONTROL_OVER_RUNS]
+        self._over_run_judge = OverRunJudge(context, image.log.term_length, now_ns)
         self._over_run_floor = -1
         self._over_run_ns = 0
         self._has_warned_of_over_run = False
@@ -454,6 +497,26 @@ class ImageWatch:
         if not self._has_warned_of_over_run and position >= self._feedback.overrun_threshold:
             self._has_warned_of_over_run = True
             image.life.on_over_run(image.rebuild_position)
+        if source == image.source:
+            self._judge_over_run(position, now_ns)
+
+    def _judge_over_run(self, position: int, now_ns: int) -> None:
+        """End the image if its source can no longer resend what is missing."""
+        image = self._image
+        rebuilt_position = image.rebuild_position
+        is_lost = self._over_run_judge.is_lost(
+            position - rebuilt_position, heard_ns=image.last_packet_ns, now_ns=now_ns
+        )
+        if is_lost and not image.is_end_of_stream:
+            self._break(
+                ImageEnd(
+                    reason=ImageEndReason.OVER_RUN,
+                    position=rebuilt_position,
+                    start_position=rebuilt_position,
+                    end_position=position,
+                )
+            )
+            image.on_doubt()
 
     @property
     def is_holding(self) -> bool:

@@ -182,7 +182,7 @@ class PublicationImage(Rebuilding):
             log, self._feedback, feedback_delay, system_counters, self._late_frames, self.losses
         )
         parts = self._feedback, self._gaps, self._doubts, self._late_frames
-        self._watch = ImageWatch(self, *parts, context, system_counters)
+        self._watch = ImageWatch(self, *parts, context, system_counters, now_ns)
         self.life: ImageLife = ImageLife(log, source, context, now_ns, system_counters.log_budget)
         self._set_up_state(join_position, now_ns)
 

@@ -215,6 +215,11 @@ class StreamSettings(DirectorySettings):
         "How long an image waits for lost data while its source is active; then the image ends.",
         minimum=MS,
     )
+    over_run_rejoin_interval_ns: int = duration(
+        "aeron_async.over.run.rejoin.interval",
+        0,
+        "How old an image must be to be left and joined again at once after an over-run; 0: never.",
+    )
     publication_connection_timeout_ns: int = duration(
         "aeron.publication.connection.timeout",
         5 * SECOND,
