@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from aeron_async.cli.demo_view import View
 
 __all__ = [
+    "DemoSnapshot",
     "DemoState",
     "PhaseSummary",
-    "Snapshot",
     "demo",
 ]
 
@@ -45,7 +45,7 @@ _PHASES: Final = {phase.key: phase for phase in PHASES}
 
 @final
 @attrs.frozen(kw_only=True)
-class Snapshot:
+class DemoSnapshot:
     """State of the demonstration, with rates since the reports before, of the same phase.
 
     Attributes:
@@ -119,7 +119,7 @@ class DemoState:
         self._ends: dict[str, dict[str, Any]] = {}
         self._started_ns: int | None = None
 
-    def take(self, role: str, event: dict[str, Any]) -> Snapshot | None:
+    def take(self, role: str, event: dict[str, Any]) -> DemoSnapshot | None:
         """Add one report; return a new snapshot if the report completes one.
 
         The publisher's reports set the pace; each is combined with the subscriber's latest one. The
@@ -140,12 +140,12 @@ class DemoState:
         is_due = role == "publisher" and is_complete and is_of_one_phase
         return self._snapshot() if is_due else None
 
-    def _snapshot(self) -> Snapshot:
+    def _snapshot(self) -> DemoSnapshot:
         published, received = self._latest["publisher"], self._latest["subscriber"]
         received_rate = self._rate("subscriber", "received")
         self.history.append(received_rate)
         assert self._started_ns is not None
-        return Snapshot(
+        return DemoSnapshot(
             phase=_PHASES[published["phase"]],
             elapsed_s=(published["at_ns"] - self._started_ns) / NS_PER_SECOND,
             sent=published["sent"],

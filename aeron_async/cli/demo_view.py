@@ -31,7 +31,7 @@ from aeron_async.clock import NS_PER_US
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from aeron_async.cli.demo import DemoState, Snapshot
+    from aeron_async.cli.demo import DemoSnapshot, DemoState
     from aeron_async.cli.demo_child import Phase
 
 __all__ = ["JsonView", "LineView", "LiveView", "View", "print_summary"]
@@ -48,7 +48,7 @@ BY_HAND: Final = "aeron:udp?endpoint=127.0.0.1:20121"
 class View(Protocol):
     """Shows snapshots."""
 
-    def update(self, state: DemoState, snapshot: Snapshot) -> None:
+    def update(self, state: DemoState, snapshot: DemoSnapshot) -> None:
         """Show a new snapshot."""
         ...
 
@@ -69,7 +69,7 @@ class LiveView:
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._live.start()
 
-    def update(self, state: DemoState, snapshot: Snapshot) -> None:
+    def update(self, state: DemoState, snapshot: DemoSnapshot) -> None:
         """Draw the picture."""
         drawn = picture(state, snapshot, size=self._size, width=self._width)
         self._live.update(drawn, refresh=True)
@@ -87,7 +87,7 @@ class LineView:
         self._phase: Phase | None = None
         self._due_s = LINE_INTERVAL_S
 
-    def update(self, state: DemoState, snapshot: Snapshot) -> None:  # noqa: ARG002 - see View
+    def update(self, state: DemoState, snapshot: DemoSnapshot) -> None:  # noqa: ARG002 - see View
         """Write the line if it is due."""
         if snapshot.phase is not self._phase:
             self._phase = snapshot.phase
@@ -112,7 +112,7 @@ class LineView:
 class JsonView:
     """One line of JSON for each snapshot."""
 
-    def update(self, state: DemoState, snapshot: Snapshot) -> None:  # noqa: ARG002 - see View
+    def update(self, state: DemoState, snapshot: DemoSnapshot) -> None:  # noqa: ARG002 - see View
         """Write the snapshot."""
         print_json(snapshot.to_json())
         sys.stdout.flush()
@@ -121,7 +121,7 @@ class JsonView:
         """Do nothing."""
 
 
-def picture(state: DemoState, snapshot: Snapshot, *, size: int, width: int) -> RenderableType:
+def picture(state: DemoState, snapshot: DemoSnapshot, *, size: int, width: int) -> RenderableType:
     """Return the picture of a snapshot."""
     table = Table.grid(padding=(0, 3))
     table.add_column(style="dim")
@@ -189,7 +189,7 @@ def sparkline(state: DemoState, width: int = BAR_WIDTH) -> Text:
     )
 
 
-def room_bar(snapshot: Snapshot) -> Text:
+def room_bar(snapshot: DemoSnapshot) -> Text:
     """Return the publisher's free window as a bar."""
     filled = round(BAR_WIDTH * snapshot.room / snapshot.room_limit)
     return Text("█" * filled, style="green").append("░" * (BAR_WIDTH - filled), style="yellow")

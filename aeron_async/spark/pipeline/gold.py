@@ -8,7 +8,15 @@ import attrs
 import pyarrow as pa
 
 from aeron_async.spark.pipeline.histogram import bin_sql
-from aeron_async.spark.pipeline.runs import SUMMARY, Gap, Run, Summariser, gaps_of, runs_of, stitch
+from aeron_async.spark.pipeline.runs import (
+    SUMMARY,
+    RecordedGap,
+    Run,
+    Summariser,
+    gaps_of,
+    runs_of,
+    stitch,
+)
 from aeron_async.spark.pipeline.settings import RECORDED_NS
 from aeron_async.spark.pipeline.silver import BLOCK_BITS
 
@@ -54,7 +62,7 @@ def schema_of(kind: type) -> pa.Schema:
 
 
 RUNS: Final = schema_of(Run)
-GAPS: Final = schema_of(Gap)
+GAPS: Final = schema_of(RecordedGap)
 RATES: Final = pa.schema(
     [*INTEGERS.items(), ("second", pa.int64()), ("messages", pa.int64()), ("bytes", pa.int64())]
 )
@@ -149,7 +157,7 @@ def summary(
 
 def stitched(
     found: pa.Table, earlier: Iterable[Run], term_lengths: Mapping[int, int]
-) -> tuple[list[Run], list[Gap]]:
+) -> tuple[list[Run], list[RecordedGap]]:
     """Return the joined runs of a batch, and all gaps including that to the batch before.
 
     Args:

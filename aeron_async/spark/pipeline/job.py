@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.spark.pipeline.lake import Lake
     from aeron_async.spark.pipeline.query import Lag
-    from aeron_async.spark.pipeline.runs import Gap
+    from aeron_async.spark.pipeline.runs import RecordedGap
     from aeron_async.spark.pipeline.settings import PipelineSettings
     from aeron_async.spark.pipeline.silver import MessageKind
     from aeron_async.spark.pipeline.watermark import Watermark
@@ -252,7 +252,7 @@ class DecodingStep:
 
     def sequences(
         self, batch: BronzeBatch, counts: Mapping[str, int]
-    ) -> Iterator[tuple[list[Run], list[Gap]]]:
+    ) -> Iterator[tuple[list[Run], list[RecordedGap]]]:
         """Yield runs and gaps of every number that counts messages."""
         for each in self._settings.sequence:
             if not counts[each.kind]:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 __all__ = [
     "MOST_MISSING",
     "SUMMARY",
-    "Gap",
     "GapKind",
+    "RecordedGap",
     "Run",
     "Summariser",
     "gaps_of",
@@ -90,7 +90,7 @@ class Run:
 
 @final
 @attrs.frozen(kw_only=True)
-class Gap:
+class RecordedGap:
     """A gap in a recording.
 
     Attributes:
@@ -130,7 +130,7 @@ def position_gap(position: int, end_position: int, term_length: int) -> str | No
 
 def stitch(
     runs: Iterable[Run], term_lengths: Mapping[int, int]
-) -> tuple[dict[tuple[int, str], Run], list[Gap]]:
+) -> tuple[dict[tuple[int, str], Run], list[RecordedGap]]:
     """Join runs to one for each recording and name; return these and the gaps between them.
 
     Args:
@@ -152,7 +152,7 @@ def stitch(
     return whole, gaps
 
 
-def gap_between(before: Run, after: Run, term_length: int) -> Gap | None:
+def gap_between(before: Run, after: Run, term_length: int) -> RecordedGap | None:
     """Return the gap between two runs; None if there is none."""
     kind: str | None
     if after.first_number is None or before.last_number is None:
@@ -165,7 +165,7 @@ def gap_between(before: Run, after: Run, term_length: int) -> Gap | None:
         kind = GapKind.SEQUENCE if missing > 0 else GapKind.BACKWARDS if missing < 0 else None
     if kind is None:
         return None
-    return Gap(
+    return RecordedGap(
         kind=kind,
         recording_id=after.recording_id,
         stream_id=after.stream_id,
@@ -416,10 +416,10 @@ def runs_of(summary: pa.Table) -> list[Run]:
     return [Run(**{name: row[name] for name in RUN_FIELDS}) for row in rows if row["kind"] == RUN]
 
 
-def gaps_of(summary: pa.Table) -> list[Gap]:
+def gaps_of(summary: pa.Table) -> list[RecordedGap]:
     """Return the gaps among rows of `SUMMARY`."""
     return [
-        Gap(
+        RecordedGap(
             kind=row["kind"],
             recording_id=row["recording_id"],
             stream_id=row["stream_id"],

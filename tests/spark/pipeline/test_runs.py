@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from aeron_async.spark.pipeline.gold import GAPS, table_of
 from aeron_async.spark.pipeline.runs import (
     LISTED_GAPS,
-    Gap,
     GapKind,
+    RecordedGap,
     Run,
     Summariser,
     gaps_of,
@@ -54,7 +54,7 @@ def batch(given: dict[str, list[Any]]) -> pa.RecordBatch:
     )
 
 
-def summarised(*batches: pa.RecordBatch, name: str = "") -> tuple[list[Run], list[Gap]]:
+def summarised(*batches: pa.RecordBatch, name: str = "") -> tuple[list[Run], list[RecordedGap]]:
     found = pa.Table.from_batches(list(Summariser(TERMS, name).summarise(batches)))
     return runs_of(found), gaps_of(found)
 
@@ -80,7 +80,7 @@ def test_padding_in_mid_term_is_one() -> None:
         runs, gaps = summarised(*map(batch, batches))
         assert [run.gaps for run in runs] == [1]
         assert gaps == [
-            Gap(
+            RecordedGap(
                 kind=GapKind.PADDING,
                 recording_id=1,
                 stream_id=1001,

@@ -11,7 +11,7 @@ import pyarrow as pa
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.pipeline import gold
 from aeron_async.spark.pipeline.histogram import Histogram
-from aeron_async.spark.pipeline.runs import Gap, Run, stitch
+from aeron_async.spark.pipeline.runs import RecordedGap, Run, stitch
 from aeron_async.spark.pipeline.tables import read_folders
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Findings:
     step: int
     rates: dict[int, list[tuple[int, float, float]]]
     latencies: dict[str, Histogram]
-    gaps: list[Gap]
+    gaps: list[RecordedGap]
     inner_gaps: int
 
 
@@ -91,7 +91,7 @@ def read_findings(lake: Lake) -> Findings:
     recordings = {
         row["recording_id"]: row for row in read(lake, "recordings", gold.RECORDINGS).to_pylist()
     }
-    gaps = [Gap(**row) for row in read(lake, "gaps", gold.GAPS).to_pylist()]
+    gaps = [RecordedGap(**row) for row in read(lake, "gaps", gold.GAPS).to_pylist()]
     lengths = {key: row["term_length"] for key, row in recordings.items()}
     known = [run for run in runs if run.recording_id in recordings]
     whole, between = stitch(known, lengths)
@@ -127,7 +127,7 @@ def seconds_of(run: Run, recording: dict[str, Any]) -> float:
     return 0.0
 
 
-def streams_of(sessions: list[Session], gaps: list[Gap]) -> list[StreamFindings]:
+def streams_of(sessions: list[Session], gaps: list[RecordedGap]) -> list[StreamFindings]:
     """Return sessions grouped by stream and channel."""
     by_stream: dict[tuple[int, str], list[Session]] = defaultdict(list)
     for session in sessions:

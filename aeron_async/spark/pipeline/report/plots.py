@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from aeron_async.spark.pipeline.histogram import Histogram
     from aeron_async.spark.pipeline.report.findings import Findings
-    from aeron_async.spark.pipeline.runs import Gap
+    from aeron_async.spark.pipeline.runs import RecordedGap
 
 __all__ = [
     "COLOURS",
@@ -247,7 +247,7 @@ def latency_plot(latencies: dict[str, Histogram]) -> str:
     return plot.svg()
 
 
-def gap_plot(gaps: Sequence[Gap], names: Sequence[str], kinds: Sequence[str]) -> str:
+def gap_plot(gaps: Sequence[RecordedGap], names: Sequence[str], kinds: Sequence[str]) -> str:
     """Plot gaps over time, with a row for each recording and a colour for each kind.
 
     Args:
@@ -270,7 +270,7 @@ def gap_plot(gaps: Sequence[Gap], names: Sequence[str], kinds: Sequence[str]) ->
     return plot.svg()
 
 
-def span_of(gap: Gap) -> tuple[float, float]:
+def span_of(gap: RecordedGap) -> tuple[float, float]:
     """Return the time span of a gap, in seconds."""
     known = [each for each in (gap.before_ns, gap.after_ns) if each is not None]
     return min(known) / NS_PER_SECOND, max(known) / NS_PER_SECOND

@@ -26,7 +26,7 @@ from aeron_async.spark.pipeline.report.plots import (
     linear_ticks,
     log_ticks,
 )
-from aeron_async.spark.pipeline.runs import Gap, GapKind, Run
+from aeron_async.spark.pipeline.runs import GapKind, RecordedGap, Run
 from aeron_async.spark.pipeline.tables import write_rows
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ RUN = Run(
     first_ns=BEGAN_NS,
     last_ns=BEGAN_NS + 5 * 10**9,
 )
-GAP = Gap(
+GAP = RecordedGap(
     kind=GapKind.SEQUENCE,
     recording_id=0,
     stream_id=1001,
