@@ -35,6 +35,9 @@
         ├── InvalidPositionError       (ValueError) a position outside, or in mid frame
         ├── DataLossError                           recorded data is missing or torn
         ├── RecordingGapError                       a recording stopped, and its stream continued
+        ├── ForeignLogError                         a cursor is of the log of another archive
+        ├── CursorConflictError                     another consumer has moved the cursor
+        ├── FencedError                             a newer producer has taken over the log
         └── StorageError                  (OSError) the disk is full, or failed
 
 An expected outcome is a value, never an exception: see `OfferOutcome`. A malformed datagram raises
@@ -66,6 +69,7 @@ __all__ = [
     "ChannelUriError",
     "ClosedError",
     "ConfigurationError",
+    "CursorConflictError",
     "DataLossError",
     "DecodeError",
     "DoorInUseError",
@@ -73,6 +77,8 @@ __all__ = [
     "DriverTimeoutError",
     "EncodeError",
     "ErrorCode",
+    "FencedError",
+    "ForeignLogError",
     "InvalidPositionError",
     "LaggedError",
     "MaxPositionExceededError",
@@ -391,6 +397,42 @@ class RecordingGapError(ArchiveError):
         self.recording_id = recording_id
         self.recorded_position = recorded_position
         self.live_position = live_position
+
+
+class ForeignLogError(ArchiveError):
+    """A cursor is of the log of another archive; its positions mean nothing in this one.
+
+    Attributes:
+        expected: Id of the log that was opened.
+        found: Id of the log that the cursor is of.
+    """
+
+    def __init__(self, *, expected: object, found: object) -> None:
+        super().__init__(
+            f"the cursor is of log {found}, and this archive's log is {expected}: open the archive "
+            "that the cursor was made with, or begin again without the cursor"
+        )
+        self.expected = expected
+        self.found = found
+
+
+class CursorConflictError(ArchiveError):
+    """A stored cursor is not where this consumer left it: another consumer uses it, too.
+
+    Nothing was stored, and the transaction was rolled back.
+    """
+
+
+class FencedError(ArchiveError):
+    """A newer producer has taken over the log, and this one appends nothing more.
+
+    Attributes:
+        last_sequence: Sequence of the last record of this producer that is known to be recorded.
+    """
+
+    def __init__(self, message: str, *, last_sequence: int = 0) -> None:
+        super().__init__(message)
+        self.last_sequence = last_sequence
 
 
 class StorageError(ArchiveError, OSError):

@@ -25,6 +25,16 @@ if TYPE_CHECKING:
     from aeron_async.archive.control.server import ControlServer
     from aeron_async.archive.control.settings import ControlSettings
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from aeron_async.archive.durable.consumer import Consumer
+    from aeron_async.archive.durable.cursors import (
+        Cursor,
+        CursorStore,
+        FileCursorStore,
+        SqliteCursorStore,
+    )
+    from aeron_async.archive.durable.producer import Producer
+    from aeron_async.archive.durable.records import Boundary, Record, RecordBatch
+    from aeron_async.archive.durable.stream import DurableStream
     from aeron_async.archive.local_archive import LocalArchive
     from aeron_async.archive.persistent_subscription import (
         PersistentSubscription,
@@ -37,10 +47,19 @@ __all__ = [
     "ALL_AND_STOP",
     "Archive",
     "ArchiveContext",
+    "Boundary",
+    "Consumer",
     "ControlServer",
     "ControlSettings",
+    "Cursor",
+    "CursorStore",
+    "DurableStream",
+    "FileCursorStore",
     "LocalArchive",
     "PersistentSubscription",
+    "Producer",
+    "Record",
+    "RecordBatch",
     "RecordingDescriptor",
     "RecordingGap",
     "RecordingSignal",
@@ -50,18 +69,29 @@ __all__ = [
     "Replay",
     "SignalReader",
     "SourceLocation",
+    "SqliteCursorStore",
     "subscribe",
 ]
 
 MODULES: Final = {
     "ArchiveContext": "context",
+    "Boundary": "durable.records",
+    "Consumer": "durable.consumer",
     "ControlServer": "control.server",
     "ControlSettings": "control.settings",
+    "Cursor": "durable.cursors",
+    "CursorStore": "durable.cursors",
+    "DurableStream": "durable.stream",
+    "FileCursorStore": "durable.cursors",
     "LocalArchive": "local_archive",
     "PersistentSubscription": "persistent_subscription",
+    "Producer": "durable.producer",
+    "Record": "durable.records",
+    "RecordBatch": "durable.records",
     "RecordingDescriptor": "disk.descriptor",
     "RecordingGap": "persistent_subscription",
     "RemoteArchive": "control.client",
+    "SqliteCursorStore": "durable.cursors",
     "subscribe": "persistent_subscription",
 }
 

@@ -9,6 +9,7 @@ Source: Aeron `AeronArchive`, `RecordingSignal`.
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, Self, final
@@ -18,6 +19,7 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from types import TracebackType
+    from uuid import UUID
 
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.client.exclusive_publication import ExclusivePublication
@@ -40,6 +42,10 @@ ALL_AND_FOLLOW: Final = -1
 """Replay length: replay everything, then follow the recording while it grows."""
 ALL_AND_STOP: Final = -2
 """Replay length: replay everything that was recorded when the replay starts, then end."""
+
+FIRST_LOOK_S: Final = 0.0005
+LAST_LOOK_S: Final = 0.02
+"""First and longest interval between two questions of `wait_recorded` to an archive elsewhere."""
 
 
 @final
@@ -113,6 +119,11 @@ class Replay(ABC):
     @abstractmethod
     def position(self) -> int:
         """Return the end position of the message returned last, in bytes."""
+
+    @property
+    @abstractmethod
+    def has_more(self) -> bool:
+        """Return whether the next message is in memory already."""
 
     def __aiter__(self) -> Self:
         return self
@@ -385,6 +396,33 @@ class Archive(ABC):
     @abstractmethod
     async def max_recorded_position(self, recording_id: int) -> int:
         """Return the position up to which a recording can be replayed, in bytes, active or not."""
+
+    async def wait_recorded(self, recording_id: int, position: int) -> int:
+        """Wait until a recording has come to a position, or has stopped; return where it is then.
+
+        Args:
+            recording_id: Id of the recording.
+            position: In bytes.
+
+        Raises:
+            UnknownRecordingError: No recording has that id.
+        """
+        delay_s = FIRST_LOOK_S
+        while True:
+            recorded = await self.recording_position(recording_id)
+            if recorded is None:
+                return await self.max_recorded_position(recording_id)
+            if recorded >= position:
+                return recorded
+            await asyncio.sleep(delay_s)
+            delay_s = min(2 * delay_s, LAST_LOOK_S)
+
+    async def log_id(self) -> UUID | None:
+        """Return the id that tells this archive's log from all others; None if it has none.
+
+        An official archive has none.
+        """
+        return None
 
     # Freeing disk space.
 

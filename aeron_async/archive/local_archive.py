@@ -28,6 +28,7 @@ from aeron_async.archive.arguments import (
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.checksums import checksum_named
 from aeron_async.archive.disk.files import OsDirectory, code_of, reason_of
+from aeron_async.archive.disk.log_id import read_or_create_log_id
 from aeron_async.archive.disk.mark_file import MarkFile, MarkIdentity
 from aeron_async.archive.disk.recovery import recover
 from aeron_async.archive.disk_access import AsyncCatalog, DiskThreads, finished
@@ -53,6 +54,7 @@ from aeron_async.tasks import TaskOwner
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
+    from uuid import UUID
 
     from aeron_async.archive.api import Replay, SignalReader
     from aeron_async.archive.context import ArchiveContext
@@ -267,6 +269,28 @@ class LocalListing:
     async def max_recorded_position(self, recording_id: int) -> int:
         """Return the position up to which a recording can be replayed, in bytes, active or not."""
         return self._recordings.recorded_position(await self.describe(recording_id))
+
+    async def wait_recorded(self, recording_id: int, position: int) -> int:
+        """Wait until a recording has come to a position, or has stopped; return where it is."""
+        check_id(position, "position")
+        while True:
+            session = self._recordings.sessions.get(recording_id)
+            if session is None:
+                return await self.max_recorded_position(recording_id)
+            if session.position >= position:
+                return session.position
+            await session.progress.wait()
+
+    async def log_id(self) -> UUID:
+        """Return the id of this archive's log; the first call creates it, in a file `log-id`.
+
+        Raises:
+            ArchiveFileError: The file is damaged.
+            StorageError: The disk is full, or failed.
+        """
+        self._check_open()
+        resources = self._resources
+        return await resources.catalog.call(read_or_create_log_id, resources.directory)
 
     # Freeing disk space.
 

@@ -401,6 +401,11 @@ class LocalReplay(Reading, Replay):
         return self._extent.position if taken is None else taken.position
 
     @property
+    def has_more(self) -> bool:
+        """Return whether the next message is in memory already."""
+        return not self._is_closed and bool(self._batch.left)
+
+    @property
     def is_under_way(self) -> bool:
         """Return whether the range is known and the replay has not ended."""
         return self._extent.is_under_way and not self._is_closed

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Final, Self, final
+from uuid import UUID
 
 from aeron_async.archive.api import ALL_AND_FOLLOW, Archive, RecordingSubscription, SourceLocation
 from aeron_async.archive.arguments import (
@@ -28,6 +29,7 @@ from aeron_async.archive.control.connection import (
     unknown_recording,
 )
 from aeron_async.archive.control.messages import (
+    LOG_ID_QUESTION,
     ArchiveIdRequest,
     AttachSegmentsRequest,
     BoundedReplayRequest,
@@ -75,9 +77,10 @@ from aeron_async.client.arguments import (
     publication_uri,
     subscription_uri,
 )
-from aeron_async.errors import ClosedError
+from aeron_async.errors import ArchiveError, ClosedError
 from aeron_async.logs import get_logger, within
 from aeron_async.protocol.channel_uri import ChannelUri, ControlMode, Media
+from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator
@@ -87,7 +90,6 @@ if TYPE_CHECKING:
     from aeron_async.client.aeron import Aeron
     from aeron_async.client.exclusive_publication import ExclusivePublication
     from aeron_async.client.image import Image
-    from aeron_async.errors import ArchiveError
 
 __all__ = [
     "RemoteArchive",
@@ -199,6 +201,23 @@ class RemoteListing:
         """Return the position up to which a recording can be replayed, in bytes, active or not."""
         return await self._ask(MaxRecordedPositionRequest, recording_id=recording_id)
 
+    async def log_id(self) -> UUID | None:
+        """Return the id of the archive's log; None if it is an official archive, or an older one.
+
+        The request is a listing of the recording subscriptions of a channel that cannot exist:
+        other archives answer that there are none.
+        """
+        pieces, _ = await self.connection.list_pieces(
+            ListRecordingSubscriptionsRequest,
+            count=1,
+            pseudo_index=0,
+            subscription_count=1,
+            apply_stream_id=0,
+            stream_id=0,
+            channel=LOG_ID_QUESTION,
+        )
+        return log_id_of(subscription_of(pieces[0]).channel) if pieces else None
+
     # Freeing disk space.
 
     async def truncate(self, recording_id: int, position: int) -> int:
@@ -240,6 +259,19 @@ def subscription_of(message: object) -> RecordingSubscription:
         stream_id=message.stream_id,
         channel=message.stripped_channel,
     )
+
+
+def log_id_of(answer: str) -> UUID:
+    """Return the log id in the answer of an archive.
+
+    Raises:
+        ArchiveError: It is no UUID.
+    """
+    try:
+        return UUID(answer.removeprefix(LOG_ID_QUESTION))
+    except ValueError:
+        message = f"the archive answers with {printable(answer, SHORT)!r}, which is no log id"
+        raise ArchiveError(message) from None
 
 
 def needs_own_session(response_channel: ChannelUri) -> bool:

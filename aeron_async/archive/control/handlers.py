@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from aeron_async.archive.api import SourceLocation
 from aeron_async.archive.control.messages import (
     CODEC,
+    LOG_ID_QUESTION,
     PROTOCOL_VERSION,
     SCHEMA_ID,
     SCHEMA_VERSION,
@@ -381,7 +382,18 @@ async def recordings(archive: Any, request: Any) -> AsyncIterator[bytes]:
 async def subscriptions(
     archive: Any, request: ListRecordingSubscriptionsRequest
 ) -> AsyncIterator[bytes]:
-    """Yield messages about subscriptions that record."""
+    """Yield messages about subscriptions that record; or the log id, for its own question."""
+    if request.channel == LOG_ID_QUESTION:
+        yield CODEC.encode(
+            RecordingSubscriptionDescriptor(
+                control_session_id=request.control_session_id,
+                correlation_id=request.correlation_id,
+                subscription_id=-1,
+                stream_id=0,
+                stripped_channel=f"{LOG_ID_QUESTION}{await archive.log_id()}",
+            )
+        )
+        return
     sent_count = 0
     found = await archive.recording_subscriptions()
     if request.pseudo_index >= 0 and request.subscription_count > 0:

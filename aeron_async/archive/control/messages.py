@@ -19,6 +19,7 @@ from aeron_async.archive.control.sbe import Data, Int32, Int64, SbeMessage, SbeM
 __all__ = [
     "CATALOG_REQUESTS",
     "CODEC",
+    "LOG_ID_QUESTION",
     "PROTOCOL_VERSION",
     "SCHEMA_ID",
     "SCHEMA_VERSION",
@@ -522,6 +523,12 @@ SCHEMA_ID: Final = 101
 SCHEMA_VERSION: Final = 14
 PROTOCOL_VERSION: Final = 1 << 16 | 12 << 8
 """Version 1.12.0; client and archive must have the same major version."""
+LOG_ID_QUESTION: Final = "aeron-async:log-id?"
+"""Channel of a listing of recording subscriptions that asks for the id of the archive's log.
+
+No channel contains this text, so an archive that does not know the question answers that there is
+no such subscription. The answer is one subscription whose channel is this text and the UUID.
+"""
 
 
 @final

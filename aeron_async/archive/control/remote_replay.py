@@ -29,7 +29,13 @@ from aeron_async.errors import (
 )
 from aeron_async.protocol.address import Address
 from aeron_async.protocol.channel_uri import ChannelUri, ControlMode, Media
-from aeron_async.protocol.header import FRAME_ALIGNMENT
+from aeron_async.protocol.header import (
+    FRAME_ALIGNMENT,
+    HEADER,
+    HEADER_LENGTH,
+    DataFlags,
+    FrameType,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -131,6 +137,15 @@ def straddles(recording_id: int, to_position: int, frame_end: int) -> InvalidPos
     return InvalidPositionError(message, nearest=frame_end)
 
 
+def is_whole_message(block: memoryview) -> bool:
+    """Return whether a block begins with a message of one frame."""
+    whole = DataFlags.BEGIN_FRAGMENT | DataFlags.END_FRAGMENT
+    if len(block) < HEADER_LENGTH:
+        return False
+    _, _, flags, frame_type = HEADER.unpack_from(block)
+    return bool(frame_type == FrameType.DATA and flags & whole == whole)
+
+
 LATE_ERROR_S: Final = 0.25
 LOOK_AGAIN_S: Final = 0.25
 """Interval between two checks whether a stopped recording was extended."""
@@ -181,6 +196,15 @@ class RemoteReplay(Replay):
     def position(self) -> int:
         """Return the end position of the message returned last, in bytes."""
         return self._position
+
+    @property
+    def has_more(self) -> bool:
+        """Return whether the next message is in memory already."""
+        image = self._image
+        if image is None or self._is_over:
+            return False
+        block, _ = image._peek_block(image.position, image.mtu_length)
+        return is_whole_message(block)
 
     async def __anext__(self) -> Message:
         """Return the next message; the iteration ends where the replay ends."""

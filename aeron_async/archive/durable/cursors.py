@@ -1,0 +1,469 @@
+"""Cursors: places in a log, and where consumers keep them.
+
+A `Cursor` names the log, the recording and the position behind the last record that was processed.
+A store keeps the cursor of one consumer. `FileCursorStore` keeps it in a file, `SqliteCursorStore`
+in a table, where one transaction can store it together with the results. All blocking work runs in
+a thread.
+
+Invariant: a store moves its cursor only from where this process has left it. If another consumer
+has moved it, nothing is stored and `CursorConflictError` is raised.
+
+Invariant: a crash at any moment leaves the old cursor or the new one, and never a part of either.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import uuid
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar, final
+
+import attrs
+
+from aeron_async.archive.disk.files import (
+    OsDirectory,
+    close_quietly,
+    code_of,
+    read_exactly,
+    reason_of,
+    write_all,
+)
+from aeron_async.archive.disk_access import DiskThreads
+from aeron_async.errors import (
+    ArchiveBusyError,
+    ArchiveFileError,
+    ClosedError,
+    ConfigurationError,
+    CursorConflictError,
+    StorageError,
+)
+from aeron_async.protocol.arguments import check_number
+from aeron_async.protocol.units import INT64_MAX
+from aeron_async.text import SHORT, printable
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator
+    from types import TracebackType
+
+    from aeron_async.archive.disk.files import Directory, File
+    from aeron_async.archive.disk_access import Disk
+
+__all__ = ["Cursor", "CursorStore", "FileCursorStore", "SqliteCursorStore"]
+
+TEXT: Final = re.compile(
+    r"aeron-log:([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})"
+    r"/(0|[1-9][0-9]{0,18})/(0|[1-9][0-9]{0,18})",
+    re.ASCII,
+)
+LONGEST_TEXT: Final = 128
+ALIGNMENT: Final = 32
+
+Result = TypeVar("Result")
+
+
+@final
+@attrs.frozen
+class Cursor:
+    """A place in a log. `str(cursor)` is its text form, and `Cursor.parse` reads that.
+
+    Attributes:
+        log_id: Id of the archive's log.
+        recording_id: Recording in that archive.
+        position: Position in the recording, in bytes; a multiple of 32.
+
+    Raises:
+        ConfigurationError: A number is negative, too large, or no multiple of 32.
+    """
+
+    log_id: uuid.UUID
+    recording_id: int
+    position: int
+
+    def __attrs_post_init__(self) -> None:
+        given: object = self.log_id
+        if not isinstance(given, uuid.UUID):
+            message = f"log_id={printable(given, SHORT)} must be a UUID"
+            raise ConfigurationError(message)
+        for name, value in (("recording_id", self.recording_id), ("position", self.position)):
+            check_number(value, name, minimum=0, maximum=INT64_MAX)
+        if self.position % ALIGNMENT:
+            message = f"position={self.position} must be a multiple of {ALIGNMENT}"
+            raise ConfigurationError(message)
+
+    def __str__(self) -> str:
+        return f"aeron-log:{self.log_id}/{self.recording_id}/{self.position}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the cursor of a text such as `aeron-log:<uuid>/<recording id>/<position>`.
+
+        Raises:
+            ConfigurationError: The text is no cursor.
+        """
+        found = TEXT.fullmatch(text) if len(text) <= LONGEST_TEXT else None
+        if found is None:
+            message = (
+                f"{printable(text, SHORT)!r} is no cursor: "
+                "aeron-log:<uuid>/<recording id>/<position>"
+            )
+            raise ConfigurationError(message)
+        return cls(uuid.UUID(found[1]), int(found[2]), int(found[3]))
+
+
+class CursorStore(Protocol):
+    """Where a consumer keeps its cursor; other databases may implement it."""
+
+    async def load(self) -> Cursor | None:
+        """Return the stored cursor; None if there is none yet."""
+        ...
+
+    async def save(self, cursor: Cursor) -> None:
+        """Store a cursor, and return when it survives a crash.
+
+        Raises:
+            CursorConflictError: Another consumer has moved the stored cursor.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Release what the store holds; a second call does nothing."""
+        ...
+
+
+class BlockingStore:
+    """What both stores share: work in a thread, one call at a time, and closing."""
+
+    def __init__(self, disk: Disk | None) -> None:
+        self._disk: Disk = DiskThreads(1) if disk is None else disk
+        self._is_disk_owned = disk is None
+        self._is_closed = False
+        self.save_count: int = 0
+
+    async def _run(self, function: Callable[..., Result], *arguments: object) -> Result:
+        if self._is_closed:
+            message = f"{self!r} is closed"
+            raise ClosedError(message)
+        try:
+            return await self._disk.run(function, *arguments)
+        except StorageError:
+            raise
+        except OSError as error:
+            message = f"{self!r} cannot be used: {reason_of(error)}"
+            raise StorageError(message, code=code_of(error)) from error
+
+    def _close(self) -> None:
+        """Release what the store holds, in the thread."""
+
+    async def aclose(self) -> None:
+        """Close the store; a second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            await self._disk.run(self._close)
+        finally:
+            if self._is_disk_owned:
+                await self._disk.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+@final
+class FileCursorStore(BlockingStore):
+    """Keeps a cursor in a file of its own, as one line of text.
+
+    Each `save` writes another file, syncs it, renames it, and syncs the folder: about 4 ms. A lock
+    file beside it keeps a second process out.
+
+    Args:
+        path: Path of the file; its folder is created if it does not exist.
+        directory: Folder to use instead of that of the path.
+        disk: Runs blocking work; a thread of the store's own if not given.
+
+    Attributes:
+        save_count: How often a cursor was stored.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        directory: Directory | None = None,
+        disk: Disk | None = None,
+    ) -> None:
+        super().__init__(disk)
+        folder, _, self._name = f"/{os_path(path)}".rpartition("/")
+        self._folder = folder[1:] or "."
+        self._directory = directory
+        self._lock: File | None = None
+
+    def __repr__(self) -> str:
+        return f"<FileCursorStore {printable(self._folder)}/{printable(self._name, SHORT)}>"
+
+    async def load(self) -> Cursor | None:
+        """Return the stored cursor; None if there is none yet.
+
+        Raises:
+            ArchiveBusyError: Another process uses the file.
+            ArchiveFileError: The file is damaged.
+            StorageError: The disk failed.
+        """
+        return await self._run(self._load)
+
+    async def save(self, cursor: Cursor) -> None:
+        """Store a cursor; see `CursorStore.save`.
+
+        Raises:
+            ArchiveBusyError: Another process uses the file.
+            StorageError: The disk is full, or failed; the old cursor is still there.
+        """
+        await self._run(self._save, cursor)
+        self.save_count += 1
+
+    def _locked(self) -> Directory:
+        if self._directory is None:
+            self._directory = OsDirectory(self._folder)
+        directory = self._directory
+        if self._lock is None:
+            lock = directory.open(f"{self._name}.lock", create=True)
+            if lock.try_lock() is False:
+                close_quietly(lock)
+                message = f"{self!r} is used by another consumer: give each its own file"
+                raise ArchiveBusyError(message)
+            self._lock = lock
+        return directory
+
+    def _load(self) -> Cursor | None:
+        directory = self._locked()
+        try:
+            file = directory.open_to_read(self._name)
+        except FileNotFoundError:
+            return None
+        data = bytearray(LONGEST_TEXT)
+        try:
+            length = read_exactly(file, memoryview(data), 0)
+        finally:
+            close_quietly(file)
+        try:
+            return Cursor.parse(data[:length].decode("ascii", "replace").removesuffix("\n"))
+        except ConfigurationError as error:
+            raise ArchiveFileError(str(error), file=self._name, offset=0) from error
+
+    def _save(self, cursor: Cursor) -> None:
+        directory = self._locked()
+        new = f"{self._name}.new"
+        file = directory.open(new, create=True)
+        try:
+            file.set_length(0)
+            write_all(file, [f"{cursor}\n".encode()], 0)
+            file.sync(metadata=True)
+        finally:
+            close_quietly(file)
+        directory.rename(new, self._name)
+        directory.sync()
+
+    def _close(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            close_quietly(lock)
+
+
+def os_path(path: str | os.PathLike[str]) -> str:
+    """Return a path as text.
+
+    Raises:
+        ConfigurationError: It is no path, or names no file.
+    """
+    text = path if isinstance(path, str) else getattr(path, "__fspath__", lambda: None)()
+    if not isinstance(text, str) or text.endswith("/") or not text:
+        message = f"path={printable(path, SHORT)} must be the path of a file"
+        raise ConfigurationError(message)
+    return text
+
+
+TABLE: Final = (
+    "CREATE TABLE IF NOT EXISTS aeron_cursor (name TEXT PRIMARY KEY, log_id TEXT NOT NULL, "
+    "recording_id INTEGER NOT NULL, position INTEGER NOT NULL) WITHOUT ROWID"
+)
+BUSY_TIMEOUT_S: Final = 10.0
+LONGEST_CURSOR_NAME: Final = 255
+
+
+@final
+class SqliteCursorStore(BlockingStore):
+    """Keeps a cursor in a table of an SQLite database, alone or together with results.
+
+    `hand_over` stores what a function writes and the cursor in one transaction. So each record has
+    its effect in that database exactly once, whatever is killed. The database is in WAL mode with
+    `synchronous=FULL`.
+
+    Args:
+        path: Path of the database, which is created if it does not exist.
+        name: Name of the consumer; each has one row in the table `aeron_cursor`.
+        disk: Runs blocking work; a thread of the store's own if not given.
+
+    Attributes:
+        save_count: How often a cursor was stored.
+
+    Raises:
+        ConfigurationError: The name is empty, or longer than 255 characters.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], name: str, *, disk: Disk | None = None
+    ) -> None:
+        super().__init__(disk)
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_CURSOR_NAME:
+            message = (
+                f"name={printable(name, SHORT)!r} must be text of 1 to {LONGEST_CURSOR_NAME} "
+                "characters"
+            )
+            raise ConfigurationError(message)
+        self._path = os_path(path)
+        self._name = name
+        self._database: sqlite3.Connection | None = None
+        self._is_loaded = False
+        self._last: Cursor | None = None
+
+    def __repr__(self) -> str:
+        return f"<SqliteCursorStore {printable(self._path)} {printable(self._name, SHORT)!r}>"
+
+    async def load(self) -> Cursor | None:
+        """Return the stored cursor; None if there is none yet.
+
+        Raises:
+            ArchiveFileError: The row holds no cursor.
+            StorageError: The database cannot be opened or read.
+        """
+        return await self._run(self._load)
+
+    async def save(self, cursor: Cursor) -> None:
+        """Store a cursor; see `CursorStore.save`.
+
+        Raises:
+            CursorConflictError: Another consumer has moved the stored cursor.
+            StorageError: The database is locked for 10 s, or the disk is full or failed.
+        """
+        await self.hand_over(cursor, lambda _: None)
+
+    async def hand_over(
+        self, cursor: Cursor, apply: Callable[[sqlite3.Connection], object]
+    ) -> None:
+        """Write results and the cursor behind them in one transaction.
+
+        Args:
+            cursor: The place behind the last record that the results are of.
+            apply: Writes the results; called in the thread of the store, in a transaction that it
+                must neither commit nor roll back. If it raises, nothing is stored.
+
+        Raises:
+            CursorConflictError: Another consumer has moved the stored cursor; nothing is stored.
+            StorageError: The database is locked for 10 s, or the disk is full or failed.
+        """
+        await self._run(self._hand_over, cursor, apply)
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._database is None:
+            # The threads of a pool take turns: one call at a time, so one thread at a time.
+            database = sqlite3.connect(
+                self._path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+            )
+            try:
+                database.execute("PRAGMA journal_mode=WAL")
+                database.execute("PRAGMA synchronous=FULL")
+                database.execute(TABLE)
+            except BaseException:
+                database.close()
+                raise
+            self._database = database
+        return self._database
+
+    @contextmanager
+    def _own_statements(self) -> Iterator[None]:
+        """Raise what goes wrong as `StorageError`; what `apply` raises stays as it is."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            message = f"{self!r} cannot be used: {error}"
+            raise StorageError(message) from error
+
+    def _load(self) -> Cursor | None:
+        with self._own_statements():
+            row = (
+                self._opened()
+                .execute(
+                    "SELECT log_id, recording_id, position FROM aeron_cursor WHERE name = ?",
+                    (self._name,),
+                )
+                .fetchone()
+            )
+        try:
+            found = None if row is None else Cursor(uuid.UUID(str(row[0])), row[1], row[2])
+        except ValueError as error:
+            message = f"the row of {printable(self._name, SHORT)!r} holds no cursor: {error}"
+            raise ArchiveFileError(message, file=self._path, offset=0) from error
+        self._last, self._is_loaded = found, True
+        return found
+
+    def _hand_over(self, new: Cursor, apply: Callable[[sqlite3.Connection], object]) -> None:
+        if not self._is_loaded:
+            self._load()
+        with self._own_statements():
+            database = self._opened()
+            database.execute("BEGIN IMMEDIATE")
+        try:
+            apply(database)
+            with self._own_statements():
+                self._move(database, self._last, new)
+                database.execute("COMMIT")
+        except BaseException:
+            if database.in_transaction:
+                database.execute("ROLLBACK")
+            raise
+        # Here and not in the caller, which may be cancelled while this thread commits.
+        self._last = new
+        self.save_count += 1
+
+    def _move(self, database: sqlite3.Connection, old: Cursor | None, new: Cursor) -> None:
+        log_id = str(new.log_id)
+        if old is None:
+            moved = database.execute(
+                "INSERT INTO aeron_cursor VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                (self._name, log_id, new.recording_id, new.position),
+            )
+        else:
+            moved = database.execute(
+                "UPDATE aeron_cursor SET log_id = ?, recording_id = ?, position = ? "
+                "WHERE name = ? AND log_id = ? AND recording_id = ? AND position = ?",
+                (
+                    log_id,
+                    new.recording_id,
+                    new.position,
+                    self._name,
+                    str(old.log_id),
+                    old.recording_id,
+                    old.position,
+                ),
+            )
+        if moved.rowcount != 1:
+            message = (
+                f"{self!r} is no longer at {old or 'the beginning'}: another consumer of that name "
+                "has gone on; nothing was stored, end one of the two"
+            )
+            raise CursorConflictError(message)
+
+    def _close(self) -> None:
+        database, self._database = self._database, None
+        if database is not None:
+            database.close()
