@@ -203,7 +203,9 @@ class RemoteReplay(Replay):
         image = self._image
         if image is None or self._is_over:
             return False
-        block, _ = image._peek_block(image.position, image.mtu_length)
+        # The image moves behind a message only when the next one is asked for.
+        begin = max(self._position, image.position)
+        block, _ = image._peek_block(begin, image.mtu_length)
         return is_whole_message(block)
 
     async def __anext__(self) -> Message:

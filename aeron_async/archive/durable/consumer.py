@@ -117,6 +117,7 @@ class Consumer:
         self._commit_due = asyncio.Event()
         self._commit_failure: BaseException | None = None
         self._is_reading = self._is_closed = False
+        self._error_ahead: Exception | None = None
         self._place_error: InvalidPositionError | None = None
         self._purged_count = 0
         self._watcher = TaskOwner(on_failed=lambda _: None)
@@ -247,7 +248,15 @@ class Consumer:
         """Return the next record if it is there without waiting for the archive."""
         replay = self._replay
         while replay is not None and replay is self._replay and replay.has_more:
-            record = self._record_of(await anext(replay))
+            try:
+                message = await anext(replay)
+            except StopAsyncIteration:
+                return None
+            except (AeronError, OSError) as error:
+                # After the records that are there already.
+                self._error_ahead = error
+                return None
+            record = self._record_of(message)
             if record is not None:
                 return record
         return None
@@ -291,6 +300,9 @@ class Consumer:
         replay = self._replay
         if replay is None:
             return None
+        error, self._error_ahead = self._error_ahead, None
+        if error is not None:
+            raise error
         try:
             return await anext(replay)
         except StopAsyncIteration:
@@ -438,7 +450,7 @@ class Consumer:
 
     async def _stop_replay(self) -> None:
         replay, self._replay = self._replay, None
-        self._stop = None
+        self._stop = self._error_ahead = None
         try:
             await self._watcher.aclose()
         finally:
