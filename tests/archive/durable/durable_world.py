@@ -21,7 +21,7 @@ from aeron_async.archive import (
     SourceLocation,
 )
 from aeron_async.archive.disk_access import InlineDisk
-from aeron_async.errors import ArchiveBusyError, CursorConflictError
+from aeron_async.errors import ArchiveBusyError, CursorConflictError, FencedError
 from aeron_async.testing.fates import Conditions
 from tests.support.faulty_files import Faults, FaultyDirectory
 
@@ -104,8 +104,9 @@ class DurableWorld:
         monkeypatch.setattr("aeron_async.archive.disk.mark_file.current_boot", lambda: self.boot)
         self.store = MemoryStore()
         self.appended = self.acknowledged = 0
-        self.kill_count = 0
+        self.kill_count = self.fenced_count = 0
         self.is_ending = False
+        self.burst = asyncio.Event()
         self.is_complete = asyncio.Event()
 
     async def play(self) -> None:
@@ -117,8 +118,17 @@ class DurableWorld:
         hosts = [world.host(name) for name in ("archive", "producer", "consumer")]
         for host, service in zip(hosts, (self.serve, self.produce, self.consume), strict=True):
             host.start(service)
+        if draw.random() < 1 / 2:
+            # A second producer: the one that opened the log last goes on.
+            hosts.append(world.host("rival"))
+            hosts[-1].start(self.produce)
         for _ in range(draw.randrange(1, 6)):
-            await world.sleep(draw.random() * draw.choice((0.05, 1.0, 3.0)))
+            if draw.random() < 1 / 2:
+                await world.sleep(draw.random() * draw.choice((0.05, 1.0, 3.0)))
+            else:
+                # While records are on their way.
+                await self.burst.wait()
+                await world.sleep(draw.random() * draw.choice((0.001, 0.01)))
             await self.kill(draw.choice(hosts))
         world.set_conditions(Conditions())
         await self.reckon()
@@ -142,8 +152,8 @@ class DurableWorld:
         self.is_ending = True
         await self.until(self.is_complete.is_set)
         await self.until(lambda: len(self.store.sequences) >= self.appended)
-        assert self.store.sequences == list(range(1, self.appended + 1))
-        assert self.acknowledged <= self.appended
+        assert self.store.sequences == list(range(1, len(self.store.sequences) + 1))
+        assert self.acknowledged <= len(self.store.sequences)
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         async with asyncio.timeout(SETTLED_S):
@@ -196,12 +206,18 @@ class DurableWorld:
         )
 
     async def produce(self, host: Host) -> None:
+        async with host.aeron(DRIVER) as aeron, self.log_of(host, aeron) as log:
+            while True:
+                try:
+                    await self.produce_as_one(log, host.name)
+                except FencedError:
+                    self.fenced_count += 1
+                await self.world.sleep(self.random.random() * 3)
+
+    async def produce_as_one(self, log: DurableStream, name: str) -> None:
+        """Append until the end, or until another producer takes over."""
         draw = self.random
-        async with (
-            host.aeron(DRIVER) as aeron,
-            self.log_of(host, aeron) as log,
-            log.produce("shop") as producer,
-        ):
+        async with log.produce(name) as producer:
             # What was acknowledged is there, whatever was killed.
             assert producer.last_sequence >= self.acknowledged
             while not self.is_ending or producer.last_sequence < FEWEST:
@@ -211,9 +227,17 @@ class DurableWorld:
                 )
                 if is_durable:
                     self.acknowledged = max(self.acknowledged, sequence)
+                if draw.random() < 1 / 8:
+                    for _ in range(draw.randrange(60)):
+                        await producer.append(payload(producer.last_sequence + 1))
+                    self.burst.set()
+                    self.burst.clear()
+                self.acknowledged = max(self.acknowledged, producer.recorded_sequence)
                 if draw.random() < 1 / 4:
                     await self.world.sleep(draw.random() / 5)
-            self.acknowledged = self.appended = await producer.flush()
+            sequence = await producer.flush()
+            self.acknowledged = max(self.acknowledged, sequence)
+            self.appended = max(self.appended, sequence)
             self.is_complete.set()
             await asyncio.get_running_loop().create_future()
 
