@@ -595,17 +595,22 @@ class Producer:
     # Closing.
 
     async def aclose(self) -> None:
-        """Stop appending, and end the recording; a second call does nothing.
+        """Wait up to 5 s until everything is recorded, and close; a second call does nothing.
 
-        What is not recorded yet may be lost: call `flush` before, or leave the `async with` block
-        without an error, which waits for it for up to 5 s.
+        What is not recorded by then may be lost: `recorded_sequence` tells.
         """
         if self._is_closed:
             return
-        self._is_closed = True
-        self._progress.notify()
-        await self._tasks.aclose()
-        await self._leave()
+        try:
+            if self._failure is None and self.opened_count:
+                with suppress(TimeoutError, AeronError):
+                    async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                        await self.flush()
+        finally:
+            self._is_closed = True
+            self._progress.notify()
+            await self._tasks.aclose()
+            await self._leave()
 
     async def __aenter__(self) -> Self:
         return self
@@ -616,10 +621,4 @@ class Producer:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        try:
-            if exc_type is None and self._failure is None:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                        await self.flush()
-        finally:
-            await self.aclose()
+        await self.aclose()

@@ -201,9 +201,7 @@ class DurableWorld:
                 timeout=3,
             )
 
-        return DurableStream(
-            connect, aeron, CHANNEL, STREAM, source_location=SourceLocation.REMOTE
-        )
+        return DurableStream(connect, aeron, CHANNEL, STREAM, source_location=SourceLocation.REMOTE)
 
     async def produce(self, host: Host) -> None:
         async with host.aeron(DRIVER) as aeron, self.log_of(host, aeron) as log:
