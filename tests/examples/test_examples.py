@@ -33,6 +33,13 @@ PRINTED = {
         *(f"heard {64 * (number + 1)} early {number}" for number in range(3)),
         "heard 256 late",
     ],
+    "durable_stream": [
+        "the log ends with 0",
+        "recorded up to 5",
+        "the log ends with 5",
+        "recorded up to 10",
+        r"orders: \[1, 2, 3, 4, 5, 6, 7, 8, 9, 10\]",
+    ],
     "record_elsewhere": [
         "START 0",
         "STOP 192",

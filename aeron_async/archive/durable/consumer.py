@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from aeron_async.archive.api import Archive, Replay
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.durable.cursors import CursorStore
-    from aeron_async.archive.durable.log import ArchiveLink, LogName
+    from aeron_async.archive.durable.log import LogLink, LogName
     from aeron_async.client.aeron import Aeron
     from aeron_async.client.image import Message
 
@@ -82,7 +82,7 @@ class Consumer:
 
     def __init__(
         self,
-        link: ArchiveLink,
+        link: LogLink,
         aeron: Aeron,
         log_name: LogName,
         *,

@@ -3,7 +3,7 @@
 The recordings of a log are those of its stream and channel; the session, which each publication has
 anew, does not count. Their order is that of their start times, and of their ids if two are equal.
 
-`ArchiveLink` is the connection that the consumers and producers of one log share. If the archive is
+`LogLink` is the connection that the consumers and producers of one log share. If the archive is
 lost, the first of them that notices opens it again, and the others get the same one.
 """
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from aeron_async.protocol.channel_uri import ChannelUri
 
 __all__ = [
-    "ArchiveLink",
+    "LogLink",
     "LogName",
     "in_order",
     "is_final",
@@ -235,7 +235,7 @@ Connect = Any
 
 
 @final
-class ArchiveLink:
+class LogLink:
     """The connection to the archive of one log.
 
     Args:

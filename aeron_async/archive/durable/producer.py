@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
     from aeron_async.archive.api import Archive, SourceLocation
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
-    from aeron_async.archive.durable.log import ArchiveLink, LogName
+    from aeron_async.archive.durable.log import LogLink, LogName
     from aeron_async.client.aeron import Aeron
     from aeron_async.client.exclusive_publication import ExclusivePublication
     from aeron_async.protocol.channel_uri import ChannelUri
@@ -86,7 +86,7 @@ class StoppedError(ArchiveError):
 
 
 @attrs.define(eq=False)
-class Pending:
+class UnrecordedRecord:
     """A record that is not known to be recorded.
 
     Attributes:
@@ -118,7 +118,7 @@ class Producer:
 
     def __init__(
         self,
-        link: ArchiveLink,
+        link: LogLink,
         aeron: Aeron,
         log_name: LogName,
         channel: ChannelUri,
@@ -144,9 +144,9 @@ class Producer:
         self._sessions: set[int] = set()
         self._attempt_count = 0
         self._publication: ExclusivePublication | None = None
-        self._pending: deque[Pending] = deque()
+        self._pending: deque[UnrecordedRecord] = deque()
         self._pending_bytes = 0
-        self._unsent: deque[Pending] = deque()
+        self._unsent: deque[UnrecordedRecord] = deque()
         self._in_line = asyncio.Lock()
         self._progress = Notify()
         self._work = asyncio.Event()
@@ -212,7 +212,7 @@ class Producer:
                 raise MaxPositionExceededError(message)
             self.last_sequence += 1
             sequence = self.last_sequence
-            pending = Pending(sequence, content, self._aeron.clock.epoch_ns())
+            pending = UnrecordedRecord(sequence, content, self._aeron.clock.epoch_ns())
             self._pending.append(pending)
             self._pending_bytes += len(content)
             self._unsent.append(pending)

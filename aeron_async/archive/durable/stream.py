@@ -14,7 +14,7 @@ from aeron_async.archive.api import Archive, SourceLocation
 from aeron_async.archive.arguments import check_aeron, check_flag, check_location, named
 from aeron_async.archive.durable.consumer import Consumer
 from aeron_async.archive.durable.cursors import Cursor
-from aeron_async.archive.durable.log import ArchiveLink, LogName
+from aeron_async.archive.durable.log import LogLink, LogName
 from aeron_async.archive.durable.producer import Producer
 from aeron_async.archive.durable.records import check_producer_name
 from aeron_async.client.arguments import check_stream_id, publication_uri
@@ -87,7 +87,7 @@ class DurableStream:
             uri = uri.replace(spies_simulate_connection=True)
         self._channel = uri
         self._aeron = aeron
-        self._link = ArchiveLink(archive, aeron, log_id)
+        self._link = LogLink(archive, aeron, log_id)
 
     def __repr__(self) -> str:
         return f"<DurableStream {self._name.channel} stream {self._name.stream_id}>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sqlite3
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from aeron_async import Aeron, DriverContext
@@ -21,6 +21,7 @@ from aeron_async.archive import (
 from aeron_async.errors import ArchiveBusyError
 
 if TYPE_CHECKING:
+    import sqlite3
     from pathlib import Path
 
     from aeron_async.archive import RecordBatch
@@ -99,9 +100,7 @@ async def consume(path: Path, ports: tuple[int, int]) -> None:
     ):
         async for batch in consumer.batches(100):
             # A batch is handed over before the next one is read.
-            await store.hand_over(
-                batch.cursor, lambda database, batch=batch: insert(batch, database)
-            )
+            await store.hand_over(batch.cursor, partial(insert, batch))
 
 
 def run_archive(path: Path, ports: tuple[int, int]) -> None:

@@ -80,6 +80,11 @@ def wait(is_so: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+def wait_for_more(path: Path, count: int) -> None:
+    known = len(handed_over(path))
+    wait(lambda: len(handed_over(path)) > known + count)
+
+
 def test_killed_processes_hand_each_record_over_once(
     tmp_path: Path, unused_udp_port_factory: Callable[[], int]
 ) -> None:
@@ -92,10 +97,8 @@ def test_killed_processes_hand_each_record_over_once(
             if draw.random() < 1 / 2:
                 time.sleep(draw.random())
             else:
-                known = len(handed_over(tmp_path))
-                wait(lambda known=known: len(handed_over(tmp_path)) > known)
-        known = len(handed_over(tmp_path))
-        wait(lambda: len(handed_over(tmp_path)) > known + MORE)
+                wait_for_more(tmp_path, 0)
+        wait_for_more(tmp_path, MORE)
         processes.kill(1, again=False)
         last = recorded(tmp_path)
         wait(lambda: len(handed_over(tmp_path)) >= last)

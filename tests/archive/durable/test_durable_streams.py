@@ -1,4 +1,4 @@
-"""A log in one process: producers that continue it and fence each other, and where readers begin."""
+"""A log in one process: producers continue it and fence each other, and readers begin anywhere."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from aeron_async.errors import (
     FencedError,
     ForeignLogError,
     InvalidPositionError,
+    MaxPositionExceededError,
     MessageTooLongError,
 )
 
@@ -65,12 +66,10 @@ async def test_a_producer_that_comes_back_continues_the_log(open_archive: Any) -
             async with log.produce("one") as producer:
                 assert producer.last_sequence == producer.recorded_sequence == 5 * life
                 assert producer.epoch == life + 1
-            await append(log, 5 - 0)
+                for number in range(5):
+                    await producer.append(b"%d" % number)
             assert await sequences(log, 5 * life + 5) == list(range(1, 5 * life + 6))
-            # The producer that appended nothing has left an epoch of its own.
-            await append(log, 0)
             assert len([each async for each in archive.recordings()]) == 1
-            break
 
 
 async def test_a_durable_append_is_recorded(open_archive: Any) -> None:
@@ -113,10 +112,8 @@ async def test_an_idle_producer_learns_that_it_is_fenced(open_archive: Any) -> N
     async with open_archive() as (aeron, archive):
         log = DurableStream(archive, aeron, IPC, STREAM)
         async with log.produce("old") as old, log.produce("new"):
-            async with asyncio.timeout(10):
-                with pytest.raises(FencedError):
-                    while True:
-                        await old.append(b"lost", durable=True)
+            with pytest.raises(FencedError):
+                await asyncio.wait_for(old.append(b"lost", durable=True), 10)
 
 
 async def test_where_a_reader_begins(open_archive: Any) -> None:
@@ -288,7 +285,7 @@ async def test_forged_headers_end_a_log_with_an_error_and_no_loop(
             await publication.offer(encode_header(header))
         await archive.stop_recording_subscription(subscription_id)
         log = DurableStream(archive, aeron, IPC, STREAM)
-        with pytest.raises((ConfigurationError, Exception), match=r"log"):
+        with pytest.raises((ConfigurationError, MaxPositionExceededError)):
             async with log.produce("one") as producer:
                 await producer.append(b"one more")
 
