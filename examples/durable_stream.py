@@ -24,7 +24,8 @@ async def run(folder: Path) -> None:
         async with log.produce("shop") as producer:
             print("the log ends with", producer.last_sequence)
             for _ in range(ORDERS):
-                sequence = await producer.append(b"an order", durable=True)
+                await producer.append(b"an order")
+            sequence = await producer.flush()
             print("recorded up to", sequence)
 
         async with log.consume(cursor=store) as consumer:

@@ -20,6 +20,8 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, Literal, Self, final
 
+import attrs
+
 from aeron_async.archive.durable.cursors import Cursor
 from aeron_async.archive.durable.log import FIRST_DELAY_S
 from aeron_async.archive.durable.records import (
@@ -374,16 +376,12 @@ class Consumer:
                 start_position=boundary.start_position,
                 is_lost=earlier.is_lost or boundary.is_lost,
             )
-        write = log.warning if boundary.is_lost else log.info
-        write(
-            "log_boundary_crossed",
-            stream_id=self._log_name.stream_id,
-            recording_id=boundary.recording_id,
-            stop_position=boundary.stop_position,
-            next_recording_id=boundary.next_recording_id,
-            start_position=boundary.start_position,
-            is_lost=boundary.is_lost,
-        )
+        fields = {"stream_id": self._log_name.stream_id, **attrs.asdict(boundary)}
+        del fields["is_lost"]
+        if boundary.is_lost:
+            log.warning("log_records_purged", **fields)
+        else:
+            log.info("log_boundary_crossed", **fields)
 
     async def _check_place(
         self, archive: Archive, recordings: list[RecordingDescriptor]
