@@ -38,6 +38,7 @@ from aeron_async.archive.durable.records import (
     encode_header,
     producer_id_of,
 )
+from aeron_async.archive.recording_channels import extending_channel
 from aeron_async.client.publication import OfferOutcome
 from aeron_async.client.waiters import Notify
 from aeron_async.errors import (
@@ -351,8 +352,7 @@ class Producer:
         self._continue(await self._last_record(archive, recordings))
         publication = await self._record(archive, last)
         try:
-            if last is None:
-                await self._check_first(archive)
+            await self._check_last(archive, is_first=last is None)
             await self._send_opened(archive, publication)
         except BaseException:
             publication.close()
@@ -368,10 +368,11 @@ class Producer:
         )
         self._progress.notify()
 
-    async def _check_first(self, archive: Archive) -> None:
-        """Stop the other recordings of producers that have begun the log at the same time.
+    async def _check_last(self, archive: Archive, *, is_first: bool) -> None:
+        """Check that no later recording was begun at the same time, by one that saw none.
 
-        The one that began last goes on.
+        Of producers that begin the log at the same time, the one that began last goes on, behind
+        the records of the others.
 
         Raises:
             FencedError: That is not this producer.
@@ -379,6 +380,8 @@ class Producer:
         recordings = await self._log_name.recordings(archive)
         if not recordings or recordings[-1].recording_id != self.recording_id:
             raise FencedError(self._fenced_by("has begun a recording later"))
+        if not is_first:
+            return
         before = [
             await self._stopped(archive, each.recording_id)
             for each in recordings
@@ -459,12 +462,10 @@ class Producer:
     ) -> ExclusivePublication:
         """Add a publication, and let the archive record its session; return it."""
         stream_id = self._log_name.stream_id
-        if last is None:
-            publication = await self._aeron.add_exclusive_publication(self._channel, stream_id)
-        else:
-            publication = await archive.extending_publication(
-                last.recording_id, str(self._channel), stream_id
-            )
+        # From where the last record was looked for, and not from where the recording ends by now:
+        # if another producer has appended since, the archive refuses the extension.
+        channel_from = self._channel if last is None else extending_channel(last, self._channel)
+        publication = await self._aeron.add_exclusive_publication(channel_from, stream_id)
         session_id = publication.session_id
         failures: list[ArchiveError] = []
         settings: dict[str, Any] = {
