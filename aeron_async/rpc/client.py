@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, final
 from zlib import crc32
 
@@ -221,7 +222,7 @@ class Client:
         method: str,
         request: bytes = b"",
         *,
-        timeout: float | None = -1.0,
+        timeout: float | EllipsisType | None = ...,
         idempotent: bool = False,
         key: str | bytes | None = None,
         trace: TraceContext | None = None,
@@ -290,7 +291,7 @@ class Client:
         method: str,
         request: bytes | None = None,
         *,
-        timeout: float | None = -1.0,
+        timeout: float | EllipsisType | None = ...,
         key: str | bytes | None = None,
         trace: TraceContext | None = None,
     ) -> ClientStream:
@@ -359,7 +360,7 @@ class Client:
         method: str,
         request: bytes,
         flags: int,
-        timeout: float | None,
+        timeout: float | EllipsisType | None,
         trace: TraceContext | None,
     ) -> ClientCall:
         loop = self._loop
@@ -371,7 +372,7 @@ class Client:
             number = self._number_of(method)
         if timeout is None:
             timeout_ns = 0
-        elif timeout == -1.0:
+        elif isinstance(timeout, EllipsisType):
             timeout_ns = self._timeout_ns
         else:
             timeout_ns = nanoseconds(timeout, "timeout")
@@ -460,7 +461,7 @@ class Client:
         self,
         method: str,
         request: bytes,
-        timeout: float | None,
+        timeout: float | EllipsisType | None,
         idempotent: bool,  # noqa: FBT001 - handed on
         key: str | bytes | None,
         trace: TraceContext | None,
@@ -581,7 +582,7 @@ class Client:
         method: str,
         request: bytes = b"",
         *,
-        timeout: float | None = -1.0,
+        timeout: float | EllipsisType | None = ...,
         idempotent: bool = False,
     ) -> list[bytes | AeronError]:
         """Call a method of each server that is connected; return their answers or errors.

@@ -563,6 +563,8 @@ class ClientLink:
                 await self._open()
                 while self.state is not LinkState.LOST:
                     was_up = was_up or self.state is LinkState.UP
+                    if self.state is LinkState.CONNECTING and not self._publication.is_connected:
+                        await self._publication.wait_connected()
                     await self._sleep_until(self._poll(self._owner.clock.now_ns()))
             except (AeronError, OSError) as error:
                 self._lost_reason = f"{type(error).__name__}: {error}"
@@ -623,8 +625,7 @@ class ClientLink:
             if now_ns >= self._next_ns and is_connected:
                 self._post(self._hello())
                 self._next_ns = now_ns + HELLO_INTERVAL_NS
-            # Without a server there is nothing to say; a driver announces connections by no event.
-            return self._next_ns if is_connected else now_ns + HELLO_INTERVAL_NS // 10
+            return self._next_ns
         if not is_connected:
             self._disconnected_ns = self._disconnected_ns or now_ns
             if now_ns - self._disconnected_ns >= DISCONNECTED_NS:
