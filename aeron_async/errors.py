@@ -467,6 +467,9 @@ class Status(IntEnum):
     UNAUTHENTICATED = 16
 
 
+STATUSES: Final = frozenset(Status)
+
+
 class RpcError(AeronError):
     """A call that had no answer, or was answered with an error.
 
@@ -498,10 +501,13 @@ class CallFailedError(RpcError):
         retry_after_ms: int | None = None,
     ) -> None:
         super().__init__(message)
-        self.status = status
+        self.status = Status(status) if status in STATUSES else Status.UNKNOWN
         self.error_type = printable(error_type, MESSAGE_LENGTH_MAX)
         self.is_never_begun = is_never_begun
-        self.retry_after_ms = retry_after_ms
+        # It travels in 32 bits.
+        self.retry_after_ms = (
+            None if retry_after_ms is None else min(max(int(retry_after_ms), 0), 0xFFFF_FFFF)
+        )
 
 
 class CallNotSentError(RpcError):

@@ -40,7 +40,7 @@ from aeron_async.rpc.envelope import (
     method_id,
     pack_extensions,
 )
-from aeron_async.rpc.flows import CHUNK, InFlow, OutFlow
+from aeron_async.rpc.flows import WINDOW_BYTES_LEAST, InFlow, OutFlow
 from aeron_async.rpc.wiring import REQUEST_STREAM_ID, Wiring
 
 if TYPE_CHECKING:
@@ -60,6 +60,9 @@ INSTANCE_LENGTH: Final = 16
 RETRY_TOKENS: Final = 100
 RETRY_RATIO: Final = 0.1
 """Of a call that was answered, in tokens: one repetition costs one, so a tenth may be repeated."""
+KEYED_MOST: Final = 64
+"""How many queued calls that belong to other servers are passed over in search of one for this."""
+TIMEOUT_MOST_S: Final = 1e9
 REFUSALS_MOST: Final = 3
 """How often one call is sent again after a server said that it did not begin."""
 
@@ -145,7 +148,7 @@ class Client:
         calls_at_once: Most calls that are under way on one server.
         queue_limit: Most calls that wait for a server, or for an answer of others.
         window_items: Most elements of one stream that wait for their reader.
-        window_bytes: Most bytes of them, at least 64 KiB.
+        window_bytes: Most bytes of them, at least 128 KiB.
         payload_max: Most bytes of an answer, or of an element.
         random_bytes: Where identities, back-off and balance come from.
 
@@ -154,7 +157,7 @@ class Client:
     """
 
     _answered = _failed = _timed_out = _cancelled = _lost = _not_sent = _repeated = 0
-    _is_closed = False
+    _is_closed = _is_pumping = False
     _loop: asyncio.AbstractEventLoop | None = None
 
     def __init__(
@@ -184,8 +187,8 @@ class Client:
             window_items=window_items,
             payload_max=payload_max,
         )
-        if window_bytes < CHUNK:
-            message = f"window_bytes={window_bytes}: at least {CHUNK}"
+        if window_bytes < WINDOW_BYTES_LEAST:
+            message = f"window_bytes={window_bytes}: at least {WINDOW_BYTES_LEAST}"
             raise ConfigurationError(message)
         if not channels:
             message = "channel=[]: give at least one server"
@@ -364,7 +367,7 @@ class Client:
         trace: TraceContext | None,
     ) -> ClientCall:
         loop = self._loop
-        if loop is None or self._is_closed:
+        if loop is None or self._is_closed or loop is not asyncio.get_running_loop():
             self._check_open()
             raise AssertionError
         number = self._numbers.get(method)
@@ -393,10 +396,11 @@ class Client:
         """Send a call, or queue it."""
         if call.deadline_ns:
             self._deadlines.add(call.deadline_ns, call)
+        if key is not None:
+            call.key = key.encode() if isinstance(key, str) else key
         if not self._queue:
-            link = self._links[0] if len(self._links) == 1 else self._pick(key)
-            if link is not None and link.room > 0:
-                link.send(call)
+            link = self._links[0] if len(self._links) == 1 else self._pick(call.key)
+            if link is not None and link.room > 0 and link.send(call):
                 return
         self._enqueue(call)
 
@@ -418,18 +422,37 @@ class Client:
         self._queue.append(call)
         if not self.is_connected:
             self._expect_server(call)
+        elif not self._is_pumping and any(each.room > 0 for each in self._links):
+            # Not at once: the caller may be in the middle of settling a link.
+            self._is_pumping = True
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._is_pumping = False
+        for link in self._links:
+            self.on_room(link)
 
     def _expect_server(self, call: ClientCall) -> None:
+        if call.first_key and call.deadline_ns:
+            # It may have run: it is sent again for as long as its deadline allows.
+            return
         since_ns = max((each.unconnected_since_ns for each in self._links), default=0)
         now_ns = self.clock.now_ns()
         due_ns = (since_ns or now_ns) + self._connect_timeout_ns
         if due_ns <= now_ns:
             self._on_no_server(call)
-        else:
+        elif not call.is_waiting:
+            call.is_waiting = True
             self._waiting.add(due_ns, call)
 
     def _on_no_server(self, call: ClientCall) -> None:
-        if call.link is None and not self.is_connected:
+        call.is_waiting = False
+        if call.link is not None or self.is_connected:
+            return
+        if call.first_key:
+            self._lost += 1
+            call.fail(CallLostError(f"{call.method}: its server was lost; it may have run"))
+        else:
             self._not_sent += 1
             call.fail(
                 NoServerError(
@@ -444,7 +467,7 @@ class Client:
 
     def _on_deadline(self, call: ClientCall) -> None:
         self._timed_out += 1
-        was_sent = call.link is not None
+        was_sent = call.link is not None or bool(call.first_key)
         if call.link is not None:
             call.link.abandon(call)
         seen = "sent, and not answered in time" if was_sent else "not sent in time"
@@ -511,10 +534,17 @@ class Client:
     def on_room(self, link: ClientLink) -> None:
         """Send what waits for room on this link."""
         queue = self._queue
-        while queue and link.room > 0:
+        of_others: list[ClientCall] = []
+        while queue and link.room > 0 and len(of_others) < KEYED_MOST:
             call = queue.popleft()
-            if not call.is_over:
-                link.send(call)
+            if call.is_over:
+                continue
+            if call.key is not None and self._pick(call.key) is not link:
+                of_others.append(call)
+            elif not link.send(call):
+                queue.appendleft(call)
+                break
+        queue.extendleft(reversed(of_others))
 
     def on_link_lost(self, link: ClientLink, reason: str) -> None:
         """Let what is queued wait for another server, but not for long."""
@@ -565,16 +595,16 @@ class Client:
 
     # Several servers.
 
-    def _pick(self, key: str | bytes | None) -> ClientLink | None:
-        up = [each for each in self._links if each.state is LinkState.UP]
-        if not up:
-            return None
+    def _pick(self, key: bytes | None) -> ClientLink | None:
         if key is not None:
-            data = key.encode() if isinstance(key, str) else key
-            return max(up, key=lambda link: crc32(data, crc32(link.name.encode())))
-        if len(up) == 1:
-            return up[0]
-        first, second = (up[each % len(up)] for each in self._random_bytes(2))
+            up = [each for each in self._links if each.state is LinkState.UP]
+            return max(up, key=lambda link: crc32(key, crc32(link.name.encode())), default=None)
+        with_room = [each for each in self._links if each.room > 0]
+        if len(with_room) < 2:  # noqa: PLR2004 - two are compared
+            return with_room[0] if with_room else None
+        one, two = self._random_bytes(2)
+        first = with_room.pop(one % len(with_room))
+        second = with_room[two % len(with_room)]
         return first if len(first.calls) <= len(second.calls) else second
 
     async def call_all(
@@ -593,24 +623,26 @@ class Client:
             timeout: As for `call`, for each.
             idempotent: As for `call`.
         """
-        calls = []
-        for link in self._links:
-            if link.room > 0:
-                flags = LAST | IDEMPOTENT if idempotent else LAST
-                call = self._new_call(method, request, flags, timeout, None)
-                if call.deadline_ns:
-                    self._deadlines.add(call.deadline_ns, call)
-                link.send(call)
-                calls.append(call)
+        if type(request) is not bytes:
+            request = bytes(request)
+        if len(request) > self.chunk:
+            message = f"{method}: a request of {len(request)} bytes; at most {self.chunk} for all"
+            raise ConfigurationError(message)
+        flags = LAST | IDEMPOTENT if idempotent else LAST
+        with_room = [each for each in self._links if each.room > 0]
+        calls = [self._new_call(method, request, flags, timeout, None) for _ in with_room]
+        for link, call in zip(with_room, calls, strict=True):
+            if call.deadline_ns:
+                self._deadlines.add(call.deadline_ns, call)
+            if not link.send(call):
+                # No other server may get it instead: that one is called too.
+                call.fail(CallNotSentError(f"{method}: too much waits for {link.name}"))
         try:
             results = await asyncio.gather(*(each.answer for each in calls), return_exceptions=True)
         except asyncio.CancelledError:
             for call in calls:
                 self.abandon(call)
             raise
-        for result in results:
-            if isinstance(result, BaseException) and not isinstance(result, AeronError):
-                raise result
         return [each for each in results if isinstance(each, bytes | AeronError)]
 
     # Opening and closing.
@@ -635,7 +667,9 @@ class Client:
         if self._is_closed:
             message = f"the client of {self.service!r} is closed"
             raise ClosedError(message)
-        if self._loop is None:
+        if self._loop is not None:
+            self._check_open()
+        else:
             self._loop = asyncio.get_running_loop()
             for link in self._links:
                 link.start()
@@ -647,12 +681,14 @@ class Client:
             return
         self._is_closed = True
         self._up.set()
+        self._deadlines.close()
+        self._waiting.close()
         while self._queue:
             self.on_call_lost(self._queue.popleft(), "the client was closed", was_sent=False)
         for link in self._links:
-            await link.aclose()
-        self._deadlines.close()
-        self._waiting.close()
+            link.close()
+        for link in self._links:
+            await link.wait_closed()
 
     async def __aenter__(self) -> Self:
         return self.open()
@@ -672,10 +708,10 @@ def nanoseconds(seconds: float, name: str) -> int:
     Raises:
         ConfigurationError: It is no number above 0.
     """
-    if type(seconds) not in {int, float} or not 0 < seconds < float("inf"):
-        message = f"{name}={seconds!r}: give seconds, a number above 0"
+    if type(seconds) not in {int, float} or not 0 < seconds <= TIMEOUT_MOST_S:
+        message = f"{name}={seconds!r}: give seconds, above 0 and at most {TIMEOUT_MOST_S:g}"
         raise ConfigurationError(message)
-    return int(seconds * NS_PER_SECOND)
+    return max(1, int(seconds * NS_PER_SECOND))
 
 
 def check_limits(**limits: int) -> None:

@@ -75,6 +75,7 @@ UNPACK: Final = HEAD.unpack_from
 PACK: Final = HEAD.pack
 REPLY: Final = int(Template.REPLY)
 CALL: Final = int(Template.CALL)
+TEMPLATE_AT: Final = 2
 RETRY_AFTER_LENGTH: Final = 4
 
 
@@ -131,7 +132,9 @@ class ClientCall:
         extensions: Packed, of the CALL.
         answer: Gets the payload of the answer, or the error.
         call_id: Within its link; 0 before it is sent.
-        link: Where it was sent, or waits.
+        link: Where it was sent; None while it waits.
+        key: What several servers are chosen by.
+        is_waiting: Whether the client looks whether there is a server in time.
         first_key: The instance of the client and the id of the first attempt, if there were more.
         outflow: What it may still send, if it streams or its request comes in pieces.
         inflow: What it has received, if the server streams.
@@ -147,6 +150,8 @@ class ClientCall:
         "first_key",
         "flags",
         "inflow",
+        "is_waiting",
+        "key",
         "link",
         "method",
         "number",
@@ -175,6 +180,8 @@ class ClientCall:
         self.attempts = 0
         self.extensions = b""
         self.first_key = b""
+        self.is_waiting = False
+        self.key: bytes | None = None
         self.link: ClientLink | None = None
         self.outflow: OutFlow | None = None
         self.inflow: InFlow | None = None
@@ -294,7 +301,7 @@ class ClientLink:
         self.late_count = 0
         self.malformed_count = 0
         self.lost_count = 0
-        self.unconnected_since_ns: int = owner.clock.now_ns()
+        self.unconnected_since_ns = 0
         self._owner = owner
         self._aeron = aeron
         self._wiring = wiring
@@ -318,6 +325,7 @@ class ClientLink:
 
     def start(self) -> None:
         """Connect, and connect again whenever the link is lost."""
+        self.unconnected_since_ns = self._owner.clock.now_ns()
         self._tasks.start(self._run(), f"link of calls to {self.name}")
 
     @property
@@ -327,34 +335,30 @@ class ClientLink:
 
     # Calls.
 
-    def send(self, call: ClientCall) -> None:
-        """Give a call to the outbox; there must be `room`."""
+    def send(self, call: ClientCall) -> bool:
+        """Give a call to the outbox, if there is a place; there must be `room`."""
         call_id = self._next_id
-        self._next_id = call_id + 1
         left_ns = 0
         if call.deadline_ns:
             left_ns = max(1, call.deadline_ns - self._owner.clock.now_ns())
         extensions = call.extensions
-        if call.attempts:
+        if call.first_key:
             extensions += pack_extensions([(Extension.KEY, call.first_key)])
-        else:
-            call.first_key = b""
-        call.call_id = call_id
-        call.link = self
-        call.attempts += 1
         frame = PACK(
             BLOCK_LENGTH, CALL, SCHEMA_ID, VERSION, call_id, left_ns, call.number, call.flags,
             len(extensions),
         )  # fmt: skip
         frame += extensions + call.request if extensions else call.request
-        self.calls[call_id] = call
         if not self._post(frame, call):
-            del self.calls[call_id]
-            call.call_id = 0
-            self._owner.on_call_lost(call, "too much waits for room", was_sent=False)
-            return
+            return False
+        self._next_id = call_id + 1
+        call.call_id = call_id
+        call.link = self
+        call.attempts += 1
+        self.calls[call_id] = call
         if call.sent is not None and not call.sent.done():
             call.sent.set_result(None)
+        return True
 
     def key_of(self, call: ClientCall) -> bytes:
         """Return what identifies the first attempt of a call at this link."""
@@ -362,8 +366,10 @@ class ClientLink:
 
     def abandon(self, call: ClientCall) -> None:
         """Forget a call that was sent, and tell the server so."""
-        if self.calls.pop(call.call_id, None) is call:
-            self._post(head(Template.CANCEL, call.call_id))
+        # The id may be that of another call on a later connection.
+        if self.calls.get(call.call_id) is call:
+            del self.calls[call.call_id]
+            self._outbox.control(head(Template.CANCEL, call.call_id))
             self._owner.on_room(self)
 
     async def send_item(
@@ -382,7 +388,7 @@ class ClientLink:
     def grant(self, call: ClientCall, items: int, kib: int) -> None:
         """Allow the server to send more."""
         if call.call_id and not call.is_over:
-            self._post(head(Template.CREDIT, call.call_id, amount=items, number=kib))
+            self._outbox.control(head(Template.CREDIT, call.call_id, amount=items, number=kib))
 
     # What the server sends.
 
@@ -497,9 +503,10 @@ class ClientLink:
         extensions: dict[int, bytes],
     ) -> None:
         if template == Template.REPLY:
-            if call.parts is not None:
-                call.parts.on_item(amount, body, is_continued=False)
-                body = call.parts.take_now()
+            flow = call.parts or call.inflow
+            if flow is not None and flow.has_parts:
+                flow.on_item(amount, body, is_continued=False)
+                body = flow.take_now()
             self._finish(call)
             if not call.answer.done():
                 call.answer.set_result(body)
@@ -576,7 +583,7 @@ class ClientLink:
                 self._break(self._lost_reason)
             if was_up:
                 back_off_s = BACK_OFF_LEAST_S
-            await self._shut()
+            self._shut()
             await asyncio.sleep(back_off_s * (0.5 + self._owner.random() / 2))
             back_off_s = min(2 * back_off_s, BACK_OFF_MOST_S)
 
@@ -585,7 +592,6 @@ class ClientLink:
         self._instance = self._owner.instance()
         self._session_id = None
         self._server_instance = b""
-        self._next_id = 1
         self._outbox = self._new_outbox()
         self._post = self._outbox.post
         self._subscription = await self._aeron.add_subscription(
@@ -608,6 +614,7 @@ class ClientLink:
         return Outbox(
             self._tasks,
             lambda reason: self._break(f"cannot send: {reason}"),
+            lambda: self._owner.on_room(self),
             patience_s=PATIENCE_S,
         )
 
@@ -667,7 +674,7 @@ class ClientLink:
             return
         self._wake_event.clear()
 
-    async def _shut(self) -> None:
+    def _shut(self) -> None:
         self._settle()
         subscription, self._subscription = self._subscription, None
         publication, self._publication = self._publication, None
@@ -683,13 +690,13 @@ class ClientLink:
         if not self.unconnected_since_ns:
             self.unconnected_since_ns = self._owner.clock.now_ns()
             log.info("call_link_lost", server=self.name, reason=reason, calls=len(self.calls))
-        unsent = {id(each) for each in self._outbox.close()}
+        unsent = {id(call) for frame, call in self._outbox.close() if frame[TEMPLATE_AT] == CALL}
         calls, self.calls = self.calls, {}
         for call in calls.values():
             self._owner.on_call_lost(call, reason, was_sent=id(call) not in unsent)
         self._owner.on_link_lost(self, reason)
 
-    async def aclose(self) -> None:
+    def close(self) -> None:
         """Close both streams; calls fail."""
         if self.state is LinkState.CLOSED:
             return
@@ -698,8 +705,12 @@ class ClientLink:
         for call_id in self.calls:
             self._post(head(Template.CANCEL, call_id))
         self._on(LinkEvent.CLOSED)
+        self._tasks.cancel()
+        self._shut()
+
+    async def wait_closed(self) -> None:
+        """Wait until its tasks have ended."""
         await self._tasks.aclose()
-        await self._shut()
 
 
 def failure_of(

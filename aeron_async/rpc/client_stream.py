@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from aeron_async.rpc.client_link import ClientCall, ClientLink
-    from aeron_async.rpc.flows import InFlow
+    from aeron_async.rpc.flows import InFlow, OutFlow
 
 __all__ = ["ClientStream"]
 
@@ -77,6 +77,23 @@ class ClientStream:
         link, flow = self._at(), self._call.outflow
         assert flow is not None
         chunk = self._client.chunk
+        before = flow.sent_items
+        try:
+            await self._send_each(link, flow, data, chunk, last_flags)
+        except BaseException:
+            if flow.sent_items != before:
+                # The server has a part of it, or lacks a number of the sequence.
+                self._client.abandon(self._call)
+                flow.close(
+                    CallFailedError(
+                        f"{self._call.method}: a send was cut short", status=Status.CANCELLED
+                    )
+                )
+            raise
+
+    async def _send_each(
+        self, link: ClientLink, flow: OutFlow, data: bytes, chunk: int, last_flags: int
+    ) -> None:
         for at in range(0, max(len(data), 1), chunk):
             is_last = at + chunk >= len(data)
             flags = last_flags if is_last else CONTINUED

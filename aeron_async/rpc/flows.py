@@ -13,18 +13,28 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
-from aeron_async.errors import ProtocolError
+from aeron_async.errors import BusyError, ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["CHUNK", "INITIAL_ITEMS", "INITIAL_KIB", "KIB", "InFlow", "OutFlow"]
+__all__ = [
+    "CHUNK",
+    "INITIAL_ITEMS",
+    "INITIAL_KIB",
+    "KIB",
+    "WINDOW_BYTES_LEAST",
+    "InFlow",
+    "OutFlow",
+]
 
 KIB: Final = 1_024
 INITIAL_ITEMS: Final = 16
 INITIAL_KIB: Final = 64
 CHUNK: Final = 64 * KIB
 """Most bytes of a payload in one message; what is longer continues in the next."""
+WINDOW_BYTES_LEAST: Final = 2 * CHUNK
+"""Half a window is given back at a time, and a whole chunk must fit into the other half."""
 
 
 @final
@@ -66,7 +76,9 @@ class OutFlow:
         while self._error is None and (
             self.sent_items >= self._allowed_items or self.sent_bytes + length > self._allowed_bytes
         ):
-            assert self._waiter is None, "two tasks send on one call"
+            if self._waiter is not None:
+                message = "another task sends on this call; let one task send"
+                raise BusyError(message)
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
@@ -91,7 +103,7 @@ class InFlow:
     Args:
         grant: Called with the totals, in elements and KiB, that the peer may send.
         window_items: Most elements that wait here for the reader.
-        window_bytes: Most bytes of them; at least `CHUNK`.
+        window_bytes: Most bytes of them; at least `WINDOW_BYTES_LEAST`.
         payload_max: Most bytes of one element that came in pieces.
     """
 
@@ -153,6 +165,9 @@ class InFlow:
                 f"element {sequence} where {self._items} was expected"
                 + (" none after the end" if self._is_ended else "")
             )
+        if is_continued and not payload:
+            message = "a piece of no bytes"
+            raise ProtocolError(message)
         self._items += 1
         self._bytes += len(payload)
         if self._items > self._allowed_items or self._bytes > self._allowed_kib * KIB:
@@ -198,6 +213,11 @@ class InFlow:
         self._error = error
         self._wake()
 
+    @property
+    def has_parts(self) -> bool:
+        """Return whether a payload has come in part."""
+        return bool(self._parts)
+
     def take_now(self) -> bytes:
         """Return the payload that has just been received whole."""
         payload, _, _ = self._queue.pop()
@@ -212,7 +232,9 @@ class InFlow:
                 raise self._error
             if self._is_ended:
                 raise StopAsyncIteration
-            assert self._waiter is None, "two tasks read one call"
+            if self._waiter is not None:
+                message = "another task reads this call; let one task read"
+                raise BusyError(message)
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter

@@ -1,7 +1,8 @@
 """What one end of a link sends: at once where there is room, else in order as room comes.
 
-Invariant: frames leave in the order in which they were given. At most `limit_bytes` wait, beside
-the one frame that is being offered.
+Invariant: frames leave in the order in which they were given. At most `limit_bytes` wait, and
+beside them one frame that `put` gave, and `CONTROL_BYTES` of frames that end or allow something: a
+peer that never hears of an end would wait for ever, so more than those end the link.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ __all__ = ["OUTBOX_BYTES", "Outbox"]
 
 OUTBOX_BYTES: Final = 1 << 20
 """Most bytes that wait for room by default: what one slow peer may cost."""
+CONTROL_BYTES: Final = 256 << 10
 
 
 @final
@@ -31,6 +33,7 @@ class Outbox:
     Args:
         owner: Owns the task that sends what waits.
         on_stuck: Called with a reason when nothing can be sent any more.
+        on_empty: Called when nothing waits any more.
         limit_bytes: Most bytes that wait.
         patience_s: How long one frame may wait for room, in seconds.
     """
@@ -40,6 +43,7 @@ class Outbox:
         "_is_closed",
         "_length",
         "_limit",
+        "_on_empty",
         "_on_stuck",
         "_owner",
         "_patience_s",
@@ -53,6 +57,7 @@ class Outbox:
         self,
         owner: TaskOwner,
         on_stuck: Callable[[str], object],
+        on_empty: Callable[[], object] | None = None,
         *,
         limit_bytes: int = OUTBOX_BYTES,
         patience_s: float,
@@ -61,6 +66,7 @@ class Outbox:
         self._try_offer: Callable[[bytes], int | OfferOutcome] | None = None
         self._owner = owner
         self._on_stuck = on_stuck
+        self._on_empty = on_empty
         self._limit = limit_bytes
         self._patience_s = patience_s
         # Each with what is over when it need not be sent any more.
@@ -103,6 +109,15 @@ class Outbox:
             return False
         return self._append(frame, subject)
 
+    def control(self, frame: bytes) -> None:
+        """Send a frame that must not get lost, or end the link if too many of those wait."""
+        if self.post(frame) or self._is_closed:
+            return
+        if self._length + len(frame) > self._limit + CONTROL_BYTES:
+            self._end(f"{self._length} bytes wait for a peer that takes none")
+        else:
+            self._append(frame, None)
+
     async def put(self, frame: bytes, subject: Any = None) -> bool:
         """Send a frame after waiting for a place; return False if nothing can be sent any more."""
         # A frame longer than all that may wait can wait alone.
@@ -117,7 +132,11 @@ class Outbox:
                     self._wake_one()
                 raise
         # It may wait although it is longer than all that may.
-        return self.post(frame, subject) or self._append(frame, subject)
+        is_given = self.post(frame, subject) or self._append(frame, subject)
+        if not self._frames:
+            # It was sent at once: nothing that is sent later would wake the next.
+            self._wake_one()
+        return is_given
 
     def _append(self, frame: bytes, subject: Any) -> bool:
         if self._is_closed:
@@ -132,11 +151,11 @@ class Outbox:
         if self._sender is not None:
             await asyncio.wait((self._sender,))
 
-    def close(self) -> list[Any]:
-        """Send nothing more; return the subjects of the frames that were not sent."""
+    def close(self) -> list[tuple[bytes, Any]]:
+        """Send nothing more; return the frames that were not sent, with their subjects."""
         self._is_closed = True
         self._try_offer = None
-        unsent = [subject for _, subject in self._frames if subject is not None]
+        unsent = list(self._frames)
         self._frames.clear()
         self._length = 0
         if self._sender is not None:
@@ -170,6 +189,8 @@ class Outbox:
             self._end(f"{type(error).__name__}: {error}")
         finally:
             self._sender = None
+        if self._on_empty is not None and not self._is_closed:
+            self._on_empty()
 
     def _wake_one(self) -> None:
         while self._waiters:

@@ -45,7 +45,7 @@ from aeron_async.rpc.envelope import (
     method_id,
     pack_extensions,
 )
-from aeron_async.rpc.flows import CHUNK, InFlow, OutFlow
+from aeron_async.rpc.flows import WINDOW_BYTES_LEAST, InFlow, OutFlow
 from aeron_async.rpc.outbox import Outbox
 from aeron_async.rpc.server_session import Caller, ServerCall, ServerSession
 from aeron_async.rpc.wiring import REQUEST_STREAM_ID, Wiring
@@ -240,7 +240,7 @@ class Server:
             patience: Seconds after which a client that takes no answers is rejected.
             payload_max: Most bytes of a request, or of an element.
             window_items: Most elements of one stream that wait for their handler.
-            window_bytes: Most bytes of them, at least 64 KiB.
+            window_bytes: Most bytes of them, at least 128 KiB.
 
         Raises:
             ConfigurationError: An argument is invalid.
@@ -298,8 +298,8 @@ class Serving:
             if type(value) is not int or value < 1:
                 message = f"{name}={value!r}: give a whole number above 0"
                 raise ConfigurationError(message)
-        if window_bytes < CHUNK:
-            message = f"window_bytes={window_bytes}: at least {CHUNK}"
+        if window_bytes < WINDOW_BYTES_LEAST:
+            message = f"window_bytes={window_bytes}: at least {WINDOW_BYTES_LEAST}"
             raise ConfigurationError(message)
         self.service = server.service
         self._handlers = server.handlers
@@ -314,6 +314,7 @@ class Serving:
         self._window_bytes = window_bytes
         self._instance = os.urandom(16)
         self._sessions: dict[Image, ServerSession] = {}
+        self._rejected: set[Image] = set()
         self._tasks = TaskOwner()
         self._calls = TaskOwner()
         self._deadlines: Deadlines[ServerCall] = Deadlines(aeron.clock, self._on_deadline)
@@ -387,8 +388,10 @@ class Serving:
                 and not handler.takes_call
                 and not self._is_draining
                 and not session.is_shared
+                and len(session.calls) < self._calls_at_once
+                and len(self._calls) < self._calls_limit
             ):
-                self._run_plain_fast(session, handler, call_id, data)
+                self._run_plain_fast(session, handler, call_id, amount, data)
                 return
         self._on_any(
             session, data, block, template, schema, call_id, amount, number, flags, ext_length
@@ -424,27 +427,27 @@ class Serving:
             self._on_malformed(session, call_id, str(error))
 
     def _run_plain_fast(
-        self, session: ServerSession, handler: Handler, call_id: int, data: bytes
+        self, session: ServerSession, handler: Handler, call_id: int, amount: int, data: bytes
     ) -> None:
         """Answer at once; `_begin` with a plain handler is the long way."""
         began_ns = self._now_ns()
         try:
             answer = handler.function(data[HEAD_LENGTH:])
             is_answered = session.reply_now(call_id, answer, self._now_ns() - began_ns)
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises is answered
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - it is answered
             self._fail(session, call_id, handler.name, error)
             return
         if is_answered:
             self._answered += 1
         else:
-            self._answer_later(session, call_id, handler, answer)
+            self._answer_later(session, call_id, handler, amount, answer)
 
     def _answer_later(
-        self, session: ServerSession, call_id: int, handler: Handler, answer: bytes
+        self, session: ServerSession, call_id: int, handler: Handler, amount: int, answer: bytes
     ) -> None:
         """Answer a plain handler's call by a task: it is long, or there is no room."""
         call = ServerCall(session, call_id, handler.name)
-        self._keep(call)
+        self._keep(call, amount)
         call.task = self._calls.start(self._send_answer(call, answer), handler.name)
 
     async def _send_answer(self, call: ServerCall, answer: bytes) -> None:
@@ -490,9 +493,6 @@ class Serving:
         if parent is not None:
             state = extensions.get(Extension.TRACESTATE, b"").decode("ascii", "replace")
             call.trace = TraceContext.of_bytes(parent, state)
-        if 0 < amount < DEADLINE_MOST_NS:
-            call.deadline_ns = self._now_ns() + amount
-            self._deadlines.add(call.deadline_ns, call)
         # A request that is not whole comes in elements, or in pieces for those who take one.
         if not flags & LAST:
             call.inflow = self._new_inflow(call)
@@ -502,7 +502,7 @@ class Serving:
             call.inflow.on_end()
         if handler.gives_stream:
             call.outflow = OutFlow()
-        self._keep(call)
+        self._keep(call, amount)
         call.task = self._calls.start(self._run(call, handler, body), handler.name)
 
     def _new_inflow(self, call: ServerCall) -> InFlow:
@@ -510,7 +510,9 @@ class Serving:
 
         def grant(items: int, kib: int) -> None:
             if not call.is_over:
-                session.post(session.frame(Template.CREDIT, call.call_id, amount=items, number=kib))
+                session.outbox.control(
+                    session.frame(Template.CREDIT, call.call_id, amount=items, number=kib)
+                )
 
         return InFlow(
             grant,
@@ -519,7 +521,10 @@ class Serving:
             payload_max=self._payload_max,
         )
 
-    def _keep(self, call: ServerCall) -> None:
+    def _keep(self, call: ServerCall, amount: int) -> None:
+        if 0 < amount < DEADLINE_MOST_NS:
+            call.deadline_ns = self._now_ns() + amount
+            self._deadlines.add(call.deadline_ns, call)
         call.session.calls[call.call_id] = call
 
     async def _run(self, call: ServerCall, handler: Handler, body: bytes) -> None:
@@ -554,6 +559,9 @@ class Serving:
         answer = handler.function(*arguments)
         if not handler.is_plain:
             answer = await answer
+        if call.is_over:
+            # The handler went on although it was cancelled; nobody waits for its answer.
+            return
         elapsed_ns = self._now_ns() - began_ns
         if not session.reply_now(call.call_id, answer, elapsed_ns):
             await session.reply(call, answer, elapsed_ns)
@@ -562,7 +570,7 @@ class Serving:
         self._refuse(call.session, call.call_id, Status.DEADLINE_EXCEEDED, "the deadline passed")
         call.end(Status.DEADLINE_EXCEEDED)
 
-    def _fail(self, session: ServerSession, call_id: int, name: str, error: Exception) -> None:
+    def _fail(self, session: ServerSession, call_id: int, name: str, error: BaseException) -> None:
         if isinstance(error, CallFailedError):
             self._refuse(
                 session,
@@ -638,10 +646,11 @@ class Serving:
         return pack_extensions([(Extension.INSTANCE, self._instance)])
 
     def _new_session(self, image: Image) -> ServerSession | None:
-        if image.is_closed or self._is_closed:
+        if image.is_closed or self._is_closed or image in self._rejected:
             return None
         if len(self._sessions) >= self._clients_limit:
             self._refused_clients += 1
+            self._rejected.add(image)
             self._tasks.start(
                 reject(image, f"{self._clients_limit} clients are served already"), "reject"
             )
@@ -676,6 +685,7 @@ class Serving:
         session.outbox.attach(publication)
 
     def _on_image_gone(self, image: Image) -> None:
+        self._rejected.discard(image)
         session = self._sessions.pop(image, None)
         if session is not None:
             self._close_session(session)
@@ -693,6 +703,7 @@ class Serving:
         self._refused_clients += 1
         self._close_session(session)
         if not session.image.is_closed:
+            self._rejected.add(session.image)
             self._tasks.start(reject(session.image, reason), "reject")
 
     def _close_session(self, session: ServerSession) -> None:
@@ -733,16 +744,19 @@ class Serving:
             self._is_draining = True
             for session in self._sessions.values():
                 session.post(session.frame(Template.GOAWAY, 0))
-        await self._calls.aclose()
-        self._deadlines.close()
-        if self._subscription is not None:
-            self._subscription.close()
-        for session in tuple(self._sessions.values()):
-            self._close_session(session)
-        self._sessions.clear()
+        try:
+            await self._calls.aclose()
+        finally:
+            self._deadlines.close()
+            if self._subscription is not None:
+                self._subscription.close()
+            for session in tuple(self._sessions.values()):
+                self._close_session(session)
+            self._sessions.clear()
+            self._tasks.cancel()
+            if self._shared is not None:
+                self._shared.close()
         await self._tasks.aclose()
-        if self._shared is not None:
-            self._shared.close()
 
 
 async def reject(image: Image, reason: str) -> None:

@@ -197,8 +197,11 @@ class ServerSession:
             + body
         )
 
-    def reply_now(self, call_id: int, answer: bytes, elapsed_ns: int) -> bool:
+    def reply_now(self, call_id: int, answer: object, elapsed_ns: int) -> bool:
         """Send a short answer; return whether there was room. `reply` is the long way."""
+        if not isinstance(answer, bytes | bytearray | memoryview):
+            message = f"a handler answers bytes, not {type(answer).__name__}"
+            raise TypeError(message)
         if self.is_shared or len(answer) > self.chunk:
             return False
         return self.post(
@@ -248,14 +251,14 @@ class ServerSession:
         flags: int = 0,
         error_type: str = "",
         retry_after_ms: int | None = None,
-    ) -> bool:
-        """Answer a call with an error; return whether there was room for it."""
+    ) -> None:
+        """Answer a call with an error."""
         given: list[tuple[int, bytes]] = []
         if error_type:
             given.append((Extension.ERROR_TYPE, text_of(error_type)))
         if retry_after_ms is not None:
             given.append((Extension.RETRY_AFTER, retry_after_ms.to_bytes(4, "little")))
-        return self.post(
+        self.outbox.control(
             self.frame(
                 Template.ERROR,
                 call_id,
