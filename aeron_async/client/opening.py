@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from inspect import CORO_CLOSED, CORO_CREATED, getcoroutinestate
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast, final, runtime_checkable
 
 from aeron_async.errors import ConfigurationError
 
@@ -27,6 +27,14 @@ class Closable(Protocol):
 
     async def aclose(self) -> None:
         """Close the object."""
+
+
+@runtime_checkable
+class Checked(Protocol):
+    """An object that may have left something undone when it was closed."""
+
+    def check_complete(self) -> None:
+        """Raise if what the block has done is not complete."""
 
 
 Opened = TypeVar("Opened", bound=Closable)
@@ -73,6 +81,9 @@ class Opening(Coroutine[Any, Any, Opened]):
             self._coroutine.close()
         else:
             await opened.aclose()
+            closed: object = opened
+            if exc is None and isinstance(closed, Checked):
+                closed.check_complete()
 
     # Error texts for a forgotten `await`; hidden from type checkers, which find that mistake.
     if not TYPE_CHECKING:

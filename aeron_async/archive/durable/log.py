@@ -30,6 +30,8 @@ from aeron_async.errors import (
     FencedError,
     ForeignLogError,
     InvalidPositionError,
+    MaxPositionExceededError,
+    MessageTooLongError,
 )
 from aeron_async.logs import get_logger
 from aeron_async.protocol.channel_uri import parse_channel
@@ -219,6 +221,8 @@ FINAL: Final = (
     DataLossError,
     FencedError,
     ForeignLogError,
+    MaxPositionExceededError,
+    MessageTooLongError,
 )
 """Errors that another attempt does not change."""
 
@@ -288,7 +292,6 @@ class LogLink:
                     if is_final(error) or not self.can_reconnect:
                         raise
                     self._wait_for(error)
-                    await self._drop()
             await asyncio.sleep(delay_s)
             delay_s = min(2 * delay_s, LAST_DELAY_S)
 
@@ -307,11 +310,18 @@ class LogLink:
         self.check_open()
         if self._archive is None:
             source = self._source
-            if isinstance(source, Archive):
-                self._archive = source
-            else:
-                self._archive = await self._stack.enter_async_context(source())
-            self._log_id = await self._check_log_id(self._archive)
+            try:
+                archive = (
+                    source
+                    if isinstance(source, Archive)
+                    else await self._stack.enter_async_context(source())
+                )
+                log_id = await self._check_log_id(archive)
+            except BaseException:
+                await self._drop()
+                raise
+            # Only now: an archive that is not the log's own must not be there for the next call.
+            self._archive, self._log_id = archive, log_id
             self.opened_count += 1
             if self.why:
                 log.info("log_archive_found", opened_count=self.opened_count)

@@ -145,6 +145,8 @@ class Producer:
         self._sessions: set[int] = set()
         self._attempt_count = 0
         self._publication: ExclusivePublication | None = None
+        # Known once the log is open, and also while it is opened again.
+        self._longest = 0
         self._pending: deque[UnrecordedRecord] = deque()
         self._pending_bytes = 0
         self._unsent: deque[UnrecordedRecord] = deque()
@@ -202,6 +204,7 @@ class Producer:
         Raises:
             FencedError: A newer producer has taken over the log.
             MessageTooLongError: The data does not fit into a message.
+            MaxPositionExceededError: The recording, or the sequence, is at its end.
             ClosedError: The producer is closed.
         """
         content = bytes(data)
@@ -217,11 +220,23 @@ class Producer:
             self._pending.append(pending)
             self._pending_bytes += len(content)
             self._unsent.append(pending)
-            self._send()
+            try:
+                self._send()
+            except BaseException:
+                if pending.position is None:
+                    self._take_back(pending)
+                raise
             self._work.set()
         if durable:
             await self._until(lambda: self.recorded_sequence >= sequence)
         return sequence
+
+    def _take_back(self, last: UnrecordedRecord) -> None:
+        """Forget the record that was appended last, which was not sent."""
+        self._unsent.pop()
+        self._pending.pop()
+        self._pending_bytes -= len(last.data)
+        self.last_sequence -= 1
 
     async def flush(self) -> int:
         """Wait until everything that was appended is recorded; return the last sequence.
@@ -241,11 +256,7 @@ class Producer:
         return len(self._pending) < self._max_in_flight and is_short
 
     def _check_length(self, content: bytes) -> None:
-        publication = self._publication
-        if publication is None or publication.is_closed:
-            # It is being opened again, with the same term length.
-            return
-        longest = publication.max_message_length - HEADER_LENGTH
+        longest = self._longest
         if len(content) > longest:
             message = (
                 f"a record of {len(content)} bytes is longer than {longest}: raise term-length of "
@@ -358,6 +369,7 @@ class Producer:
             publication.close()
             raise
         self._publication = publication
+        self._longest = publication.max_message_length - HEADER_LENGTH
         self.opened_count += 1
         log.info(
             "log_opened",
@@ -598,13 +610,14 @@ class Producer:
     async def aclose(self) -> None:
         """Wait up to 5 s until everything is recorded, and close; a second call does nothing.
 
-        What is not recorded by then may be lost: `recorded_sequence` tells.
+        What is not recorded by then may be lost: `recorded_sequence` tells. The end of
+        `async with` raises in that case.
         """
         if self._is_closed:
             return
         try:
             if self._failure is None and self.opened_count:
-                with suppress(TimeoutError, AeronError):
+                with suppress(TimeoutError, AeronError, OSError):
                     async with asyncio.timeout(CLOSE_TIMEOUT_S):
                         await self.flush()
         finally:
@@ -612,6 +625,24 @@ class Producer:
             self._progress.notify()
             await self._tasks.aclose()
             await self._leave()
+
+    def check_complete(self) -> None:
+        """Raise if records are not known to be recorded; the end of `async with` does it.
+
+        Raises:
+            FencedError: A newer producer has taken over the log before they were recorded.
+            ArchiveError: The archive has not recorded them.
+        """
+        if not self._pending:
+            return
+        if self._failure is not None:
+            raise self._failure
+        why = self._link.why or "the archive did not record them in time"
+        message = (
+            f"{len(self._pending)} records are not known to be recorded: the last that is has "
+            f"sequence {self.recorded_sequence}; {why}"
+        )
+        raise ArchiveError(message)
 
     async def __aenter__(self) -> Self:
         return self
@@ -622,4 +653,12 @@ class Producer:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        """Close; if the block has not raised, raise for records that are not recorded.
+
+        Raises:
+            FencedError: A newer producer has taken over the log before they were recorded.
+            ArchiveError: They were not recorded within 5 s.
+        """
         await self.aclose()
+        if exc is None:
+            self.check_complete()

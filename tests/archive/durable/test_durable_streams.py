@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from aeron_async.archive import (
     FileCursorStore,
     RemoteArchive,
 )
+from aeron_async.archive.durable.log import settled
 from aeron_async.archive.durable.records import RecordHeader, RecordKind, encode_header
 from aeron_async.errors import (
     ClosedError,
@@ -92,7 +94,7 @@ async def test_a_durable_append_is_recorded(open_archive: Any) -> None:
 async def test_the_newer_producer_fences_the_older(open_archive: Any) -> None:
     async with open_archive() as (aeron, archive):
         log = DurableStream(archive, aeron, IPC, STREAM)
-        async with log.produce("old") as old:
+        async with aclosing(await log.produce("old")) as old:
             await old.append(b"1", durable=True)
             async with log.produce("new") as new:
                 assert new.last_sequence == 1
@@ -111,7 +113,7 @@ async def test_the_newer_producer_fences_the_older(open_archive: Any) -> None:
 async def test_an_idle_producer_learns_that_it_is_fenced(open_archive: Any) -> None:
     async with open_archive() as (aeron, archive):
         log = DurableStream(archive, aeron, IPC, STREAM)
-        async with log.produce("old") as old, log.produce("new"):
+        async with aclosing(await log.produce("old")) as old, log.produce("new"):
             with pytest.raises(FencedError):
                 await asyncio.wait_for(old.append(b"lost", durable=True), 10)
 
@@ -187,8 +189,7 @@ async def test_recordings_follow_one_another_with_a_boundary(open_archive: Any) 
 
 async def purged(archive: LocalArchive) -> int:
     """Purge the first segments of a recording, and return where it begins now."""
-    stop = await archive.stop_position(0)
-    assert stop is not None
+    stop = (await settled(archive, 0, 10)).stop_position
     start = stop - stop % TERM
     await archive.purge_segments(0, start)
     return start
