@@ -300,6 +300,20 @@ BUSY_TIMEOUT_S: Final = 10.0
 LONGEST_CURSOR_NAME: Final = 255
 
 
+def refuse_transactions(action: int, *_: object) -> int:
+    """Let SQLite do all but BEGIN, COMMIT and ROLLBACK."""
+    return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else sqlite3.SQLITE_OK
+
+
+def is_before(new: Cursor, old: Cursor | None) -> bool:
+    """Return whether a cursor is before another one in the same recording."""
+    return (
+        old is not None
+        and (new.log_id, new.recording_id) == (old.log_id, old.recording_id)
+        and new.position < old.position
+    )
+
+
 @final
 class SqliteCursorStore(BlockingStore):
     """Keeps a cursor in a table of an SQLite database, alone or together with results.
@@ -354,21 +368,30 @@ class SqliteCursorStore(BlockingStore):
         Raises:
             CursorConflictError: Another consumer has moved the stored cursor.
             StorageError: The database is locked for 10 s, or the disk is full or failed.
+
+        A cursor that is before the stored one in the same recording is ignored.
         """
-        await self.hand_over(cursor, lambda _: None)
+        await self._run(self._hand_over, cursor, None)
 
     async def hand_over(
         self, cursor: Cursor, apply: Callable[[sqlite3.Connection], object]
     ) -> None:
         """Write results and the cursor behind them in one transaction.
 
+        The consumer needs no `auto_commit`, and must not have it: it would store the cursor of
+        records whose results are not written yet.
+
         Args:
             cursor: The place behind the last record that the results are of.
             apply: Writes the results; called in the thread of the store, in a transaction that it
-                must neither commit nor roll back. If it raises, nothing is stored.
+                can neither commit nor roll back: SQLite refuses that with `sqlite3.DatabaseError`.
+                If it raises, nothing is stored.
 
         Raises:
-            CursorConflictError: Another consumer has moved the stored cursor; nothing is stored.
+            ConfigurationError: The transaction has ended in `apply`, such as by ON CONFLICT
+                ROLLBACK; nothing is stored.
+            CursorConflictError: Another consumer has moved the stored cursor, or the given
+                one is before it in the same recording; nothing is stored.
             StorageError: The database is locked for 10 s, or the disk is full or failed.
         """
         await self._run(self._hand_over, cursor, apply)
@@ -416,14 +439,20 @@ class SqliteCursorStore(BlockingStore):
         self._last, self._is_loaded = found, True
         return found
 
-    def _hand_over(self, new: Cursor, apply: Callable[[sqlite3.Connection], object]) -> None:
+    def _hand_over(self, new: Cursor, apply: Callable[[sqlite3.Connection], object] | None) -> None:
         if not self._is_loaded:
             self._load()
+        if is_before(new, self._last):
+            if apply is None:
+                return
+            message = f"{self!r} is at {self._last} already, and {new} is before it: begin there"
+            raise CursorConflictError(message)
         with self._own_statements():
             database = self._opened()
             database.execute("BEGIN IMMEDIATE")
         try:
-            apply(database)
+            if apply is not None:
+                self._apply(database, apply)
             with self._own_statements():
                 self._move(database, self._last, new)
                 database.execute("COMMIT")
@@ -434,6 +463,22 @@ class SqliteCursorStore(BlockingStore):
         # Here and not in the caller, which may be cancelled while this thread commits.
         self._last = new
         self.save_count += 1
+
+    def _apply(
+        self, database: sqlite3.Connection, apply: Callable[[sqlite3.Connection], object]
+    ) -> None:
+        """Let a function write, but not end the transaction that the cursor is in."""
+        database.set_authorizer(refuse_transactions)
+        try:
+            apply(database)
+        finally:
+            database.set_authorizer(None)
+        if not database.in_transaction:
+            message = (
+                f"apply has ended the transaction of {self!r}, and the cursor stays: use no "
+                "ON CONFLICT ROLLBACK, RAISE(ROLLBACK) or set_authorizer in it"
+            )
+            raise ConfigurationError(message)
 
     def _move(self, database: sqlite3.Connection, old: Cursor | None, new: Cursor) -> None:
         log_id = str(new.log_id)

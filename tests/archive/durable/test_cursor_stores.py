@@ -24,6 +24,7 @@ from aeron_async.errors import (
 from tests.support.faulty_files import FaultyDirectory, ProcessStopped
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 LOG = uuid.UUID("12345678-1234-4234-9234-123456789abc")
@@ -162,6 +163,70 @@ async def test_what_is_no_database_is_named(tmp_path: Path) -> None:
     async with SqliteCursorStore(path, "one") as store:
         with pytest.raises(StorageError, match=r"results\.db"):
             await store.load()
+
+
+def commit_by_with(database: sqlite3.Connection) -> None:
+    with database:
+        database.execute("INSERT INTO results VALUES (1)")
+
+
+def commit_by_script(database: sqlite3.Connection) -> None:
+    database.executescript("INSERT INTO results VALUES (1);")
+
+
+def commit_by_text(database: sqlite3.Connection) -> None:
+    database.execute("INSERT INTO results VALUES (1)")
+    database.execute("COMMIT")
+
+
+def commit_by_call(database: sqlite3.Connection) -> None:
+    database.execute("INSERT INTO results VALUES (1)")
+    database.commit()
+
+
+def end_by_conflict(database: sqlite3.Connection) -> None:
+    database.execute("INSERT INTO results VALUES (2)")
+    with suppress(sqlite3.IntegrityError):
+        database.execute("INSERT OR ROLLBACK INTO results VALUES (0)")
+
+
+@pytest.mark.parametrize(
+    "apply", [commit_by_with, commit_by_script, commit_by_text, commit_by_call, end_by_conflict]
+)
+async def test_a_function_that_ends_the_transaction_stores_nothing(
+    tmp_path: Path, apply: Callable[[sqlite3.Connection], None]
+) -> None:
+    path = tmp_path / "results.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE results (number INTEGER UNIQUE)")
+    async with SqliteCursorStore(path, "one") as store:
+        await store.hand_over(
+            OLD, lambda database: database.execute("INSERT INTO results VALUES (0)")
+        )
+        for _ in range(2):
+            with pytest.raises((sqlite3.DatabaseError, ConfigurationError)):
+                await store.hand_over(NEW, apply)
+        assert await store.load() == OLD
+        await store.hand_over(
+            NEW, lambda database: database.execute("INSERT INTO results VALUES (3)")
+        )
+        assert await store.load() == NEW
+    with closing(sqlite3.connect(path)) as database:
+        assert list(database.execute("SELECT * FROM results")) == [(0,), (3,)]
+
+
+async def test_a_cursor_does_not_go_back_within_a_recording(tmp_path: Path) -> None:
+    earlier = Cursor(LOG, NEW.recording_id, NEW.position - 32)
+    called: list[object] = []
+    async with SqliteCursorStore(tmp_path / "results.db", "one") as store:
+        await store.save(NEW)
+        await store.save(earlier)
+        assert await store.load() == NEW
+        assert store.save_count == 1
+        with pytest.raises(CursorConflictError):
+            await store.hand_over(earlier, called.append)
+        assert called == []
+        assert await store.load() == NEW
 
 
 # The identity of a log.
