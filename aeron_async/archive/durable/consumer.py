@@ -104,6 +104,8 @@ class Consumer:
         self.boundaries: deque[Boundary] = deque(maxlen=MOST_BOUNDARIES)
         self._log_id: UUID | None = None
         self._recording_id: int | None = None
+        # When that recording began, in milliseconds since 1970; None if only its id is known.
+        self._began_ms: int | None = None
         self._position = 0
         # Records before this are skipped, in nanoseconds since 1970.
         self._from_ns: int | None = None
@@ -118,6 +120,9 @@ class Consumer:
         self._committed: Cursor | None = None
         self._commit_due = asyncio.Event()
         self._commit_failure: BaseException | None = None
+        self._watch_failure: Exception | None = None
+        # Records of a batch that was cancelled before it was returned.
+        self._given_back: deque[Record] = deque()
         self._is_reading = self._is_closed = False
         self._error_ahead: Exception | None = None
         self._place_error: InvalidPositionError | None = None
@@ -181,6 +186,7 @@ class Consumer:
 
     def _go_to(self, descriptor: RecordingDescriptor, position: int) -> None:
         self._recording_id, self._position = descriptor.recording_id, position
+        self._began_ms = descriptor.start_timestamp_ms
 
     # Reading.
 
@@ -200,32 +206,58 @@ class Consumer:
             ArchiveError: The archive was lost, and nothing opens it again.
             BusyError: Another task reads.
         """
+        records = await self._batch(1)
+        if not records:
+            raise StopAsyncIteration
+        return records[0]
+
+    async def _batch(self, limit: int) -> list[Record]:
+        """Return at least one record, and others that are there; none once the consumer is closed.
+
+        A call that is cancelled takes nothing: the next one returns what it had read.
+        """
         if self._is_reading:
             error_text = "another task reads this consumer: only one may"
             raise BusyError(error_text)
         self._is_reading = True
+        records: list[Record] = []
         try:
             self._on_processed()
-            while not self._is_closed:
-                if self._commit_failure is not None:
-                    raise self._commit_failure
-                try:
-                    message = await self._message()
-                except (AeronError, OSError) as error:
-                    archive = self._archive
-                    await self._stop_replay()
-                    if archive is None or self._is_closed:
-                        raise
-                    await self._lose(archive, error)
-                    continue
-                record = None if message is None else self._record_of(message)
-                if record is not None:
-                    self._is_waiting_for = ""
-                    self._purged_count = 0
-                    return record
+            record = await self._next()
+            while record is not None:
+                records.append(record)
+                record = await self._more() if len(records) < limit else None
+        except BaseException:
+            self._given_back.extendleft(reversed(records))
+            raise
         finally:
             self._is_reading = False
-        raise StopAsyncIteration
+        if records:
+            self._returned = records[-1].cursor
+        return records
+
+    async def _next(self) -> Record | None:
+        """Return the next record, waiting for it; None once the consumer is closed."""
+        while not self._is_closed:
+            if self._commit_failure is not None:
+                raise self._commit_failure
+            if self._given_back:
+                return self._given_back.popleft()
+            try:
+                message = await self._message()
+            except (AeronError, OSError) as error:
+                archive = self._archive
+                await self._stop_replay()
+                if archive is None or self._is_closed:
+                    raise
+                await self._lose(archive, error)
+                continue
+            record = None if message is None else self._record_of(message)
+            if record is not None:
+                self._is_waiting_for = ""
+                self._purged_count = 0
+                return record
+        return None
 
     async def batches(self, limit: int = COMMIT_COUNT) -> AsyncIterator[RecordBatch]:
         """Iterate over batches: all records that are there, at least one and at most `limit`.
@@ -237,17 +269,13 @@ class Consumer:
         if limit < 1:
             message = f"limit={limit} must be at least 1"
             raise ConfigurationError(message)
-        async for record in self:
-            records = [record]
-            while len(records) < limit:
-                more = await self._more()
-                if more is None:
-                    break
-                records.append(more)
+        while records := await self._batch(limit):
             yield RecordBatch(records)
 
     async def _more(self) -> Record | None:
         """Return the next record if it is there without waiting for the archive."""
+        if self._given_back:
+            return self._given_back.popleft()
         replay = self._replay
         while replay is not None and replay is self._replay and replay.has_more:
             try:
@@ -273,8 +301,10 @@ class Consumer:
         decoded = decode_header(data)
         if decoded is None:
             self.foreign_count += 1
+            if self._from_ns is not None and (self._began_ms or 0) * NS_PER_MS < self._from_ns:
+                # It has no time, and its recording began before the time to begin at.
+                return None
             boundary, self._boundary = self._boundary, None
-            self._returned = cursor
             return Record(data, cursor, boundary=boundary)
         header, begin = decoded
         if header.kind is RecordKind.OPENED:
@@ -284,7 +314,6 @@ class Consumer:
                 return None
             self._from_ns = None
         boundary, self._boundary = self._boundary, None
-        self._returned = cursor
         return Record(
             data[begin:],
             cursor,
@@ -314,6 +343,9 @@ class Consumer:
             if stop is not None:
                 # What is behind the last message is padding, or part of a message.
                 self._position = max(self._position, stop)
+            failure, self._watch_failure = self._watch_failure, None
+            if failure is not None:
+                raise failure from None
             return None
 
     async def _begin_replay(self) -> None:
@@ -396,10 +428,10 @@ class Consumer:
         ids = [each.recording_id for each in recordings]
         if self._recording_id not in ids:
             # Purged as a whole: the next one is the first that began later.
-            later = [each for each in recordings if each.recording_id > self._recording_id]
-            return None, later[0] if later else None
+            return None, next((each for each in recordings if self._is_later(each)), None)
         index = ids.index(self._recording_id)
         current = recordings[index]
+        self._began_ms = current.start_timestamp_ms
         following = recordings[index + 1] if index + 1 < len(recordings) else None
         recorded = (
             await archive.max_recorded_position(current.recording_id)
@@ -427,24 +459,43 @@ class Consumer:
             self._position = current.start_position
         return current, following
 
+    def _is_later(self, descriptor: RecordingDescriptor) -> bool:
+        """Return whether a recording comes after the current one in the order of the log."""
+        assert self._recording_id is not None, "a recording is read"
+        if self._began_ms is None:
+            # Of a stored cursor whose recording was purged, only the id is known.
+            return descriptor.recording_id > self._recording_id
+        key = (descriptor.start_timestamp_ms, descriptor.recording_id)
+        return key > (self._began_ms, self._recording_id)
+
     async def _watch(self, archive: Archive, replay: Replay) -> None:
         """End a replay that follows a recording once another one has begun."""
-        with suppress(AeronError, OSError):
+        try:
             while True:
                 await asyncio.sleep(LOOK_S)
-                assert self._recording_id is not None, "a recording is read"
-                recordings = await self._log_name.recordings(archive, self._recording_id)
-                current = next(
-                    (each for each in recordings if each.recording_id == self._recording_id), None
-                )
-                # The last two: it was purged while this consumer waited.
-                if (
-                    current is None
-                    or (len(recordings) > 1 and not current.is_active)
-                    or current.start_position > self._position
-                ):
+                if await self._has_ended(archive):
                     break
+        except (AeronError, OSError):
+            # The reader meets it too, when it looks for what to read next.
+            pass
+        except Exception as error:  # noqa: BLE001 - the reader raises it
+            self._watch_failure = error
         await replay.aclose()
+
+    async def _has_ended(self, archive: Archive) -> bool:
+        """Return whether the current recording has a successor, or was purged while it was read."""
+        assert self._recording_id is not None, "a recording is read"
+        recordings = await self._log_name.recordings(archive, self._recording_id)
+        current = next(
+            (each for each in recordings if each.recording_id == self._recording_id), None
+        )
+        if current is None or current.start_position > self._position:
+            return True
+        if current.is_active:
+            return False
+        # The ids need not be in the order of the log.
+        recordings = await self._log_name.recordings(archive)
+        return any(self._is_later(each) for each in recordings)
 
     async def _stop_replay(self) -> None:
         replay, self._replay = self._replay, None
@@ -515,7 +566,7 @@ class Consumer:
                             await self._commit_due.wait()
                 self._commit_due.clear()
                 await self._commit()
-        except (AeronError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - a store of users may raise anything
             self._commit_failure = error
             await self._stop_replay()
 

@@ -146,6 +146,8 @@ class DurableStream:
         Args:
             start: Where to begin if there is no stored cursor: "first", "end", a `Cursor`, or a
                 `datetime` with a time zone, which is the first record appended at that time.
+                Messages of other programs have no time, and are skipped in the recording of that
+                time until there is a record.
             cursor: Where the cursor is kept; the caller closes it.
             auto_commit: Store the cursor by itself, 50 ms after a record was processed or after
                 1,000 of them. A record counts as processed when the next one is asked for. Without
