@@ -41,7 +41,7 @@ from aeron_async.driver.commands import ImageEnd, ImageEndReason
 from aeron_async.errors import ClosedError, ConfigurationError
 from aeron_async.logbuffer.message import Batch, columns_of
 from aeron_async.logbuffer.message import Message as LogMessage
-from aeron_async.logbuffer.metadata import END_OF_STREAM_UNKNOWN
+from aeron_async.logbuffer.metadata import END_OF_STREAM_UNKNOWN, LastSaid
 from aeron_async.logbuffer.position import PARTITION_COUNT
 from aeron_async.logbuffer.reader import TermReader
 from aeron_async.logbuffer.scanner import scan_for_send
@@ -171,7 +171,6 @@ class Image(Skipping):
         self._term_mask = ready.log.term_length - 1
         self.mtu_length: int = ready.log.mtu_length
         self._metadata = ready.log.metadata
-        self._is_reliable = ready.log.metadata.reliable
         self._port = ready.port
         self._hold, self._left_count = ready.hold, ready.hold.left_count
         self._log = ready.log
@@ -185,9 +184,9 @@ class Image(Skipping):
         # The first read sets the trigger.
         self._trigger = self._told_position = -1
         self._attach(ready.position.cell, ready.wake_flag)
-        self._is_closed = self._is_revoked = False
+        self._is_closed = False
         self._end: ImageEnd | None = None
-        self._end_of_stream_position = END_OF_STREAM_UNKNOWN
+        self._last = LastSaid()
 
     @property
     def position(self) -> int:
@@ -202,9 +201,8 @@ class Image(Skipping):
     @property
     def end_of_stream_position(self) -> int | None:
         """Return the position at which the stream ends, in bytes; None until that is known."""
-        end = self._end_of_stream_position
-        if not self._is_closed:
-            end = self._metadata.end_of_stream_position
+        source = self._last if self._is_closed else self._metadata
+        end = source.end_of_stream_position
         return None if end == END_OF_STREAM_UNKNOWN else end
 
     @property
@@ -233,7 +231,13 @@ class Image(Skipping):
     @property
     def is_publication_revoked(self) -> bool:
         """Return whether the publisher revoked the stream: what was not read yet is lost."""
-        return self._is_revoked if self._is_closed else self._metadata.is_publication_revoked
+        source = self._last if self._is_closed else self._metadata
+        return source.is_publication_revoked
+
+    @property
+    def _is_reliable(self) -> bool:
+        """Whether lost data is asked for again."""
+        return (self._last if self._is_closed else self._metadata).reliable
 
     @property
     def discarded_fragments(self) -> int:
@@ -494,8 +498,7 @@ class Image(Skipping):
         if not self._is_closed:
             # Closing the subscription does not change why a stream ended that was taken whole.
             end = self.end if end is None else end
-            self._end_of_stream_position = self._metadata.end_of_stream_position
-            self._is_revoked = self._metadata.is_publication_revoked
+            self._last = LastSaid.of(self._metadata)
             self._is_closed = True
             self._begun = None
             self._end = ImageEnd.at(self._end_reason(), self._position) if end is None else end
@@ -510,9 +513,9 @@ class Image(Skipping):
         """Return why the image ended, as far as the image itself can tell."""
         if self.subscription.is_closed:
             return ImageEndReason.CLOSED
-        if self._is_revoked:
+        if self._last.is_publication_revoked:
             return ImageEndReason.REVOKED
-        if self._end_of_stream_position != END_OF_STREAM_UNKNOWN:
+        if self._last.end_of_stream_position != END_OF_STREAM_UNKNOWN:
             return ImageEndReason.END_OF_STREAM
         return ImageEndReason.LEFT_BEHIND
 

@@ -114,8 +114,10 @@ class ReadImage(Protocol):
     join_position: int
     mtu_length: int
     term_length: int
-    _is_reliable: bool
     _log: LogBuffers
+
+    @property
+    def _is_reliable(self) -> bool: ...
 
     @property
     def position(self) -> int: ...

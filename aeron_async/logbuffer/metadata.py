@@ -10,7 +10,7 @@ Source: Aeron `LogBufferDescriptor`, `LogBufferDescriptor.rotateLog`.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final, final, overload
+from typing import Final, NamedTuple, final, overload
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.logbuffer.atomics import (
@@ -28,6 +28,7 @@ __all__ = [
     "IS_CONNECTED_OFFSET",
     "LOG_TYPE_OFFSET",
     "METADATA_LENGTH",
+    "LastSaid",
     "LogMetadata",
     "LogType",
     "rotate_log",
@@ -198,6 +199,21 @@ class LogMetadata:
     def set_tail(self, partition: int, tail: int) -> None:
         """Store the raw tail counter of one term."""
         self.longs[partition] = tail
+
+
+class LastSaid(NamedTuple):
+    """What the metadata said when an image closed: its log may be freed then."""
+
+    end_of_stream_position: int = END_OF_STREAM_UNKNOWN
+    is_publication_revoked: bool = False
+    reliable: bool = True
+
+    @classmethod
+    def of(cls, metadata: LogMetadata) -> LastSaid:
+        """Return what the metadata says now."""
+        return cls(
+            metadata.end_of_stream_position, metadata.is_publication_revoked, metadata.reliable
+        )
 
 
 def rotate_log(metadata: LogMetadata, *, term_count: int, term_id: int) -> None:

@@ -135,6 +135,7 @@ def test_a_publication_goes_only_where_its_state_leads() -> None:
 SILENT_NS = CONTEXT.image_liveness_timeout_ns
 UNFILLED = ImageEnd.at(ImageEndReason.GAP_UNFILLED, 0)
 CONTRADICTED = ImageEnd.at(ImageEndReason.CONTRADICTED, 0)
+OVER_RUN = ImageEnd.at(ImageEndReason.OVER_RUN, 0)
 
 
 class Image:
@@ -206,6 +207,7 @@ IMAGE_INPUTS: dict[ImageStateEvent, Callable[[Image], object]] = {
     ImageStateEvent.LINGERED: lambda image: image.leave(after_ns=0, has_readers=False),
     ImageStateEvent.GAP_UNFILLED: lambda image: image.end(broken=UNFILLED),
     ImageStateEvent.CONTRADICTED: lambda image: image.end(broken=CONTRADICTED),
+    ImageStateEvent.OVER_RUN: lambda image: image.end(broken=OVER_RUN),
     ImageStateEvent.WENT_ON: lambda image: image.life.resume(image.now_ns, 0),
     ImageStateEvent.FAILED: lambda image: image.life.fail(image.now_ns, 0),
 }
@@ -216,6 +218,7 @@ ENDS = {
     ImageStateEvent.ABANDONED,
     ImageStateEvent.GAP_UNFILLED,
     ImageStateEvent.CONTRADICTED,
+    ImageStateEvent.OVER_RUN,
 }
 """What an image asks its life only while it is active."""
 IMAGE: dict[ImageState, dict[ImageStateEvent, ImageState]] = {
