@@ -280,6 +280,8 @@ class SnapshotReader(AsyncIterator["Snapshot[DataT] | Message"], Generic[DataT])
         self._reader = subscription.with_gaps()
         # Those that were kept, and not delivered yet; None before a snapshot.
         self._messages: deque[Message] | None = None
+        # One that has joined and was not delivered: what delivers it may be cancelled.
+        self._shot: Snapshot[DataT] | None = None
         # Up to where the state is complete: a snapshot may be ahead of the live stream.
         self._position = 0
         self._tasks = TaskOwner()
@@ -305,6 +307,10 @@ class SnapshotReader(AsyncIterator["Snapshot[DataT] | Message"], Generic[DataT])
             Exception: What `fetch` has raised.
         """
         kept = self._kept
+        if self._shot is not None:
+            # Another call was cancelled before it could end the task that reads.
+            await self._tasks.aclose()
+            return self._take_shot()
         while self._messages is not None:
             if self._messages:
                 return self._messages.popleft()
@@ -326,6 +332,8 @@ class SnapshotReader(AsyncIterator["Snapshot[DataT] | Message"], Generic[DataT])
     async def _join(self) -> Snapshot[DataT]:
         """Fetch snapshots until one joins what arrives in the meantime."""
         kept = self._kept
+        # A call that was cancelled may have left a task that has not ended yet.
+        await self._tasks.aclose()
         self._tasks.start(keep(self._reader, kept), "aeron-snapshot-keep")
         kept.is_over = False
         try:
@@ -344,9 +352,12 @@ class SnapshotReader(AsyncIterator["Snapshot[DataT] | Message"], Generic[DataT])
                 messages = kept.behind(shot)
                 if messages is not None:
                     self._messages, self._position = messages, shot.position
-                    return shot
+                    self._shot = shot
+                    break
         finally:
             await self._tasks.aclose()
+        if self._shot is not None:
+            return self._take_shot()
         failure, kept.failure = kept.failure, None
         if failure is not None:
             raise failure
@@ -359,6 +370,11 @@ class SnapshotReader(AsyncIterator["Snapshot[DataT] | Message"], Generic[DataT])
             "retry_delay"
         )
         raise SnapshotError(message)
+
+    def _take_shot(self) -> Snapshot[DataT]:
+        shot, self._shot = self._shot, None
+        assert shot is not None, "asked for by who has seen it"
+        return shot
 
     async def _wait_for_image(self) -> None:
         """Wait until there is an image, a message, or the end of the subscription."""

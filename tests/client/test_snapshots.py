@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -197,6 +198,32 @@ def test_an_error_of_fetch_and_the_end_of_the_subscription_reach_the_reader() ->
             assert isinstance(await anext(reader), aa.Snapshot)
             subscription.close()
             assert not any([isinstance(item, aa.Snapshot) async for item in reader])
+
+    simulate(story)
+
+
+def test_a_snapshot_that_has_joined_outlives_a_cancelled_call() -> None:
+    async def story(world: World) -> None:
+        exchange = Exchange(world, world.host("exchange"))
+        exchange.host.spawn(exchange.run(0, 3))
+        async with world.host("reader").aeron() as aeron:
+            subscription = await aeron.add_subscription(GROUP, STREAM_ID)
+            calls: list[asyncio.Task[Any]] = []
+
+            async def fetch() -> aa.Snapshot[State]:
+                shot = await exchange.fetch()
+                # It comes when the call has the snapshot, and ends the task that has kept.
+                asyncio.get_running_loop().call_soon(calls[0].cancel)
+                return shot
+
+            async with aa.join_with_snapshot(subscription, fetch) as reader:
+                calls.append(asyncio.ensure_future(anext(reader)))
+                await asyncio.wait(calls)
+                assert calls[0].cancelled()
+                state: State = []
+                await follow(reader, 2, state)
+                assert state == [0, 1, 2]
+                assert reader.fetched_count == 1
 
     simulate(story)
 
