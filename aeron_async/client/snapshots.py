@@ -53,7 +53,9 @@ DataT = TypeVar("DataT")
 ChangeT = TypeVar("ChangeT")
 
 MAX_KEPT_BYTES: Final = 8 * 1024 * 1024
-"""Most bytes of payload that are kept while a snapshot is fetched, by default."""
+"""Most bytes that are kept by default while a snapshot is fetched."""
+OVERHEAD_BYTES: Final = 256
+"""What a message costs beside its payload: empty ones must not fill the memory."""
 MAX_ATTEMPTS: Final = 50
 """Most snapshots that are asked for in a row, by default."""
 RETRY_DELAY: Final = 0.1
@@ -211,10 +213,10 @@ class KeptMessages:
                 image.session_id, item.position - log_length(len(item.data), image.mtu_length)
             )
         self._messages.append(item)
-        self._length += len(item.data)
+        self._length += len(item.data) + OVERHEAD_BYTES
         while self._length > self._max_bytes:
             dropped = self._messages.popleft()
-            self._length -= len(dropped.data)
+            self._length -= len(dropped.data) + OVERHEAD_BYTES
             self.join_position = dropped.position
             self.dropped_count += 1
 
@@ -420,8 +422,8 @@ def join_with_snapshot(
         subscription: For the stream of changes, which has one publisher at a time.
         fetch: Asks for a snapshot and returns it, such as a call of the publisher; it is called
             again if the snapshot is too old, or of another session. Give it a timeout of its own.
-        max_kept_bytes: Most bytes of payload that are kept while a snapshot is fetched; then the
-            oldest are dropped, and only a newer snapshot will do.
+        max_kept_bytes: Most bytes that are kept while a snapshot is fetched, of payload and 256
+            for each message; then the oldest are dropped, and only a newer snapshot will do.
         max_attempts: Most snapshots that are asked for in a row.
         retry_delay: Seconds between two attempts.
 

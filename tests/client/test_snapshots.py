@@ -90,7 +90,7 @@ async def follow(reader: aa.SnapshotReader[State], last: int, state: State) -> i
     late_s=st.sampled_from([0.0, 0.05, 0.2]),
     partition_s=st.sampled_from([0.0, 0.0, 14.0]),
     restarts=st.booleans(),
-    max_kept_bytes=st.sampled_from([1, 2_000, 8 << 20]),
+    max_kept_bytes=st.sampled_from([300, 5_000, 8 << 20]),
 )
 @settings(max_examples=25, deadline=None)
 def test_the_state_is_the_publishers_whatever_is_lost(
@@ -237,7 +237,7 @@ def message(position: int) -> Any:
 
 
 def test_what_is_kept_is_bounded_and_then_a_newer_snapshot_is_needed() -> None:
-    kept = KeptMessages(64)
+    kept = KeptMessages(2 * (256 + 32))
     for position in (64, 128, 192):
         kept.put(message(position))
     assert (kept.session_id, kept.join_position, kept.dropped_count) == (7, 64, 1)

@@ -290,6 +290,7 @@ OVER_RUN_STILL_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
 """A source that sends beyond the window this long, while nothing moves, may use other terms."""
 
 
+OVER_RUN_WAIT_NS: Final = 5 * HEARTBEAT_INTERVAL_NS // 2
 OVER_RUN_DATAGRAMS: Final = 3
 """At least this many datagrams must show that the source is out of reach: one may be forged."""
 
@@ -298,9 +299,10 @@ class OverRunJudge:
     """Decides whether a source is too far ahead to resend what is missing.
 
     Its log reaches half a term back, so it cannot once it sends more than that beyond what was
-    rebuilt. It must do so for two NAK delays, while nothing arrives that fits the window: one who
-    forges such datagrams cannot end an image whose own data arrives. An image is left only when it
-    has some age, so that forged datagrams cost one new image in that time at most.
+    rebuilt. It must do so for two NAK delays, and for longer than a source is silent between two
+    heartbeats, while nothing arrives that fits the window: one who forges such datagrams cannot end
+    an image whose own data or heartbeats arrive. An image is left only when it has some age, so
+    that forged datagrams cost one new image in that time at most.
 
     Differs: Aeron leaves such an image to its liveness timeout of ten seconds.
     """
@@ -310,7 +312,7 @@ class OverRunJudge:
     def __init__(self, context: DriverContext, term_length: int, now_ns: int) -> None:
         interval_ns = context.over_run_rejoin_interval_ns
         self._allowed_ns = now_ns + interval_ns if interval_ns else NEVER_NS
-        self._wait_ns = 2 * context.nak_multicast_max_backoff_ns
+        self._wait_ns = max(2 * context.nak_multicast_max_backoff_ns, OVER_RUN_WAIT_NS)
         self._reach_length = term_length // 2
         self._heard_ns = NEVER_HEARD_NS
         self._since_ns = self._count = 0
