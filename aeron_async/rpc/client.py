@@ -15,6 +15,7 @@ from zlib import crc32
 
 import attrs
 
+from aeron_async.client.arguments import check_limit
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import (
     AeronError,
@@ -28,12 +29,14 @@ from aeron_async.errors import (
     Status,
     WrongLoopError,
 )
+from aeron_async.protocol.arguments import check_number
 from aeron_async.rpc.client_link import ClientCall, ClientLink, LinkState
 from aeron_async.rpc.client_stream import ClientStream
 from aeron_async.rpc.deadlines import Deadlines
 from aeron_async.rpc.envelope import (
     CONTINUED,
     IDEMPOTENT,
+    INSTANCE_LENGTH,
     LAST,
     REPEATED,
     Extension,
@@ -56,7 +59,6 @@ __all__ = ["CallCounts", "Client", "Method"]
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
 
-INSTANCE_LENGTH: Final = 16
 RETRY_TOKENS: Final = 100
 RETRY_RATIO: Final = 0.1
 """Of a call that was answered, in tokens: one repetition costs one, so a tenth may be repeated."""
@@ -181,15 +183,6 @@ class Client:
     ) -> None:
         single = isinstance(channel, str) or not isinstance(channel, (list, tuple))
         channels: Any = [channel] if single else channel
-        check_limits(
-            calls_at_once=calls_at_once,
-            queue_limit=queue_limit,
-            window_items=window_items,
-            payload_max=payload_max,
-        )
-        if window_bytes < WINDOW_BYTES_LEAST:
-            message = f"window_bytes={window_bytes}: at least {WINDOW_BYTES_LEAST}"
-            raise ConfigurationError(message)
         if not channels:
             message = "channel=[]: give at least one server"
             raise ConfigurationError(message)
@@ -197,13 +190,13 @@ class Client:
         self.name = name or f"{service}-{os.getpid()}"
         self.service = service
         self.ping_interval_ns = nanoseconds(ping_interval, "ping_interval")
-        self.window_items = window_items
-        self.window_bytes = window_bytes
-        self.payload_max = payload_max
+        self.window_items = check_limit(window_items, "window_items")
+        self.window_bytes = check_number(window_bytes, "window_bytes", minimum=WINDOW_BYTES_LEAST)
+        self.payload_max = check_limit(payload_max, "payload_max")
         self._aeron = aeron
         self._timeout_ns = 0 if timeout is None else nanoseconds(timeout, "timeout")
         self._connect_timeout_ns = nanoseconds(connect_timeout, "connect_timeout")
-        self._queue_limit = queue_limit
+        self._queue_limit = check_limit(queue_limit, "queue_limit")
         self._numbers: dict[str, int] = {}
         wirings = [Wiring(each, stream_id, response_stream_id) for each in channels]
         self.chunk: int = min(each.chunk for each in wirings)
@@ -712,14 +705,6 @@ def nanoseconds(seconds: float, name: str) -> int:
         message = f"{name}={seconds!r}: give seconds, above 0 and at most {TIMEOUT_MOST_S:g}"
         raise ConfigurationError(message)
     return max(1, int(seconds * NS_PER_SECOND))
-
-
-def check_limits(**limits: int) -> None:
-    """Refuse limits that are no whole numbers above 0."""
-    for name, value in limits.items():
-        if type(value) is not int or value < 1:
-            message = f"{name}={value!r}: give a whole number above 0"
-            raise ConfigurationError(message)
 
 
 def packed_trace(trace: TraceContext) -> bytes:

@@ -18,6 +18,7 @@ from enum import Enum
 from struct import error as StructError  # noqa: N812 - a class, in spite of its name
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
+from aeron_async.client.arguments import check_limit
 from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
 from aeron_async.errors import (
     AeronError,
@@ -33,6 +34,7 @@ from aeron_async.rpc.envelope import (
     HEAD,
     HEAD_LENGTH,
     IDEMPOTENT,
+    INSTANCE_LENGTH,
     LAST,
     NEVER_BEGUN,
     SCHEMA_ID,
@@ -305,7 +307,7 @@ class ClientLink:
         self._owner = owner
         self._aeron = aeron
         self._wiring = wiring
-        self._calls_at_once = calls_at_once
+        self._calls_at_once = check_limit(calls_at_once, "calls_at_once")
         self._tasks = TaskOwner()
         self._wake_event = asyncio.Event()
         self._next_id = 1
@@ -452,7 +454,8 @@ class ClientLink:
     ) -> None:
         at = body_offset(schema, block, ext_length, len(data))
         extensions = extensions_of(data, block, ext_length) if ext_length else {}
-        if self._wiring.is_shared and extensions.get(Extension.KEY, b"")[:16] != self._instance:
+        key = extensions.get(Extension.KEY, b"")
+        if self._wiring.is_shared and key[:INSTANCE_LENGTH] != self._instance:
             return
         if call_id == 0:
             self._on_link_message(template, amount, number, data[at:], extensions)

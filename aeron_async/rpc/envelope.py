@@ -40,6 +40,7 @@ __all__ = [
     "HEAD",
     "HEAD_LENGTH",
     "IDEMPOTENT",
+    "INSTANCE_LENGTH",
     "LAST",
     "NEVER_BEGUN",
     "REPEATED",
@@ -67,6 +68,8 @@ EXTENSIONS_MAX: Final = 1_024
 """Most bytes of all extensions of a message."""
 EXTENSION_TEXT_MAX: Final = 255
 """Most bytes of a text in an extension."""
+INSTANCE_LENGTH: Final = 16
+"""Bytes that tell a client, or a server, from its predecessor."""
 EXTENSION: Final = Struct("<HH")
 ALIGNMENT: Final = 4
 SBE_HEADER_LENGTH: Final = 8

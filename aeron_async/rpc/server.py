@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 import attrs
 
+from aeron_async.client.arguments import check_limit
 from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
 from aeron_async.errors import (
     AeronError,
@@ -29,11 +30,13 @@ from aeron_async.errors import (
     Status,
 )
 from aeron_async.logs import get_logger
+from aeron_async.protocol.arguments import check_number
 from aeron_async.rpc.deadlines import Deadlines
 from aeron_async.rpc.envelope import (
     BLOCK_LENGTH,
     HEAD,
     HEAD_LENGTH,
+    INSTANCE_LENGTH,
     LAST,
     NEVER_BEGUN,
     REPEATED,
@@ -288,31 +291,18 @@ class Serving:
         window_items: int,
         window_bytes: int,
     ) -> None:
-        for name, value in {
-            "calls_limit": calls_limit,
-            "calls_at_once": calls_at_once,
-            "clients_limit": clients_limit,
-            "payload_max": payload_max,
-            "window_items": window_items,
-        }.items():
-            if type(value) is not int or value < 1:
-                message = f"{name}={value!r}: give a whole number above 0"
-                raise ConfigurationError(message)
-        if window_bytes < WINDOW_BYTES_LEAST:
-            message = f"window_bytes={window_bytes}: at least {WINDOW_BYTES_LEAST}"
-            raise ConfigurationError(message)
         self.service = server.service
         self._handlers = server.handlers
         self._aeron = aeron
         self._wiring = wiring
-        self._calls_limit = calls_limit
-        self._calls_at_once = calls_at_once
-        self._clients_limit = clients_limit
+        self._calls_limit = check_limit(calls_limit, "calls_limit")
+        self._calls_at_once = check_limit(calls_at_once, "calls_at_once")
+        self._clients_limit = check_limit(clients_limit, "clients_limit")
         self._patience_s = patience_s
-        self._payload_max = payload_max
-        self._window_items = window_items
-        self._window_bytes = window_bytes
-        self._instance = os.urandom(16)
+        self._payload_max = check_limit(payload_max, "payload_max")
+        self._window_items = check_limit(window_items, "window_items")
+        self._window_bytes = check_number(window_bytes, "window_bytes", minimum=WINDOW_BYTES_LEAST)
+        self._instance = os.urandom(INSTANCE_LENGTH)
         self._sessions: dict[Image, ServerSession] = {}
         self._rejected: set[Image] = set()
         self._tasks = TaskOwner()
@@ -627,7 +617,7 @@ class Serving:
                     0, Status.NOT_FOUND, f"this is {self.service}, not {printable(service, 80)}"
                 )
                 return
-            session.instance = extensions.get(Extension.INSTANCE, b"")[:16]
+            session.instance = extensions.get(Extension.INSTANCE, b"")[:INSTANCE_LENGTH]
             name = extensions.get(Extension.NAME, b"").decode("utf-8", "replace")
             session.caller = attrs.evolve(session.caller, name=printable(name, 80))
             session.post(

@@ -17,6 +17,7 @@ from aeron_async.rpc.envelope import (
     BLOCK_LENGTH,
     CONTINUED,
     HEAD,
+    INSTANCE_LENGTH,
     LAST,
     SCHEMA_ID,
     VERSION,
@@ -183,7 +184,7 @@ class ServerSession:
     ) -> bytes:
         """Return a message to this client."""
         if self.is_shared:
-            key = self.instance.ljust(16, b"\0") + call_id.to_bytes(CALL_KEY, "little")
+            key = self.instance.ljust(INSTANCE_LENGTH, b"\0") + call_id.to_bytes(CALL_KEY, "little")
             extensions += pack_extensions([(Extension.KEY, key)])
         return (
             head(
