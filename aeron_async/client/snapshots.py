@@ -27,8 +27,9 @@ import attrs
 
 from aeron_async.client.arguments import check_limit
 from aeron_async.client.gaps import Gap, log_length
+from aeron_async.client.typed import Undecodable
 from aeron_async.client.waiters import Notify
-from aeron_async.errors import ProtocolError, SnapshotError
+from aeron_async.errors import ClosedError, DecodeError, SnapshotError
 from aeron_async.protocol.arguments import check_function
 from aeron_async.tasks import TaskOwner
 
@@ -158,24 +159,52 @@ class SnapshotServer(Generic[DataT]):
 # The reader.
 
 
-def looped_snapshots(subscription: Subscription) -> Callable[[], Awaitable[Snapshot[bytes]]]:
+@final
+class LoopedSnapshots:
+    """What `looped_snapshots` returns: call it, and await the next snapshot of the loop."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+        self._undecodable = Undecodable(None)
+
+    @property
+    def undecodable_count(self) -> int:
+        """Return how many messages were skipped because they are no snapshots."""
+        return self._undecodable.count
+
+    async def __call__(self) -> Snapshot[bytes]:
+        """Wait for the next snapshot and return it.
+
+        A message that is no snapshot is skipped, counted, and logged once a second at most.
+
+        Raises:
+            ClosedError: The subscription for the snapshots is closed.
+            BusyError: Another task consumes the subscription.
+        """
+        # What has arrived before is older than what comes next.
+        self._subscription.skip_to_newest()
+        async for found in self._subscription:
+            data = found.data
+            if len(data) >= HEADER.size:
+                version, session_id, position = HEADER.unpack_from(data)
+                if version == VERSION:
+                    return Snapshot(session_id, position, bytes(data[HEADER.size :]))
+            message = f"{len(data)} bytes are no snapshot of version {VERSION}"
+            self._undecodable.refuse(found, DecodeError(message))
+        message = (
+            f"the subscription for the snapshots of {self._subscription.channel} is closed: no "
+            "snapshot can come; close it after the reader of the changes"
+        )
+        raise ClosedError(message)
+
+
+def looped_snapshots(subscription: Subscription) -> LoopedSnapshots:
     """Return a callable that returns the next snapshot of a loop; for `join_with_snapshot`.
 
     Args:
         subscription: For the stream to which `SnapshotServer.loop` publishes.
     """
-
-    async def fetch() -> Snapshot[bytes]:
-        # What has arrived before is older than what comes next.
-        subscription.skip_to_newest()
-        data = (await anext(subscription)).data
-        if len(data) < HEADER.size or HEADER.unpack_from(data)[0] != VERSION:
-            message = f"{len(data)} bytes are no snapshot of version {VERSION}"
-            raise ProtocolError(message)
-        _, session_id, position = HEADER.unpack_from(data)
-        return Snapshot(session_id, position, data[HEADER.size :])
-
-    return fetch
+    return LoopedSnapshots(subscription)
 
 
 class KeptMessages:
@@ -336,8 +365,9 @@ class SnapshotReader(AsyncIterator["Snapshot[DataT] | Message"], Generic[DataT])
         kept = self._kept
         # A call that was cancelled may have left a task that has not ended yet.
         await self._tasks.aclose()
+        # What an earlier task has met is not what this one meets.
+        kept.is_over, kept.failure = False, None
         self._tasks.start(keep(self._reader, kept), "aeron-snapshot-keep")
-        kept.is_over = False
         try:
             while kept.session_id is None and not kept.is_over:
                 if images := self._subscription.images:

@@ -219,6 +219,12 @@ class Block:
         """Whether nothing follows the fields."""
         return not self.groups and not self.datas
 
+    @property
+    def least(self) -> int:
+        """Bytes of the shortest entry of a group: those of its first field; 0 without fields."""
+        ends = (field.end for field in self.fields if field.encoding.width)
+        return next(ends, 0)
+
 
 @final
 @attrs.frozen

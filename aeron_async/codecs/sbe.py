@@ -189,6 +189,8 @@ class GroupCodec:
     def __init__(self, group: GroupSchema, order: str) -> None:
         self._name = group.name
         self._since = group.since
+        # Entries that take no bytes would let a short message make many of them.
+        self._least = group.block.least
         self._header = HeaderStruct(group.header, order)
         self._block = block = BlockCodec(group.block, group.name, order)
         scope = block.scope
@@ -227,6 +229,9 @@ class GroupCodec:
         length, count = numbers["blockLength"], numbers["numInGroup"]
         if length < 0 or count < 0 or count * max(length, 1) > len(data) - begin:
             message = f"group {self._name} is longer than its message"
+            raise DecodeError(message)
+        if length < self._least and count:
+            message = f"group {self._name} has entries of {length} bytes, fewer than {self._least}"
             raise DecodeError(message)
         block = self._block
         if (

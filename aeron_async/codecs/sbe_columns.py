@@ -344,6 +344,11 @@ class _Walk:
         room = self._payloads.ends[rows] - places
         too_many = ~absent & (counts * np.maximum(lengths, 1) > room)
         self._errors.add(rows[too_many], f"group {group.name} is longer than its message")
+        least = group.block.least
+        for length in np.unique(lengths[~absent & (lengths < least) & (counts > 0)]).tolist():
+            which = ~absent & (lengths == length) & (counts > 0)
+            reason = f"group {group.name} has entries of {length} bytes, fewer than {least}"
+            self._errors.add(rows[which], reason)
         absent = absent | self._errors.failed[rows]
         return np.where(absent, 0, lengths), np.where(absent, 0, counts), absent, places
 

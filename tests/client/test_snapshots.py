@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -256,3 +257,28 @@ def test_a_gap_begins_again() -> None:
     assert not kept.behind(aa.Snapshot(7, 640, None))
     kept.put(aa.Gap(7, 640, None, aa.GapCause.REVOKED))
     assert kept.session_id is None
+
+
+def test_what_is_no_snapshot_is_skipped_and_the_end_of_the_loop_is_an_error() -> None:
+    async def story(world: World) -> None:
+        async with world.host("reader").aeron() as aeron:
+            publication = await aeron.add_publication("aeron:ipc", STREAM_ID)
+            shots = await aeron.add_subscription("aeron:ipc", STREAM_ID)
+            looped = aa.looped_snapshots(shots)
+            fetching = asyncio.ensure_future(looped())
+            # It skips what has arrived before it waits.
+            await asyncio.sleep(0)
+            await publication.offer(b"short")
+            await publication.offer(struct.pack("<iiq", 2, 7, 64) + b"of another version")
+            await publication.offer(struct.pack("<iiq", 1, 7, 64) + b"state")
+            assert await fetching == aa.Snapshot(7, 64, b"state")
+            assert looped.undecodable_count == 2
+            last = asyncio.ensure_future(looped())
+            await asyncio.sleep(0)
+            await shots.aclose()
+            with pytest.raises(aa.ClosedError, match="snapshots of aeron:ipc is closed"):
+                await last
+            with pytest.raises(aa.ClosedError):
+                await looped()
+
+    simulate(story)

@@ -169,6 +169,16 @@ def test_no_length_in_a_payload_decides_an_allocation(count: int, length: int) -
         QUOTE.decode(message)
 
 
+def test_entries_without_bytes_are_refused() -> None:
+    message = Quote().encode()[:68] + struct.pack("<HH", 0, 5) + bytes(100)
+    with pytest.raises(DecodeError, match="group fills has entries of 0 bytes, fewer than 4"):
+        QUOTE.decode(message)
+    same(message)
+    empty = Quote().encode()[:68] + struct.pack("<HH", 0, 0) + Quote().encode()[72:]
+    assert QUOTE.decode(empty).fills == []
+    same(empty)
+
+
 def test_a_group_of_a_newer_writer_has_longer_entries() -> None:
     message = Quote().encode()
     entries = struct.pack("<HH", 10, 2) + struct.pack("<iIH", 1, 2, 99) * 2

@@ -282,6 +282,8 @@ def test_a_big_endian_schema_is_read_so() -> None:
          '<ref name="mantissa" type="Decimal"/>', "nest deeper than 16, or contain themselves"),
         ('name="exponent" primitiveType="int8"', 'name="exponent" offset="2" primitiveType="int8"',
          "is within what comes before it"),
+        ('<field name="part" id="33" type="uint8"/>', "",
+         "Quote.orders.parts: an entry of the group takes no bytes"),
     ],
 )  # fmt: skip
 def test_a_schema_that_cannot_be_meant_is_refused(old: str, new: str, error: str) -> None:
