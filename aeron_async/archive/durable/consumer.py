@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, Literal, Self, final
 
 import attrs
 
-from aeron_async.archive.durable.cursors import Cursor
+from aeron_async.archive.durable.cursors import Cursor, check_of
 from aeron_async.archive.durable.log import FIRST_DELAY_S
 from aeron_async.archive.durable.records import (
     Boundary,
@@ -36,6 +36,7 @@ from aeron_async.errors import (
     AeronError,
     BusyError,
     ConfigurationError,
+    DataLossError,
     ForeignLogError,
     InvalidPositionError,
     UnknownRecordingError,
@@ -69,6 +70,16 @@ COMMIT_S: Final = 0.05
 MOST_BOUNDARIES: Final = 64
 MOST_PURGES: Final = 20
 """How often in a row a place may be gone that was there a moment before."""
+
+
+def written_again(place: Cursor) -> DataLossError:
+    """Return the error of a place whose message is no longer the one that was read."""
+    message = (
+        "the record before this position is no longer the one that was read: the recording was "
+        "truncated, or a power failure has taken what was not synced, and it was written again; "
+        "begin at a cursor before that"
+    )
+    return DataLossError(message, recording_id=place.recording_id, position=place.position)
 
 
 @final
@@ -107,6 +118,10 @@ class Consumer:
         # When that recording began, in milliseconds since 1970; None if only its id is known.
         self._began_ms: int | None = None
         self._position = 0
+        # The place behind the message that was read last, if its recording is read still.
+        self._behind: Cursor | None = None
+        # That place, while a replay has still to show that its message is the same.
+        self._unchecked: Cursor | None = None
         # Records before this are skipped, in nanoseconds since 1970.
         self._from_ns: int | None = None
         self._boundary: Boundary | None = None
@@ -154,6 +169,7 @@ class Consumer:
         place = self._start if stored is None else stored
         if isinstance(place, Cursor):
             self._recording_id, self._position = place.recording_id, place.position
+            self._behind = place
             self._returned = self._processed = place
         while True:
             archive, log_id = await self._link.get()
@@ -187,6 +203,7 @@ class Consumer:
     def _go_to(self, descriptor: RecordingDescriptor, position: int) -> None:
         self._recording_id, self._position = descriptor.recording_id, position
         self._began_ms = descriptor.start_timestamp_ms
+        self._behind = None
 
     # Reading.
 
@@ -202,7 +219,8 @@ class Consumer:
             InvalidPositionError: The recording was truncated before the position of this consumer.
             ForeignLogError: Another archive has taken the place of the log's.
             CursorConflictError: Another consumer has moved the stored cursor.
-            DataLossError: The recording is damaged; also `ArchiveFileError`.
+            DataLossError: The recording is damaged, or the place of this consumer was written
+                again; also `ArchiveFileError`.
             ArchiveError: The archive was lost, and nothing opens it again.
             BusyError: Another task reads.
         """
@@ -278,6 +296,7 @@ class Consumer:
             return self._given_back.popleft()
         replay = self._replay
         while replay is not None and replay is self._replay and replay.has_more:
+            assert self._unchecked is None, "a message of this replay was returned"
             try:
                 message = await anext(replay)
             except StopAsyncIteration:
@@ -295,9 +314,11 @@ class Consumer:
         """Move behind a message, and return its record; None if the message is not returned."""
         assert self._log_id is not None, "the log is open"
         assert self._recording_id is not None, "a recording is read"
-        self._position = message.position
-        cursor = Cursor(self._log_id, self._recording_id, message.position)
         data = message.data
+        length = message.position - self._position
+        self._position = message.position
+        cursor = Cursor(self._log_id, self._recording_id, message.position, length, check_of(data))
+        self._behind = cursor
         decoded = decode_header(data)
         if decoded is None:
             self.foreign_count += 1
@@ -335,7 +356,7 @@ class Consumer:
         if error is not None:
             raise error
         try:
-            return await anext(replay)
+            message = await anext(replay)
         except StopAsyncIteration:
             # The end of a stopped recording, or the watching task has seen the next one.
             stop = self._stop
@@ -347,6 +368,15 @@ class Consumer:
             if failure is not None:
                 raise failure from None
             return None
+        unchecked, self._unchecked = self._unchecked, None
+        if unchecked is None:
+            return message
+        if (message.position, check_of(message.data)) == (
+            unchecked.position,
+            unchecked.record_check,
+        ):
+            return None
+        raise written_again(unchecked)
 
     async def _begin_replay(self) -> None:
         """Find what to read next, and begin to replay it; wait if there is nothing yet."""
@@ -374,8 +404,15 @@ class Consumer:
         # A recording that has a successor, and no stop position yet, is followed until it has one.
         is_settled = following is not None and not current.is_active
         self._stop = current.stop_position if is_settled else None
+        begin, self._unchecked = self._position, None
+        behind = self._behind
+        if behind is not None and behind.record_length:
+            place = behind.position - behind.record_length
+            if place >= current.start_position:
+                # The message before is read once more: it must be the same.
+                begin, self._unchecked = place, behind
         self._replay = archive.replay(
-            current.recording_id, self._position, self._stop, follow=not is_settled
+            current.recording_id, begin, self._stop, follow=not is_settled
         )
         if not is_settled:
             self._watcher.start(self._watch(archive, self._replay), "aeron-durable-watch")
@@ -517,6 +554,9 @@ class Consumer:
             self._purged_count += 1
             await asyncio.sleep(FIRST_DELAY_S)
             return
+        if is_purged and self._unchecked is not None:
+            # It is not purged, and no message begins where the one before began.
+            raise written_again(self._unchecked) from error
         self.reconnect_count += 1
         await self._link.lose(archive, error)
 

@@ -1,6 +1,7 @@
 """Cursors: places in a log, and where consumers keep them.
 
-A `Cursor` names the log, the recording and the position behind the last record that was processed.
+A `Cursor` names the log, the recording and the position behind the last record that was processed,
+and it knows that record again, so that a place that was written again is noticed.
 A store keeps the cursor of one consumer. `FileCursorStore` keeps it in a file, `SqliteCursorStore`
 in a table, where one transaction can store it together with the results. All blocking work runs in
 a thread.
@@ -18,6 +19,7 @@ import sqlite3
 import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar, final
+from zlib import crc32
 
 import attrs
 
@@ -39,7 +41,7 @@ from aeron_async.errors import (
     StorageError,
 )
 from aeron_async.protocol.arguments import check_number
-from aeron_async.protocol.units import INT64_MAX
+from aeron_async.protocol.units import INT32_MAX, INT64_MAX
 from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
@@ -54,11 +56,13 @@ __all__ = ["Cursor", "CursorStore", "FileCursorStore", "SqliteCursorStore"]
 
 TEXT: Final = re.compile(
     r"aeron-log:([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})"
-    r"/(0|[1-9][0-9]{0,18})/(0|[1-9][0-9]{0,18})",
+    r"/(0|[1-9][0-9]{0,18})/(0|[1-9][0-9]{0,18})(?:/([1-9][0-9]{0,9})-([0-9a-f]{8}))?",
     re.ASCII,
 )
 LONGEST_TEXT: Final = 128
 ALIGNMENT: Final = 32
+UINT32_MAX: Final = (1 << 32) - 1
+CHECKED_LENGTH: Final = 64
 
 Result = TypeVar("Result")
 
@@ -72,6 +76,9 @@ class Cursor:
         log_id: Id of the archive's log.
         recording_id: Recording in that archive.
         position: Position in the recording, in bytes; a multiple of 32.
+        record_length: Bytes of the log from the record before the position up to it; a multiple of
+            32. 0 if no record before the position is known.
+        record_check: Checksum of that record, by `check_of`; 0 if none is known.
 
     Raises:
         ConfigurationError: A number is negative, too large, or no multiple of 32.
@@ -80,6 +87,8 @@ class Cursor:
     log_id: uuid.UUID
     recording_id: int
     position: int
+    record_length: int = 0
+    record_check: int = 0
 
     def __attrs_post_init__(self) -> None:
         given: object = self.log_id
@@ -91,13 +100,25 @@ class Cursor:
         if self.position % ALIGNMENT:
             message = f"position={self.position} must be a multiple of {ALIGNMENT}"
             raise ConfigurationError(message)
+        longest = min(self.position, INT32_MAX)
+        check_number(self.record_length, "record_length", minimum=0, maximum=longest)
+        most = UINT32_MAX if self.record_length else 0
+        check_number(self.record_check, "record_check", minimum=0, maximum=most)
+        if self.record_length % ALIGNMENT:
+            message = f"record_length={self.record_length} must be a multiple of {ALIGNMENT}"
+            raise ConfigurationError(message)
 
     def __str__(self) -> str:
-        return f"aeron-log:{self.log_id}/{self.recording_id}/{self.position}"
+        place = f"aeron-log:{self.log_id}/{self.recording_id}/{self.position}"
+        if not self.record_length:
+            return place
+        return f"{place}/{self.record_length}-{self.record_check:08x}"
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Return the cursor of a text such as `aeron-log:<uuid>/<recording id>/<position>`.
+
+        `/<record length>-<checksum, 8 hexadecimal digits>` may follow.
 
         Raises:
             ConfigurationError: The text is no cursor.
@@ -109,7 +130,17 @@ class Cursor:
                 "aeron-log:<uuid>/<recording id>/<position>"
             )
             raise ConfigurationError(message)
-        return cls(uuid.UUID(found[1]), int(found[2]), int(found[3]))
+        length, check = int(found[4] or "0"), int(found[5] or "0", 16)
+        return cls(uuid.UUID(found[1]), int(found[2]), int(found[3]), length, check)
+
+
+def check_of(data: bytes) -> int:
+    """Return the checksum of a record, of 32 bits, over its header and its length.
+
+    The header of a record has the time at which it was appended, in nanoseconds. Of a message of
+    another program the first 64 bytes count.
+    """
+    return crc32(data[:CHECKED_LENGTH], len(data))
 
 
 class CursorStore(Protocol):
@@ -294,7 +325,8 @@ def os_path(path: str | os.PathLike[str]) -> str:
 
 TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS aeron_cursor (name TEXT PRIMARY KEY, log_id TEXT NOT NULL, "
-    "recording_id INTEGER NOT NULL, position INTEGER NOT NULL) WITHOUT ROWID"
+    "recording_id INTEGER NOT NULL, position INTEGER NOT NULL, record_length INTEGER NOT NULL, "
+    "record_check INTEGER NOT NULL) WITHOUT ROWID"
 )
 BUSY_TIMEOUT_S: Final = 10.0
 LONGEST_CURSOR_NAME: Final = 255
@@ -305,13 +337,19 @@ def refuse_transactions(action: int, *_: object) -> int:
     return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else sqlite3.SQLITE_OK
 
 
-def is_before(new: Cursor, old: Cursor | None) -> bool:
-    """Return whether a cursor is before another one in the same recording."""
+def is_reached(new: Cursor, old: Cursor | None) -> bool:
+    """Return whether a stored cursor is at another one, or behind it in the same recording."""
     return (
         old is not None
         and (new.log_id, new.recording_id) == (old.log_id, old.recording_id)
-        and new.position < old.position
+        and new.position <= old.position
     )
+
+
+def row_of(cursor: Cursor) -> tuple[str, int, int, int, int]:
+    """Return the values of a cursor's row, without the name."""
+    _, *numbers = attrs.astuple(cursor)
+    return str(cursor.log_id), *numbers
 
 
 @final
@@ -369,7 +407,7 @@ class SqliteCursorStore(BlockingStore):
             CursorConflictError: Another consumer has moved the stored cursor.
             StorageError: The database is locked for 10 s, or the disk is full or failed.
 
-        A cursor that is before the stored one in the same recording is ignored.
+        A cursor that the stored one has reached in the same recording is ignored.
         """
         await self._run(self._hand_over, cursor, None)
 
@@ -390,8 +428,8 @@ class SqliteCursorStore(BlockingStore):
         Raises:
             ConfigurationError: The transaction has ended in `apply`, such as by ON CONFLICT
                 ROLLBACK; nothing is stored.
-            CursorConflictError: Another consumer has moved the stored cursor, or the given
-                one is before it in the same recording; nothing is stored.
+            CursorConflictError: Another consumer has moved the stored cursor, or it has reached
+                the given one in the same recording; nothing is stored.
             StorageError: The database is locked for 10 s, or the disk is full or failed.
         """
         await self._run(self._hand_over, cursor, apply)
@@ -426,13 +464,14 @@ class SqliteCursorStore(BlockingStore):
             row = (
                 self._opened()
                 .execute(
-                    "SELECT log_id, recording_id, position FROM aeron_cursor WHERE name = ?",
+                    "SELECT log_id, recording_id, position, record_length, record_check "
+                    "FROM aeron_cursor WHERE name = ?",
                     (self._name,),
                 )
                 .fetchone()
             )
         try:
-            found = None if row is None else Cursor(uuid.UUID(str(row[0])), row[1], row[2])
+            found = None if row is None else Cursor(uuid.UUID(str(row[0])), *row[1:])
         except ValueError as error:
             message = f"the row of {printable(self._name, SHORT)!r} holds no cursor: {error}"
             raise ArchiveFileError(message, file=self._path, offset=0) from error
@@ -442,10 +481,13 @@ class SqliteCursorStore(BlockingStore):
     def _hand_over(self, new: Cursor, apply: Callable[[sqlite3.Connection], object] | None) -> None:
         if not self._is_loaded:
             self._load()
-        if is_before(new, self._last):
+        if is_reached(new, self._last):
             if apply is None:
                 return
-            message = f"{self!r} is at {self._last} already, and {new} is before it: begin there"
+            message = (
+                f"{self!r} is at {self._last} already, and has the results up to {new}: "
+                "go on behind its cursor"
+            )
             raise CursorConflictError(message)
         with self._own_statements():
             database = self._opened()
@@ -481,25 +523,17 @@ class SqliteCursorStore(BlockingStore):
             raise ConfigurationError(message)
 
     def _move(self, database: sqlite3.Connection, old: Cursor | None, new: Cursor) -> None:
-        log_id = str(new.log_id)
         if old is None:
             moved = database.execute(
-                "INSERT INTO aeron_cursor VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                (self._name, log_id, new.recording_id, new.position),
+                "INSERT INTO aeron_cursor VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                (self._name, *row_of(new)),
             )
         else:
             moved = database.execute(
-                "UPDATE aeron_cursor SET log_id = ?, recording_id = ?, position = ? "
-                "WHERE name = ? AND log_id = ? AND recording_id = ? AND position = ?",
-                (
-                    log_id,
-                    new.recording_id,
-                    new.position,
-                    self._name,
-                    str(old.log_id),
-                    old.recording_id,
-                    old.position,
-                ),
+                "UPDATE aeron_cursor SET log_id = ?, recording_id = ?, position = ?, "
+                "record_length = ?, record_check = ? WHERE name = ? AND log_id = ? "
+                "AND recording_id = ? AND position = ? AND record_length = ? AND record_check = ?",
+                (*row_of(new), self._name, *row_of(old)),
             )
         if moved.rowcount != 1:
             message = (

@@ -12,6 +12,7 @@ from aeron_async.archive import (
     ArchiveContext,
     ControlServer,
     ControlSettings,
+    Cursor,
     DurableStream,
     LocalArchive,
     RemoteArchive,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from aeron_async.archive import RecordBatch
 
-__all__ = ["SERVICES"]
+__all__ = ["POSTGRES_SERVICES", "PRODUCER", "SERVICES"]
 
 TERM: Final = 65_536
 DRIVER: Final = DriverContext(term_buffer_length=TERM, ipc_term_buffer_length=TERM)
@@ -103,6 +104,24 @@ async def consume(path: Path, ports: tuple[int, int]) -> None:
             await store.hand_over(batch.cursor, partial(insert, batch))
 
 
+async def consume_into_postgres(path: Path, ports: tuple[int, int]) -> None:
+    """Hand each number over to PostgreSQL, as the example does."""
+    # Where it is not installed, this does not run.
+    from psycopg import AsyncConnection  # noqa: PLC0415
+
+    from examples.durable_postgres import LOAD, hand_over  # noqa: PLC0415
+
+    async with (
+        Aeron.connect(context=DRIVER) as aeron,
+        await AsyncConnection.connect((path / "database").read_text(), autocommit=True) as database,
+        log_of(aeron, ports) as log,
+    ):
+        ((place,),) = await (await database.execute(LOAD)).fetchall()
+        async with log.consume(start=Cursor.parse(place) if place else "first") as consumer:
+            async for batch in consumer.batches(100):
+                place = await hand_over(database, place, batch)
+
+
 def run_archive(path: Path, ports: tuple[int, int]) -> None:
     asyncio.run(serve(path, ports))
 
@@ -115,4 +134,10 @@ def run_consumer(path: Path, ports: tuple[int, int]) -> None:
     asyncio.run(consume(path, ports))
 
 
+def run_postgres_consumer(path: Path, ports: tuple[int, int]) -> None:
+    asyncio.run(consume_into_postgres(path, ports))
+
+
+PRODUCER: Final = 1
 SERVICES: Final = (run_archive, run_producer, run_consumer)
+POSTGRES_SERVICES: Final = (run_archive, run_producer, run_postgres_consumer)

@@ -28,13 +28,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOG = uuid.UUID("12345678-1234-4234-9234-123456789abc")
-OLD, NEW = Cursor(LOG, 3, 64), Cursor(LOG, 4, 9_600)
+OLD, NEW = Cursor(LOG, 3, 64), Cursor(LOG, 4, 9_600, 96, 0xFE)
 
 
-@given(st.uuids(), st.integers(0, 2**63 - 1), st.integers(0, 2**58 - 1))
-def test_a_cursor_survives_its_text(log_id: uuid.UUID, recording_id: int, count: int) -> None:
-    cursor = Cursor(log_id, recording_id, count * 32)
-    assert Cursor.parse(str(cursor)) == cursor
+@given(st.uuids(), st.integers(0, 2**63 - 1), st.integers(1, 2**58 - 1), st.integers(0, 2**32 - 1))
+def test_a_cursor_survives_its_text(
+    log_id: uuid.UUID, recording_id: int, count: int, check: int
+) -> None:
+    for known in ((), (32, check), (min(count * 32, 2**31 - 32), check)):
+        cursor = Cursor(log_id, recording_id, count * 32, *known)
+        assert Cursor.parse(str(cursor)) == cursor
 
 
 @given(st.text(max_size=200))
@@ -52,6 +55,11 @@ def test_other_text_is_no_cursor(text: str) -> None:
         f"aeron-log:{LOG}/01/32",
         f"aeron-log:{LOG}/1/32\n",
         f"aeron-log:{LOG}/\u0661/32",
+        f"aeron-log:{LOG}/1/32/64-00000000",
+        f"aeron-log:{LOG}/1/64/33-00000000",
+        f"aeron-log:{LOG}/1/64/0-00000001",
+        f"aeron-log:{LOG}/1/64/32-0000001",
+        f"aeron-log:{LOG}/1/64/32",
     ],
 )
 def test_a_cursor_of_impossible_numbers_is_refused(text: str) -> None:
@@ -223,8 +231,9 @@ async def test_a_cursor_does_not_go_back_within_a_recording(tmp_path: Path) -> N
         await store.save(earlier)
         assert await store.load() == NEW
         assert store.save_count == 1
-        with pytest.raises(CursorConflictError):
-            await store.hand_over(earlier, called.append)
+        for reached in (earlier, NEW):
+            with pytest.raises(CursorConflictError, match="has the results up to"):
+                await store.hand_over(reached, called.append)
         assert called == []
         assert await store.load() == NEW
 

@@ -24,6 +24,7 @@ from aeron_async.archive.durable.records import RecordHeader, RecordKind, encode
 from aeron_async.errors import (
     ClosedError,
     ConfigurationError,
+    DataLossError,
     FencedError,
     ForeignLogError,
     InvalidPositionError,
@@ -227,6 +228,25 @@ async def test_a_cursor_behind_the_end_is_an_error(open_archive: Any) -> None:
         assert caught.value.nearest == records[4].cursor.position
         await append(log, 1)
         assert await sequences(log, 6) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("data", [b"%d", b"of another length %d"])
+async def test_a_place_that_was_written_again_is_an_error(open_archive: Any, data: bytes) -> None:
+    async with open_archive() as (aeron, archive):
+        log = DurableStream(archive, aeron, IPC, STREAM)
+        await append(log, 10)
+        async with log.consume() as consumer:
+            cursors = [each.cursor for each in await read(consumer, 10)]
+        await archive.truncate(0, cursors[4].position)
+        async with log.produce("two") as producer:
+            for number in range(20):
+                await producer.append(data % number)
+        for cursor in cursors[5:]:
+            with pytest.raises(DataLossError, match="written again") as caught:
+                await sequences(log, 1, start=cursor)
+            assert (caught.value.recording_id, caught.value.position) == (0, cursor.position)
+        # What is before the loss is as it was.
+        assert await sequences(log, 20, start=cursors[4]) == list(range(6, 26))
 
 
 async def test_a_foreign_log_is_refused(open_archive: Any, tmp_path: Path) -> None:
