@@ -1,0 +1,172 @@
+"""Question: how late does a slow reader see a price, and whom does it hold back?
+
+    python -m benchmarks.conflation --rate 2000000 --keys 10000 --slowness 10
+
+One process publishes so many prices a second of so many keys, over UDP. Another process has two
+readers of the stream in one event loop: a fast one, which counts all messages, and a slow one,
+which takes `--slowness` times as long for a price as prices come, and reads by `Latest`. The wait
+of a price is bounded by the time between two looks at its key, which is what is measured. It cannot
+be less than `keys * slowness / rate`, which is told beside it. With `--slowness 0` there is no slow
+reader: the rate and the fast reader are then what they are without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import struct
+import sys
+import time
+from statistics import quantiles
+from typing import TYPE_CHECKING, Any, Final
+
+import uvloop
+
+import aeron_async as aa
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+__all__ = ["main"]
+
+STREAM_ID: Final = 1001
+BATCH: Final = 128
+KEY: Final = struct.Struct("<I")
+PRICE: Final = bytes(12)
+NS_PER_MS: Final = 1_000_000
+CHANNEL: Final = (
+    "aeron:udp?control=127.0.0.1:{port}|control-mode=dynamic|fc=min|term-length=16m|mtu=8k"
+)
+JOIN: Final = "aeron:udp?endpoint=127.0.0.1:0|control=127.0.0.1:{port}|rcv-wnd=4m"
+BUFFER: Final = 4_194_304
+SETTLE_S: Final = 1.0
+SLICE_S: Final = 0.001
+"""How often the slow reader waits: it works off its time in such parts."""
+
+
+def context() -> aa.DriverContext:
+    """Return a context with room for some milliseconds at such a rate."""
+    return aa.DriverContext(socket_sndbuf_length=BUFFER, socket_rcvbuf_length=BUFFER)
+
+
+async def publish(given: argparse.Namespace) -> dict[str, float]:
+    """Publish at the rate, or as near to it as flow control lets; return what was reached."""
+    draw = random.Random(1)
+    keys = [KEY.pack(draw.randrange(given.keys)) for _ in range(1 << 18)]
+    async with aa.Aeron.connect(context=context()) as aeron:
+        publication = await aeron.add_publication(CHANNEL.format(port=given.port), STREAM_ID)
+        await publication.wait_connected(timeout=30)
+        await asyncio.sleep(SETTLE_S)
+        sent = place = 0
+        began = time.perf_counter()
+        while (elapsed := time.perf_counter() - began) < given.seconds:
+            due = int(elapsed * given.rate) - sent
+            if due < BATCH:
+                await asyncio.sleep((BATCH - due) / given.rate)
+                continue
+            batch = [key + PRICE for key in keys[place : place + BATCH]]
+            place = (place + BATCH) % len(keys)
+            await publication.offer_many(batch)
+            sent += BATCH
+        return {"sent": sent, "sent_per_s": sent / elapsed, "wanted_per_s": given.rate}
+
+
+async def views(subscription: aa.Subscription) -> AsyncIterator[list[memoryview]]:
+    """Yield the payloads of the stream, batch by batch."""
+    async for batch in subscription.batches():
+        yield batch.views()
+
+
+async def count(subscription: aa.Subscription, found: dict[str, float]) -> None:
+    """Read everything as fast as it comes."""
+    found["fast_reader"] = 0
+    async for batch in subscription.batches():
+        found["fast_reader"] += len(batch)
+
+
+async def read_slowly(
+    subscription: aa.Subscription, given: argparse.Namespace, found: dict[str, Any]
+) -> None:
+    """Read the newest price of each key, and note the time between two looks at one."""
+    price_s = given.slowness / given.rate
+    looked: dict[bytes, int] = {}
+    waits = []
+    warm_ns = time.perf_counter_ns() + int(SETTLE_S * 2e9)
+    source = ([(bytes(each[:4]), each) for each in batch] async for batch in views(subscription))
+    async with aa.Latest(source, key=lambda pair: pair[0]) as latest:
+        begun, busy_s = time.perf_counter(), 0.0
+        async for key, _ in latest:
+            now_ns = time.perf_counter_ns()
+            before_ns = looked.get(key)
+            looked[key] = now_ns
+            if before_ns is not None and now_ns > warm_ns:
+                waits.append(now_ns - before_ns)
+            busy_s += price_s
+            ahead_s = busy_s - (time.perf_counter() - begun)
+            if ahead_s > SLICE_S:
+                await asyncio.sleep(ahead_s)
+            elif ahead_s < 0:
+                # It had nothing to do in that time.
+                begun -= ahead_s
+            if now_ns - warm_ns > (given.seconds - 2 * SETTLE_S) * 1e9:
+                break
+        found |= {"slow_reader": len(waits), "skipped": latest.skipped}
+    # Nobody reads it any more, and it would hold the publisher back.
+    await subscription.aclose()
+    parts = quantiles(waits, n=1000)
+    found["looks_ms"] = {
+        "p50": parts[499] / NS_PER_MS,
+        "p99": parts[989] / NS_PER_MS,
+        "longest": max(waits) / NS_PER_MS,
+        "least_possible": given.keys * price_s * 1e3,
+    }
+
+
+async def read(given: argparse.Namespace) -> dict[str, Any]:
+    """Run both readers until the publisher is gone."""
+    found: dict[str, Any] = {}
+    async with aa.Aeron.connect(context=context()) as aeron:
+        channel = JOIN.format(port=given.port)
+        fast = await aeron.add_subscription(channel, STREAM_ID)
+        async with asyncio.TaskGroup() as group:
+            counting = group.create_task(count(fast, found))
+            if given.slowness:
+                slow = await aeron.add_subscription(channel, STREAM_ID)
+                group.create_task(read_slowly(slow, given, found))
+            async with fast.image_events() as events:
+                async for event in events:
+                    if event.kind is aa.ImageEventKind.UNAVAILABLE:
+                        break
+            counting.cancel()
+    return found
+
+
+async def both(given: argparse.Namespace) -> dict[str, Any]:
+    """Run the readers in a process of their own, and publish in this one."""
+    arguments = [f"--{name}={value}" for name, value in vars(given).items() if name != "reader"]
+    program = (sys.executable, "-m", "benchmarks.conflation", "--reader", *arguments)
+    reader = await asyncio.create_subprocess_exec(*program, stdout=asyncio.subprocess.PIPE)
+    sent = await publish(given)
+    printed, _ = await reader.communicate()
+    read_there: dict[str, Any] = json.loads(printed)
+    return sent | read_there
+
+
+def main() -> None:
+    """Print the figures as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rate", type=int, default=2_000_000)
+    parser.add_argument("--keys", type=int, default=10_000)
+    parser.add_argument("--slowness", type=float, default=10.0)
+    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--port", type=int, default=int(os.environ.get("PORT", "20671")))
+    parser.add_argument("--reader", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    print(json.dumps(uvloop.run(read(given) if given.reader else both(given)), indent=1))
+
+
+if __name__ == "__main__":
+    main()
