@@ -92,6 +92,37 @@ async def test_a_durable_append_is_recorded(open_archive: Any) -> None:
             await producer.append(b"")
 
 
+async def test_what_is_sent_and_not_recorded_is_not_told_as_recorded(
+    open_archive: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_archive() as (aeron, archive):
+        log = DurableStream(archive, aeron, IPC, STREAM)
+        wait_recorded = archive.wait_recorded
+        limit = 1 << 40
+        reached = asyncio.Event()
+
+        async def held(recording_id: int, position: int) -> int:
+            """Return where the recording is, but as if it stood still at the limit."""
+            recorded = await wait_recorded(recording_id, position)
+            if recorded > limit:
+                reached.set()
+            return min(recorded, limit)
+
+        async with log.produce("one") as producer:
+            await producer.append(b"1", durable=True)
+            limit = await archive.max_recorded_position(0) + 64
+            monkeypatch.setattr(archive, "wait_recorded", held)
+            for number in (2, 3, 4):
+                await producer.append(b"%d" % number)
+            await asyncio.wait_for(reached.wait(), 10)
+            flushing = asyncio.ensure_future(producer.flush())
+            await asyncio.wait_for(producer.append(b"5"), 10)
+            assert not flushing.done()
+            assert producer.recorded_sequence < 3
+            limit = 1 << 40
+            assert await asyncio.wait_for(flushing, 10) == 4
+
+
 async def test_the_newer_producer_fences_the_older(open_archive: Any) -> None:
     async with open_archive() as (aeron, archive):
         log = DurableStream(archive, aeron, IPC, STREAM)
@@ -109,6 +140,22 @@ async def test_the_newer_producer_fences_the_older(open_archive: Any) -> None:
                 await new.append(b"3", durable=True)
         async with log.consume() as consumer:
             assert [each.data for each in await read(consumer, 3)] == [b"1", b"2", b"3"]
+
+
+async def test_a_position_that_another_producer_has_reached_records_nothing(
+    open_archive: Any,
+) -> None:
+    async with open_archive() as (aeron, archive):
+        log = DurableStream(archive, aeron, IPC, STREAM)
+        async with aclosing(await log.produce("old")) as old:
+            await old.append(b"1", durable=True)
+            async with log.produce("new") as new:
+                for _ in range(20):
+                    await new.append(b"as long as the old producer's", durable=True)
+                # At once: the old one has not looked since, and its position was passed long ago.
+                with pytest.raises(FencedError):
+                    await old.append(b"lost", durable=True)
+                assert old.recorded_sequence == 1
 
 
 async def test_an_idle_producer_learns_that_it_is_fenced(open_archive: Any) -> None:
