@@ -103,7 +103,7 @@ async def test_what_is_sent_and_not_recorded_is_not_told_as_recorded(
 
         async def held(recording_id: int, position: int) -> int:
             """Return where the recording is, but as if it stood still at the limit."""
-            recorded = await wait_recorded(recording_id, position)
+            recorded: int = await wait_recorded(recording_id, position)
             if recorded > limit:
                 reached.set()
             return min(recorded, limit)
