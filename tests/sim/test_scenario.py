@@ -33,6 +33,7 @@ CHANGES: dict[str, set[str]] = {
         "readers.host",
     },
     "silence": set(),
+    "rejoin": set(),
     "window_auto": {"readers.parameters"},
     "cancellation": {"streams.cancel_chance"},
     "churn": {"readers.lives_ns"},

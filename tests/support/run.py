@@ -53,6 +53,8 @@ SILENCE_S: Final = 0.45
 """Two status messages of each image."""
 LONG_SILENCE_S: Final = 11.0
 """Longer than an image lives without a sign of life of its publisher."""
+REJOIN_NS: Final = NS_PER_SECOND // 2
+"""How old an image must be to be left at once after an over-run."""
 RUN_LIMIT_S: Final = 600.0
 
 
@@ -205,6 +207,7 @@ class Run:
                 socket_batching="runs" in scenario.features,
                 # So short that it can grow.
                 initial_window_length=(16 if "window_auto" in scenario.features else 128) * 1024,
+                over_run_rejoin_interval_ns=REJOIN_NS if "rejoin" in scenario.features else 0,
             )
             async with host.aeron(context) as aeron:
                 self._baselines[embedded(aeron)] = counters_in_use(embedded(aeron))

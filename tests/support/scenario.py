@@ -66,6 +66,7 @@ FEATURES: Final = (
     "turns",
     "destinations",
     "silence",
+    "rejoin",
 )
 
 

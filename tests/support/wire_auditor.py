@@ -115,6 +115,8 @@ class WireAuditor(Auditor):
             and all(each.is_lossless for each in scenario.conditions)
             and features.isdisjoint({"bandwidth", "first_frames"})
             and not ("destinations" in features and {"jitter", "delay"} & features)
+            # What a slow reader of a group has no room for, it has to ask for later.
+            and ("min_flow_control" in features or not {"multicast", "slow_reader"} <= features)
         )
         self._repair_limit_ns = repair_limit_ns(scenario)
         self._sent: WeakKeyDictionary[NetworkPublication, deque[tuple[int, int]]] = (
