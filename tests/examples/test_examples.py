@@ -205,6 +205,7 @@ ON_SPARK = {"market_data_bars", "archive_outliers"}
 # `test_durable_processes.py` starts the database.
 WITH_DATABASE = {"durable_postgres"}
 ON_ONE_HOST = {"beside_java", "in_a_container"}
+IN_FRAMEWORKS = {"service_in_fastapi", "service_in_aiohttp"}
 UNDER_PYTEST = {"test_with_pytest", "test_service_in_a_world"}
 
 
@@ -351,7 +352,7 @@ def test_no_example_goes_unproven() -> None:
     # Those of Spark share the session of its tests.
     under_spark = {name for name in names if name.startswith("spark_")} | ON_SPARK
     others = IN_PAIRS | WITH_LOGS | WITH_EXPORTERS | WITH_SYSTEMD | UNTIL_TOLD
-    others |= ON_ONE_HOST | UNDER_PYTEST | WITH_DATABASE
+    others |= ON_ONE_HOST | UNDER_PYTEST | WITH_DATABASE | IN_FRAMEWORKS
     assert names - under_spark == PRINTED.keys() | others
 
 
