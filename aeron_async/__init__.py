@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         join_with_snapshot,
         looped_snapshots,
     )
-    from aeron_async.client.streams import AeronAttribute
+    from aeron_async.client.streams import AeronAttribute, ImageStream
     from aeron_async.client.subscription import Subscription
     from aeron_async.client.typed import TypedBatch, TypedPublication, TypedSubscription
     from aeron_async.client.why import why
@@ -111,6 +111,7 @@ __all__ = [
     "ImageEndReason",
     "ImageEvent",
     "ImageEventKind",
+    "ImageStream",
     "InvokedMediaDriver",
     "LaggedError",
     "Latest",
@@ -174,6 +175,7 @@ MODULES: Final = {
     "ImageEndReason": "driver.commands",
     "ImageEvent": "client.image",
     "ImageEventKind": "client.image",
+    "ImageStream": "client.streams",
     "Latest": "client.latest",
     "MediaDriver": "driver.media_driver",
     "Message": "client.image",

@@ -19,16 +19,34 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
 
 import anyio
 
+from aeron_async.errors import WrongLoopError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from types import TracebackType
 
-__all__ = ["TaskOwner", "Turns", "make_in_thread"]
+__all__ = ["TaskOwner", "Turns", "make_in_thread", "running_loop"]
 
 T = TypeVar("T")
 
+NO_LOOP: Final = (
+    "this needs a running event loop of asyncio, and there is none here: call it from a coroutine "
+    "under asyncio.run, uvloop.run or anyio.run with its backend asyncio; under trio it cannot run"
+)
 TURN_NS: Final = 250_000
 """How long a task works in one turn of the loop before it lets others run."""
+
+
+def running_loop() -> asyncio.AbstractEventLoop:
+    """Return the event loop that runs in this thread.
+
+    Raises:
+        WrongLoopError: None does, or it is that of another library, such as trio.
+    """
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise WrongLoopError(NO_LOOP) from None
 
 
 @final

@@ -50,7 +50,7 @@ async def ready(request: web.Request) -> web.Response:
     return web.Response(text="\n".join(reasons) or "ready", status=503 if reasons else 200)
 
 
-def create_app() -> web.Application:
+def create_app(_arguments: list[str] | None = None) -> web.Application:
     """Return the app: `python -m aiohttp.web service_in_aiohttp:create_app` serves it."""
     app = web.Application()
     app.cleanup_ctx.append(streams)

@@ -22,6 +22,7 @@ from aeron_async.client.home_loop import HomeLoop
 from aeron_async.client.waiters import WaitWatch
 from aeron_async.driver.media_driver import MediaDriver
 from aeron_async.errors import ClosedError, ErrorCode, RegistrationError, WrongLoopError
+from aeron_async.tasks import running_loop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -272,12 +273,13 @@ class ClientConductor:
 
         Raises:
             ClosedError: The driver, or this client, is closed.
-            WrongLoopError: The driver runs in another event loop or process.
+            WrongLoopError: The driver runs in another event loop or process, or none of asyncio
+                runs here.
         """
         if self._client_id is not None or self.is_closed:
             message = "a client starts once: connect another"
             raise ClosedError(message)
-        home = self._home = HomeLoop(asyncio.get_running_loop())
+        home = self._home = HomeLoop(running_loop())
         CLIENTS.add(self)
         self.waits = WaitWatch(home.loop, self.clock, self.driver.context.waiting_hint_ns)
         if is_driver_owned:

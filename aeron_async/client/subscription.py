@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 from weakref import WeakSet, ref
 
 import attrs
-from anyio import EndOfStream
+from anyio import ClosedResourceError
 from anyio.abc import ObjectReceiveStream
 from anyio.lowlevel import checkpoint_if_cancelled
 
@@ -689,11 +689,11 @@ class Subscription(
     async def receive(self) -> Message:
         """Return the next message as `anext` does; for code that is written for anyio streams.
 
-        The end of one publication does not end the iteration: other publications may follow.
+        The end of one publication is not the end of the stream, because others may follow:
+        `ImageStream` reads one of them to its end.
 
         Raises:
-            EndOfStream: The subscription was closed during the call.
-            ClosedResourceError: The subscription was closed before the call.
+            ClosedResourceError: The subscription was closed, before or during the call.
             BrokenResourceError: The driver failed.
             BusyResourceError: Another task consumes the subscription.
         """
@@ -702,8 +702,8 @@ class Subscription(
         try:
             self._check_open()
             return await self.__anext__()
-        except StopAsyncIteration:
-            raise EndOfStream from None
+        except StopAsyncIteration as over:
+            raise ClosedResourceError(str(over)) from None
         except STREAM_ERRORS as error:
             raise as_anyio(error) from error
 

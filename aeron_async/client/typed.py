@@ -285,8 +285,8 @@ class TypedSubscription(ObjectReceiveStream[T], Generic[T]):
         """Return the next value as `anext` does; for code that is written for anyio streams.
 
         Raises:
-            EndOfStream: The subscription was closed during the call. Other errors are those of
-                `Subscription.receive`.
+            ClosedResourceError: The subscription was closed, before or during the call. Other
+                errors are those of `Subscription.receive`.
         """
         while True:
             message = await self.subscription.receive()

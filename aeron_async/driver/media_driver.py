@@ -47,7 +47,7 @@ from aeron_async.errors import (
 from aeron_async.health import not_ready
 from aeron_async.idle_strategy import idle_strategy_of
 from aeron_async.logs import LogBudget, get_logger
-from aeron_async.tasks import TaskOwner, make_in_thread
+from aeron_async.tasks import TaskOwner, make_in_thread, running_loop
 from aeron_async.text import printable
 from aeron_async.watcher import Watcher, check_watcher
 
@@ -307,11 +307,12 @@ class MediaDriver:
             DriverError: Another driver uses the Aeron directory, or it cannot be made; or the
                 socket of the name resolver cannot be bound.
             OSError: The system gives no thread, no descriptor, or no memory for the counters.
+            WrongLoopError: No event loop of asyncio runs here.
         """
         if self._loop is not None or self._is_closing:
             message = "this media driver was started, and starts once: call MediaDriver.launch()"
             raise ClosedError(message)
-        self._loop = asyncio.get_running_loop()
+        self._loop = running_loop()
         try:
             self._storage = await self._open_storage()
             await self._begin(self._loop, self._storage)

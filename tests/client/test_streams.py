@@ -7,10 +7,11 @@ from typing import Any
 
 import anyio
 import pytest
-from anyio.abc import ObjectReceiveStream, ObjectSendStream
+from anyio.abc import ObjectReceiveStream, ObjectSendStream, ObjectStream
 from anyio.streams.stapled import StapledObjectStream
 
 import aeron_async as aa
+from aeron_async import codecs
 from tests.drivers import both_drivers
 
 pytestmark = both_drivers
@@ -79,7 +80,7 @@ async def test_who_waits_when_it_closes_is_told(aeron: aa.Aeron, channel: str) -
     subscription.close()
     with pytest.raises(anyio.ClosedResourceError):
         await sending
-    with pytest.raises(anyio.EndOfStream):
+    with pytest.raises(anyio.ClosedResourceError, match="this program closed it"):
         await receiving
 
 
@@ -130,8 +131,137 @@ async def test_a_second_receiver_is_told_that_the_stream_is_busy(
     with pytest.raises(anyio.BusyResourceError):
         await subscription.receive()
     subscription.close()
-    with pytest.raises(anyio.EndOfStream):
+    with pytest.raises(anyio.ClosedResourceError):
         await receiving
+
+
+QUOTE = codecs.codec(str.encode, bytes.decode)
+
+
+async def image_of(subscription: aa.Subscription) -> aa.Image:
+    await subscription.wait_connected(timeout=5)
+    return subscription.images[0]
+
+
+async def test_the_stream_of_an_image_ends_with_its_publication(
+    publication: aa.Publication, subscription: aa.Subscription
+) -> None:
+    image = await image_of(subscription)
+    stream = aa.ImageStream(image)
+    assert stream.extra(aa.AeronAttribute.session_id) == publication.session_id
+    assert stream.extra(aa.AeronAttribute.stream_id) == STREAM_ID
+    for word in (b"one", b"two"):
+        await publication.send(word)
+    await publication.aclose()
+    assert [message.data async for message in stream] == [b"one", b"two"]
+    with pytest.raises(anyio.EndOfStream):
+        await stream.receive()
+    assert not subscription.is_closed
+    await subscription.aclose()
+    with pytest.raises(anyio.ClosedResourceError, match="this program closed it"):
+        await stream.receive()
+
+
+async def test_an_image_that_does_not_end_well_breaks_its_stream(
+    aeron: aa.Aeron, channel: str, subscription: aa.Subscription
+) -> None:
+    publication = await aeron.add_exclusive_publication(channel, STREAM_ID)
+    image = await image_of(subscription)
+    receiving = asyncio.create_task(aa.ImageStream(image).receive())
+    await asyncio.sleep(0)
+    publication.revoke()
+    with pytest.raises(anyio.BrokenResourceError, match="REVOKED at position 0"):
+        await receiving
+
+
+async def test_closing_the_stream_of_an_image_ends_its_receiver_and_nothing_else(
+    publication: aa.Publication, subscription: aa.Subscription
+) -> None:
+    stream = aa.ImageStream(await image_of(subscription))
+    receiving = asyncio.create_task(stream.receive())
+    await asyncio.sleep(0)
+    with pytest.raises(anyio.BusyResourceError):
+        await stream.receive()
+    with pytest.raises(anyio.BusyResourceError):
+        await subscription.receive()
+    await stream.aclose()
+    await stream.aclose()
+    with pytest.raises(anyio.ClosedResourceError):
+        await receiving
+    with pytest.raises(anyio.ClosedResourceError):
+        await stream.receive()
+    await publication.send(b"for the subscription")
+    assert (await subscription.receive()).data == b"for the subscription"
+
+
+@pytest.mark.parametrize("kind", ["subscription", "typed", "image"])
+async def test_a_receive_that_is_cancelled_loses_nothing(
+    kind: str, publication: aa.Publication, subscription: aa.Subscription
+) -> None:
+    image = await image_of(subscription)
+    streams: dict[str, ObjectReceiveStream[Any]] = {
+        "subscription": subscription,
+        "typed": subscription.typed(QUOTE),
+        "image": aa.ImageStream(image),
+    }
+    stream, found, cancelled = streams[kind], [], 0
+    for number in range(60):
+        with anyio.CancelScope() as scope:
+            # Sooner or later than the message.
+            for _ in range(number % 7):
+                await asyncio.sleep(0)
+            publication.try_offer(b"%d" % number)
+            asyncio.get_running_loop().call_soon(scope.cancel)
+            found.append(await stream.receive())
+        cancelled += scope.cancelled_caught
+    assert cancelled
+    with anyio.fail_after(5):
+        while len(found) < 60:
+            found.append(await stream.receive())
+    texts = [each if isinstance(each, str) else each.data.decode() for each in found]
+    assert texts == [str(number) for number in range(60)]
+
+
+async def test_two_typed_streams_are_one_stream_of_anyio(
+    publication: aa.Publication, subscription: aa.Subscription
+) -> None:
+    both: StapledObjectStream[str] = StapledObjectStream(
+        publication.typed(QUOTE), subscription.typed(QUOTE)
+    )
+    assert isinstance(both, ObjectStream)
+    await both.send("ACME")
+    assert await both.receive() == "ACME"
+    assert both.extra(aa.AeronAttribute.session_id) == publication.session_id
+    receiving = asyncio.create_task(both.receive())
+    await asyncio.sleep(0)
+    with pytest.raises(anyio.BusyResourceError):
+        await both.receive()
+    await both.send_eof()
+    await both.send_eof()
+    with pytest.raises(anyio.ClosedResourceError):
+        await both.send("late")
+    await both.aclose()
+    with pytest.raises(anyio.ClosedResourceError):
+        await receiving
+    with pytest.raises(anyio.ClosedResourceError):
+        await both.receive()
+
+
+async def test_what_is_closed_by_force_is_closed(
+    publication: aa.Publication, subscription: aa.Subscription
+) -> None:
+    await publication.send(b"nobody reads this")
+    for stream in (publication.typed(QUOTE), subscription.typed(QUOTE)):
+        await anyio.aclose_forcefully(stream)
+    assert publication.is_closed
+    assert subscription.is_closed
+
+
+def test_without_a_loop_of_asyncio_it_says_what_is_missing() -> None:
+    """As under trio, which runs coroutines and has no loop of asyncio."""
+    for opening in (aa.Aeron.connect(), aa.MediaDriver.launch()):
+        with pytest.raises(aa.WrongLoopError, match="under trio it cannot run"):
+            opening.__aenter__().send(None)
 
 
 async def echo(channel: str, back: str) -> list[bytes]:
