@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from aeron_async.testing.fates import Bursts, Conditions, Fate, Link, ScriptedFates
     from aeron_async.testing.host import Host, HostClock
     from aeron_async.testing.recorder import Recorder, ViolationError
+    from aeron_async.testing.services import Market, Tick
     from aeron_async.testing.trace import PcapWriter, Trace, Verdict
     from aeron_async.testing.virtual_clock import (
         DeadlockError,
@@ -42,9 +43,11 @@ __all__ = [
     "LeakError",
     "Link",
     "LivelockError",
+    "Market",
     "PcapWriter",
     "Recorder",
     "ScriptedFates",
+    "Tick",
     "TimeLimitError",
     "Trace",
     "Verdict",
@@ -59,6 +62,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "fates": ("Bursts", "Conditions", "Fate", "Link", "ScriptedFates"),
     "host": ("Host", "HostClock"),
     "recorder": ("Recorder", "ViolationError"),
+    "services": ("Market", "Tick"),
     "trace": ("PcapWriter", "Trace", "Verdict"),
     "virtual_clock": (
         "DeadlockError",

@@ -1,7 +1,8 @@
-"""Fixtures for pytest: worlds in virtual time, and the seed of a failing test.
+"""Fixtures for pytest: drivers, worlds in virtual time, and the seed of a failing test.
 
-`simulate` is for plain tests; `world`, `lossy_link` and `partition` are for `async def` tests under
-pytest-asyncio 1.4 or later, which then run on a `VirtualLoop`.
+`simulate` is for plain tests, and all others for `async def` tests under pytest-asyncio 1.4 or
+later. `aeron` and `aeron_pair` have real sockets; the rest are a `World`, and tests that use them
+run on a `VirtualLoop`.
 
 Invariant: pytest loads this module wherever the package is installed. So it imports nothing else,
 and changes how a test runs only if the test uses one of the fixtures.
@@ -10,6 +11,7 @@ and changes how a test runs only if the test uses one of the fixtures.
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,8 +20,12 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
+    from aeron_async import Aeron, Publication, Subscription
+    from aeron_async.archive import DurableStream
     from aeron_async.testing.fates import Conditions
+    from aeron_async.testing.services import Market
     from aeron_async.testing.world import World
 
     async_fixture: Callable[..., Any]
@@ -30,9 +36,17 @@ else:
     except ImportError:
         async_fixture = pytest.fixture
 
-FIXTURES: Final = frozenset({"world", "lossy_link", "partition", "simulate"})
+FIXTURES: Final = frozenset(
+    {
+        *("world", "lossy_link", "partition", "simulate"),
+        *("aeron", "aeron_pair", "rpc_pair", "durable_log", "market"),
+    }
+)
 LOSS: Final = 0.2
 """Share that `lossy_link` loses by default."""
+TERM_LENGTH: Final = 64 * 1024
+CONNECT_S: Final = 30.0
+"""Most seconds that the two of `aeron_pair` may take to connect."""
 LIMIT_S: Final = 3_600.0
 """Virtual seconds after which an `async def` test counts as stuck."""
 
@@ -120,6 +134,33 @@ def pytest_runtest_makereport(
 
 
 @async_fixture
+async def aeron(request: pytest.FixtureRequest) -> AsyncIterator[Aeron]:
+    """A client with a driver of its own, on real sockets, which closes without waiting."""
+    from aeron_async import Aeron, DriverContext, MediaDriver  # noqa: PLC0415 - see the module's invariant
+
+    context = DriverContext(
+        term_buffer_length=TERM_LENGTH,
+        ipc_term_buffer_length=TERM_LENGTH,
+        close_linger_timeout_ns=0,
+    )
+    async with (
+        MediaDriver.launch(context, seed=seed_of(request.node)) as driver,
+        Aeron.connect(driver) as aeron,
+    ):
+        yield aeron
+
+
+@async_fixture
+async def aeron_pair(aeron: Aeron) -> tuple[Publication, Subscription]:
+    """A publication and a subscription that are connected, at a port that the system has chosen."""
+    subscription = await aeron.add_subscription("aeron:udp?endpoint=127.0.0.1:0", 1001)
+    channel = f"aeron:udp?endpoint={subscription.local_address}"
+    publication = await aeron.add_publication(channel, 1001)
+    await publication.wait_connected(timeout=CONNECT_S)
+    return publication, subscription
+
+
+@async_fixture
 async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     """A `World` in virtual time, closed and checked for leaks after the test."""
     from aeron_async.testing.virtual_clock import (  # noqa: PLC0415 - see the module's invariant
@@ -155,6 +196,35 @@ def partition(world: World) -> Callable[..., AbstractContextManager[None]]:
     return world.partitioned
 
 
+@async_fixture
+async def rpc_pair(world: World) -> AsyncIterator[Callable[..., Any]]:
+    """A function that serves an `rpc.Server` in the world, and returns a connected client."""
+    from aeron_async.testing.services import rpc_pair  # noqa: PLC0415 - see the module's invariant
+
+    async with AsyncExitStack() as stack:
+        yield lambda service, **options: stack.enter_async_context(
+            rpc_pair(world, service, **options)
+        )
+
+
+@async_fixture
+async def durable_log(world: World, tmp_path: Path) -> AsyncIterator[DurableStream]:
+    """A durable stream in the world, whose archive is in the folder of the test."""
+    from aeron_async.testing.services import durable_log  # noqa: PLC0415 - see the module's invariant
+
+    async with durable_log(world, tmp_path) as log:
+        yield log
+
+
+@async_fixture
+async def market(world: World) -> AsyncIterator[Market]:
+    """Market data in the world: `market.start()`, and `await market.subscribe()`."""
+    from aeron_async.testing.services import Market  # noqa: PLC0415 - see the module's invariant
+
+    async with aclosing(Market(world)) as market:
+        yield market
+
+
 @pytest.fixture
 def simulate(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """`aeron_async.testing.simulate` with the seed and conditions of the test."""
@@ -173,8 +243,8 @@ def simulate(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
 
 NO_VIRTUAL_LOOP: Final = (
-    "the fixtures world, lossy_link and partition are for `async def` tests under pytest-asyncio "
-    "1.4 or later; a plain test asks for simulate"
+    "the fixture world, and those that use it, are for `async def` tests under pytest-asyncio 1.4 "
+    "or later; a plain test asks for simulate"
 )
 
 

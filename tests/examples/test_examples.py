@@ -207,7 +207,7 @@ ON_SPARK = {"market_data_bars", "archive_outliers"}
 WITH_DATABASE = {"durable_postgres"}
 ON_ONE_HOST = {"beside_java", "in_a_container"}
 IN_FRAMEWORKS = {"service_in_fastapi", "service_in_aiohttp"}
-UNDER_PYTEST = {"test_with_pytest", "test_service_in_a_world"}
+UNDER_PYTEST = {"test_with_pytest", "test_service_in_a_world", "test_with_fixtures"}
 
 
 @pytest.mark.parametrize("name", PRINTED)
@@ -346,6 +346,24 @@ def test_a_service_is_tested_in_a_project_of_its_own(settings: str, tmp_path: Pa
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout
     assert "Warning" not in done.stdout + done.stderr
+
+
+def test_ready_fixtures_work_in_a_project_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(STRICT)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+            shutil.copy(EXAMPLES / "test_with_fixtures.py", tmp_path),
+        ],
+        cwd=tmp_path,
+        env=untraced_environment(),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout
 
 
 def test_no_example_goes_unproven() -> None:

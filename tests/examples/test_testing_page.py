@@ -33,7 +33,7 @@ def test_names_without_arguments_need_none() -> None:
 
 
 def test_every_member_exists_with_its_arguments() -> None:
-    for title in ("World", "Host"):
+    for title in ("World", "Host", "Market"):
         owner = getattr(testing, title)
         source = inspect.getsource(owner)
         for name, *_ in rows(section(PAGE, title)):
