@@ -143,6 +143,12 @@ PRINTED = {
         "no reader at the far end: stopped after 1[23]\\d KiB, two windows of 64 KiB",
         r"with a reader: 300 more took \d+\.\d s",
     ],
+    "change_a_message": [
+        r"old \('ACME', 100\.0\)",
+        r"old \('ACME', 100\.5\)",
+        r"new \('ACME', 100\.0, '\?'\)",
+        r"new \('ACME', 100\.5, 'XLON'\)",
+    ],
     "both_ways": ["ONE", "TWO", "the caller has ended"],
     "ipc": [f"{64 * (number + 1)} within {number}" for number in range(3)],
     "one_driver_per_host": [f"{64 * (number + 1)} shared {number}" for number in range(3)],
