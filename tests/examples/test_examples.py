@@ -228,6 +228,7 @@ ON_SPARK = {"market_data_bars", "archive_outliers"}
 # `test_durable_processes.py` starts the database.
 WITH_DATABASE = {"durable_postgres"}
 ON_ONE_HOST = {"beside_java", "in_a_container"}
+IN_A_TUTORIAL = {"price_service", "ask_price", "test_price_service"}
 IN_FRAMEWORKS = {"service_in_fastapi", "service_in_aiohttp"}
 UNDER_PYTEST = {"test_with_pytest", "test_service_in_a_world", "test_with_fixtures"}
 
@@ -393,7 +394,7 @@ def test_no_example_goes_unproven() -> None:
     # Those of Spark share the session of its tests.
     under_spark = {name for name in names if name.startswith("spark_")} | ON_SPARK
     others = IN_PAIRS | WITH_LOGS | WITH_EXPORTERS | WITH_SYSTEMD | UNTIL_TOLD
-    others |= ON_ONE_HOST | UNDER_PYTEST | WITH_DATABASE | IN_FRAMEWORKS
+    others |= ON_ONE_HOST | UNDER_PYTEST | IN_FRAMEWORKS | IN_A_TUTORIAL | WITH_DATABASE
     assert names - under_spark == PRINTED.keys() | others
 
 
