@@ -138,6 +138,10 @@ ONLY = {
     "google": ("codecs.values",),
     "msgspec": ("codecs.values",),
     "cyclopts": ("cli",),
+    # Frameworks of applications, which use us and not the other way around.
+    "aiohttp": (),
+    "fastapi": (),
+    "httpx": (),
     "opentelemetry": ("metrics.otel",),
     "prometheus_client": ("metrics.prometheus",),
     "rich": ("cli",),

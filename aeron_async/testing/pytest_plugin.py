@@ -136,6 +136,8 @@ def pytest_runtest_makereport(
 @async_fixture
 async def aeron(request: pytest.FixtureRequest) -> AsyncIterator[Aeron]:
     """A client with a driver of its own, on real sockets, which closes without waiting."""
+    if asks_for(request.node, "world"):
+        pytest.fail(REAL_SOCKETS, pytrace=False)
     from aeron_async import Aeron, DriverContext, MediaDriver  # noqa: PLC0415 - see the module's invariant
 
     context = DriverContext(
@@ -245,6 +247,10 @@ def simulate(request: pytest.FixtureRequest) -> Callable[..., Any]:
 NO_VIRTUAL_LOOP: Final = (
     "the fixture world, and those that use it, are for `async def` tests under pytest-asyncio 1.4 "
     "or later; a plain test asks for simulate"
+)
+REAL_SOCKETS: Final = (
+    "the fixtures aeron and aeron_pair have real sockets, and a test with a world has none: use "
+    'world.host("name").aeron() there'
 )
 
 

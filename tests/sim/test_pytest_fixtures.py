@@ -180,6 +180,17 @@ def test_a_test_that_fails_says_its_seed(run: Run) -> None:
     result.stdout.fnmatch_lines(["*run again with --aeron-seed 5"])
 
 
+def test_real_sockets_and_a_world_are_refused_together(run: Run) -> None:
+    result = run(
+        """
+        async def test_it(world, aeron):
+            pass
+        """
+    )
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*have real sockets, and a test with a world has none*"])
+
+
 def test_a_fixture_of_the_user_comes_first(run: Run) -> None:
     result = run(
         """
