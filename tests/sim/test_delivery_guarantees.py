@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import TYPE_CHECKING
+
+import pytest
 
 from aeron_async.testing import Conditions, simulate
 
@@ -15,9 +18,9 @@ CHANNEL = "aeron:udp?endpoint=bob:20121|term-length=64k"
 STREAM_ID = 1001
 
 
-async def read(aeron: aa.Aeron, got: list[tuple[int, int, int]]) -> None:
+async def read(aeron: aa.Aeron, got: list[tuple[int, int, int]], channel: str = CHANNEL) -> None:
     """Note session, position and number of every message."""
-    async for message in await aeron.add_subscription(CHANNEL, STREAM_ID):
+    async for message in await aeron.add_subscription(channel, STREAM_ID):
         got.append((message.session_id, message.position, int(message.data)))  # noqa: PERF401
 
 
@@ -116,3 +119,70 @@ def test_what_is_offered_to_a_subscriber_that_was_killed_is_accepted_and_lost() 
         assert [number for _, _, number in got] == [0]
 
     simulate(story, seed=5)
+
+
+@pytest.mark.parametrize("stall_s", [3, 8, 20])
+def test_a_receiver_that_stands_still_loses_nothing_of_a_unicast_stream(stall_s: int) -> None:
+    async def story(world: World) -> None:
+        got: list[tuple[int, int, int]] = []
+        bob = world.host("bob")
+
+        async def subscribe(host: Host) -> None:
+            async with host.aeron() as aeron:
+                await read(aeron, got)
+
+        bob.start(subscribe)
+        async with world.host("alice").aeron() as aeron:
+            publication = await aeron.add_publication(CHANNEL, STREAM_ID)
+
+            async def offer() -> None:
+                for number in range(2_000):
+                    await publication.offer(b"%d" % number)
+                    await asyncio.sleep(0.005)
+
+            offering = asyncio.create_task(offer())
+            await world.sleep(2)
+            await bob.pause_for(stall_s)
+            await offering
+            await world.sleep(2)
+        assert [number for _, _, number in got] == list(range(2_000))
+
+    simulate(story, seed=6)
+
+
+def test_a_group_stops_waiting_for_a_receiver_that_stands_still_and_runs_over_it() -> None:
+    group = "aeron:udp?endpoint=224.20.30.39:20121|term-length=64k"
+
+    async def story(world: World) -> None:
+        got: dict[str, list[tuple[int, int, int]]] = {"bob": [], "carol": []}
+        offered_at_s: list[float] = []
+
+        async def subscribe(host: Host) -> None:
+            async with host.aeron() as aeron:
+                await read(aeron, got[host.name], group)
+
+        for name in got:
+            world.host(name).start(subscribe)
+        async with world.host("alice").aeron() as aeron:
+            publication = await aeron.add_publication(f"{group}|fc=min,g:/1", STREAM_ID)
+            await world.sleep(1)
+
+            async def offer() -> None:
+                for number in range(2_000):
+                    await publication.offer((b"%d" % number).ljust(500))
+                    offered_at_s.append(world.now_ns / 1e9)
+                    await asyncio.sleep(0.01)
+
+            offering = asyncio.create_task(offer())
+            await world.sleep(2)
+            started_s = world.now_ns / 1e9
+            await world.host("bob").pause_for(20)
+            await offering
+            await world.sleep(20)
+        assert [number for _, _, number in got["carol"]] == list(range(2_000))
+        waits_s = [b - a for a, b in pairwise(offered_at_s) if a > started_s]
+        assert 3 < max(waits_s) < 6, "it waits for the receiver timeout"
+        missed = set(range(2_000)) - {number for _, _, number in got["bob"]}
+        assert missed
+
+    simulate(story, seed=7)
