@@ -186,3 +186,42 @@ def test_a_group_stops_waiting_for_a_receiver_that_stands_still_and_runs_over_it
         assert missed
 
     simulate(story, seed=7)
+
+
+@pytest.mark.parametrize(("stall_s", "image_count"), [(3, 1), (8, 1), (20, 2)])
+def test_a_publisher_that_stands_still_keeps_its_image_for_ten_seconds(
+    stall_s: int, image_count: int
+) -> None:
+    async def story(world: World) -> None:
+        got: list[int] = []
+        images: list[aa.Image] = []
+        alice, bob = world.host("alice"), world.host("bob")
+        world.set_conditions(Conditions(loss=0.1))
+
+        async def publish(host: Host) -> None:
+            async with host.aeron() as aeron:
+                publication = await aeron.add_publication(CHANNEL, STREAM_ID)
+                for number in range(1_500):
+                    await publication.offer(b"%d" % number)
+                    await asyncio.sleep(0.005)
+                await asyncio.sleep(15)
+
+        async def subscribe(host: Host) -> None:
+            async with host.aeron() as aeron:
+                async for message in await aeron.add_subscription(CHANNEL, STREAM_ID):
+                    if message.image not in images:
+                        images.append(message.image)
+                    got.append(int(message.data))
+
+        bob.start(subscribe)
+        alice.start(publish)
+        await world.sleep(2)
+        await alice.pause_for(stall_s)
+        await world.sleep(40)
+        assert got == sorted(set(got))
+        assert len(images) == image_count
+        # What is sent before the new image is there.
+        assert 1_500 - len(got) <= (100 if image_count > 1 else 0)
+        assert len({image.session_id for image in images}) == 1
+
+    simulate(story, seed=8)
