@@ -86,13 +86,25 @@ async def test_a_server_that_is_cut_off_is_lost(rpc_pair, world, partition):
         with pytest.raises(rpc.CallLostError):
             await call
 
+async def test_two_services_have_two_channels(rpc_pair):
+    others = rpc.Server("others")
+
+    @others.unary
+    def echo(request):
+        return request
+
+    first = await rpc_pair(orders)
+    second = await rpc_pair(others, channel="aeron:udp?endpoint=server:7|control=server:8")
+    assert await first.call("place", b"x") == b"placed x"
+    assert await second.call("echo", b"y") == b"y"
+
 async def test_options_reach_the_client(rpc_pair):
     client = await rpc_pair(orders, timeout=0.1)
     with pytest.raises(rpc.CallTimeoutError):
         await client.call("place", b"x")
 """
     )
-    result.assert_outcomes(passed=4)
+    result.assert_outcomes(passed=5)
 
 
 def test_a_durable_stream_in_a_world(run: Run) -> None:
