@@ -141,7 +141,7 @@ ONLY = {
     # Frameworks of applications, which use us and not the other way around.
     "aiohttp": (),
     "fastapi": (),
-    "httpx": (),
+    "httpx2": (),
     "opentelemetry": ("metrics.otel",),
     "prometheus_client": ("metrics.prometheus",),
     "rich": ("cli",),

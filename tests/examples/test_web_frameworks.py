@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 fastapi = pytest.importorskip("fastapi", reason="pip install fastapi")
-httpx = pytest.importorskip("httpx", reason="pip install httpx")
+httpx = pytest.importorskip("httpx2", reason="pip install httpx2")
 aiohttp = pytest.importorskip("aiohttp", reason="pip install aiohttp")
 web = pytest.importorskip("aiohttp.web", reason="pip install aiohttp")
 test_utils = pytest.importorskip("aiohttp.test_utils", reason="pip install aiohttp")
 applications = pytest.importorskip("starlette.applications", reason="pip install starlette")
-testclient = pytest.importorskip("starlette.testclient", reason="pip install starlette httpx")
+testclient = pytest.importorskip("starlette.testclient", reason="pip install starlette httpx2")
 
 TIMEOUT_S = 30
 NOWHERE = "aeron:udp?endpoint=127.0.0.1"
@@ -90,6 +90,18 @@ async def test_fastapi_becomes_ready_with_a_subscriber(
             await state["ticks"].wait_connected(timeout=TIMEOUT_S)
             answer = await browser.get("/ready")
             assert (answer.status_code, answer.text) == (200, "ready")
+
+
+async def test_an_app_that_has_lost_its_driver_is_not_ready(
+    example: Callable[[str], ModuleType],
+) -> None:
+    module = example("service_in_fastapi")
+    async with module.lifespan(module.app) as state:
+        bound = httpx.ASGITransport(with_state(module.app, state), raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=bound, base_url="http://app") as browser:
+            await state["aeron"].driver.aclose()
+            assert state["aeron"].is_closed
+            assert (await browser.get("/ready")).status_code == 500
 
 
 def with_state(app: Any, state: dict[str, Any]) -> Callable[..., Any]:
