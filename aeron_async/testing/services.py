@@ -49,7 +49,7 @@ async def rpc_pair(
 ) -> AsyncGenerator[Client, None]:
     """Serve on the host `server`, and yield a client on the host `client` that is connected.
 
-    A restart of the host `server` opens the service again.
+    A restart of the host `server` opens the service again. It stays open until the world ends.
 
     Args:
         world: The world.

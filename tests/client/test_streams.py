@@ -88,11 +88,12 @@ async def test_a_driver_that_failed_breaks_its_streams(
     publication: aa.Publication, subscription: aa.Subscription
 ) -> None:
     failure = aa.DriverError("an agent failed")
+    image = aa.ImageStream(await image_of(subscription))
     receiving = asyncio.create_task(subscription.receive())
     await asyncio.sleep(0)
     publication._on_driver_closed(failure)
     subscription._on_driver_closed(failure)
-    for broken in (receiving, subscription.receive(), publication.send(b"x")):
+    for broken in (receiving, subscription.receive(), image.receive(), publication.send(b"x")):
         with pytest.raises(anyio.BrokenResourceError) as caught:
             await broken
         assert isinstance(caught.value.__cause__, aa.ClosedError)

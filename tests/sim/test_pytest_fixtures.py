@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import aeron_async.testing.services  # noqa: F401 - or each run within this one would import it anew
 from tests.sim.runs import Run
 
 pytest_plugins = ["pytester"]
