@@ -156,6 +156,7 @@ class Market:
         self._subscriptions: list[Subscription] = []
         self._stack = AsyncExitStack()
         self._is_started = False
+        self._is_taped = asyncio.Event()
         self._is_over = asyncio.Event()
 
     def start(
@@ -175,11 +176,14 @@ class Market:
             encode: Makes the message of a tick.
 
         Raises:
-            ConfigurationError: The count or the rate is not valid, or this is the second start.
+            ConfigurationError: An argument is not valid, or this is the second start.
         """
         count = check_number(count, "count", minimum=1, maximum=TICKS_MOST)
         if not rate > 0:
             message = f"rate={rate} must be above 0: it is how many ticks a virtual second has"
+            raise ConfigurationError(message)
+        if not symbols:
+            message = "symbols is empty: name one at least"
             raise ConfigurationError(message)
         if self._is_started:
             message = "a market starts once: make another with Market(world)"
@@ -191,8 +195,10 @@ class Market:
                 host.aeron() as aeron,
                 aeron.add_publication(self.channel, self.stream_id) as publication,
             ):
-                for each in self._subscriptions:
-                    await each.wait_connected()
+                await self._is_taped.wait()
+                for each in tuple(self._subscriptions):
+                    if not each.is_closed:
+                        await each.wait_connected()
                 for tick in self._ticks(count, symbols):
                     await publication.offer(encode(tick))
                     self.sent.append(tick)
@@ -206,11 +212,12 @@ class Market:
                 aeron.add_subscription(self.channel, self.stream_id) as subscription,
             ):
                 self._subscriptions.append(subscription)
-                self._world.host("exchange").start(exchange)
+                self._is_taped.set()
                 async for _ in subscription:
                     pass
 
         self._world.host("tape").start(tape)
+        self._world.host("exchange").start(exchange)
 
     def _ticks(self, count: int, symbols: Sequence[str]) -> list[Tick]:
         """Return a random walk of each symbol, in random order."""

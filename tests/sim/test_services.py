@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -56,12 +56,15 @@ def test_a_market_tells_every_subscriber_the_same() -> None:
     async def story(world: World) -> list[Tick]:
         async with aclosing(Market(world)) as market:
             readers = [await market.subscribe(name) for name in ("desk", "screen")]
+            await (await market.subscribe("one that leaves before it begins")).aclose()
             market.start(count=100, rate=100, symbols=["ACME", "INIT"])
             told = [
                 [tick async for tick in limited(aiter(reader.typed(Tick)), 100)]
                 for reader in readers
             ]
             await market.wait_over()
+            await world.host("tape").restart()
+            await world.sleep(1)
             assert told == [market.sent] * 2
             assert market.latest["ACME"] == [x for x in market.sent if x.symbol == "ACME"][-1]
             assert 0.9e9 < world.now_ns < 3e9
@@ -78,11 +81,13 @@ async def limited(values: AsyncIterator[Tick], count: int) -> AsyncIterator[Tick
         yield await anext(values)
 
 
-@pytest.mark.parametrize("wrong", [{"count": 0}, {"count": 1_000_001}, {"rate": 0.0}])
-def test_a_market_refuses_what_it_cannot_do(wrong: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    "wrong", [{"count": 0}, {"count": 1_000_001}, {"rate": 0.0}, {"symbols": []}]
+)
+def test_a_market_refuses_what_it_cannot_do(wrong: dict[str, Any]) -> None:
     async def story(world: World) -> None:
         with pytest.raises(ConfigurationError, match=next(iter(wrong))):
-            Market(world).start(**wrong)  # type: ignore[arg-type]
+            Market(world).start(**wrong)
 
     simulate(story)
 
