@@ -25,8 +25,9 @@ from aeron_async.errors import (
 )
 from aeron_async.rpc.client import CallCounts, Client, Method
 from aeron_async.rpc.client_stream import ClientStream
-from aeron_async.rpc.server import Server, ServerCounts, Serving
+from aeron_async.rpc.server import Server
 from aeron_async.rpc.server_session import Caller, ServerCall
+from aeron_async.rpc.serving import ServerCounts, Serving
 
 __all__ = [
     "CallCounts",

@@ -1,0 +1,616 @@
+"""A service that is open at one channel: it takes calls and runs their handlers.
+
+A plain function runs where its request arrives and must not wait; an `async` one gets a task. The
+reader of requests waits for no handler: what clients may send is limited by credit.
+
+Invariant: every call that began is answered, unless its client has cancelled it or has gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from contextlib import aclosing
+from struct import error as StructError  # noqa: N812 - a class, in spite of its name
+from typing import TYPE_CHECKING, Any, Final, final
+
+import attrs
+
+from aeron_async.client.arguments import check_limit
+from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
+from aeron_async.errors import (
+    AeronError,
+    CallFailedError,
+    ClosedError,
+    ProtocolError,
+    RegistrationError,
+    Status,
+)
+from aeron_async.logs import get_logger
+from aeron_async.protocol.arguments import check_number
+from aeron_async.rpc.deadlines import Deadlines
+from aeron_async.rpc.envelope import (
+    BLOCK_LENGTH,
+    HEAD,
+    HEAD_LENGTH,
+    INSTANCE_LENGTH,
+    LAST,
+    NEVER_BEGUN,
+    REPEATED,
+    SCHEMA_ID,
+    Extension,
+    Template,
+    body_offset,
+    extensions_of,
+    pack_extensions,
+)
+from aeron_async.rpc.flows import WINDOW_BYTES_LEAST, InFlow, OutFlow
+from aeron_async.rpc.outbox import Outbox
+from aeron_async.rpc.server_session import Caller, ServerCall, ServerSession
+from aeron_async.tasks import TaskOwner
+from aeron_async.text import printable
+from aeron_async.trace_context import TraceContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from aeron_async.client.aeron import Aeron
+    from aeron_async.client.image import Image, Message
+    from aeron_async.rpc.wiring import Wiring
+
+__all__ = ["Handler", "ServerCounts", "Serving"]
+
+log = get_logger("aeron_async.rpc")
+
+UNPACK: Final = HEAD.unpack_from
+CALL: Final = int(Template.CALL)
+DEADLINE_MOST_NS: Final = 24 * 3_600 * NS_PER_SECOND
+"""A deadline further away is none."""
+DRAINED_MS: Final = 100
+
+
+@final
+@attrs.frozen
+class Handler:
+    """A method of a service.
+
+    Attributes:
+        name: Its name.
+        function: What handles it.
+        takes_call: Whether the function takes the call as its second argument.
+        is_plain: Whether it is a plain function, which runs at once.
+        takes_stream: Whether the client streams its request.
+        gives_stream: Whether it streams its answer.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    takes_call: bool
+    is_plain: bool
+    takes_stream: bool
+    gives_stream: bool
+
+
+@attrs.frozen
+class ServerCounts:
+    """What a server has counted since it began to serve.
+
+    Attributes:
+        calls: Calls that arrived.
+        answered: Those that were answered.
+        failed: Those that were answered with an error, by status.
+        cancelled: Those that their clients cancelled, or whose clients have gone.
+        under_way: Those that run.
+        clients: Clients that are connected.
+        late: Messages for calls that had ended.
+        malformed: Messages that were no envelope, or made no sense.
+        refused_clients: Clients that were rejected.
+    """
+
+    calls: int
+    answered: int
+    failed: dict[str, int]
+    cancelled: int
+    under_way: int
+    clients: int
+    late: int
+    malformed: int
+    refused_clients: int
+
+
+@final
+class Serving:
+    """A service that is open at one channel.
+
+    Attributes:
+        service: Its name.
+    """
+
+    def __init__(
+        self,
+        service: str,
+        handlers: Mapping[int, Handler],
+        aeron: Aeron,
+        wiring: Wiring,
+        *,
+        calls_limit: int,
+        calls_at_once: int,
+        clients_limit: int,
+        patience_s: float,
+        payload_max: int,
+        window_items: int,
+        window_bytes: int,
+    ) -> None:
+        self.service = service
+        self._handlers = handlers
+        self._aeron = aeron
+        self._wiring = wiring
+        self._calls_limit = check_limit(calls_limit, "calls_limit")
+        self._calls_at_once = check_limit(calls_at_once, "calls_at_once")
+        self._clients_limit = check_limit(clients_limit, "clients_limit")
+        self._patience_s = patience_s
+        self._payload_max = check_limit(payload_max, "payload_max")
+        self._window_items = check_limit(window_items, "window_items")
+        self._window_bytes = check_number(window_bytes, "window_bytes", minimum=WINDOW_BYTES_LEAST)
+        self._instance = os.urandom(INSTANCE_LENGTH)
+        self._sessions: dict[Image, ServerSession] = {}
+        self._rejected: set[Image] = set()
+        self._tasks = TaskOwner()
+        self._calls = TaskOwner()
+        self._deadlines: Deadlines[ServerCall] = Deadlines(aeron.clock, self._on_deadline)
+        self._now_ns = aeron.clock.now_ns
+        self._subscription: Any = None
+        self._shared: Any = None
+        self._is_draining = False
+        self._is_closed = False
+        self._call_count = self._answered = self._cancelled = 0
+        self._late = self._malformed = self._refused_clients = 0
+        self._failed: Counter[str] = Counter()
+        self._logged_ns = 0
+
+    @property
+    def counts(self) -> ServerCounts:
+        """Return what was counted."""
+        return ServerCounts(
+            calls=self._call_count,
+            answered=self._answered,
+            failed=dict(self._failed),
+            cancelled=self._cancelled,
+            under_way=len(self._calls),
+            clients=len(self._sessions),
+            late=self._late,
+            malformed=self._malformed,
+            refused_clients=self._refused_clients,
+        )
+
+    @property
+    def callers(self) -> list[Caller]:
+        """Return the clients that are connected."""
+        return [each.caller for each in self._sessions.values()]
+
+    async def open(self) -> None:
+        """Listen for clients."""
+        wiring = self._wiring
+        if wiring.is_shared:
+            self._shared = await self._aeron.add_exclusive_publication(
+                wiring.response_publication(-1), wiring.response_stream_id
+            )
+        self._subscription = await self._aeron.add_subscription(
+            wiring.requests, wiring.stream_id, on_unavailable_image=self._on_image_gone
+        )
+        self._subscription.on_message(self._on_message)
+
+    # What clients send.
+
+    def _on_message(self, message: Message) -> None:
+        data = message.data
+        session = self._sessions.get(message.image)
+        if session is None and (session := self._new_session(message.image)) is None:
+            return
+        try:
+            block, template, schema, _, call_id, amount, number, flags, ext_length = UNPACK(data)
+        except StructError:
+            self._on_malformed(session, 0, "shorter than an envelope")
+            return
+        if template == CALL and schema == SCHEMA_ID:
+            self._call_count += 1
+            if call_id <= session.highest_id:
+                self._end_session(session, f"call {call_id} after {session.highest_id}")
+                return
+            session.highest_id = call_id
+            handler = self._handlers.get(number)
+            if (
+                handler is not None
+                and handler.is_plain
+                and flags & LAST
+                and block == BLOCK_LENGTH
+                and not ext_length
+                and not handler.takes_call
+                and not self._is_draining
+                and not session.is_shared
+                and len(session.calls) < self._calls_at_once
+                and len(self._calls) < self._calls_limit
+            ):
+                self._run_plain_fast(session, handler, call_id, amount, data)
+                return
+        self._on_any(
+            session, data, block, template, schema, call_id, amount, number, flags, ext_length
+        )
+
+    def _on_any(
+        self,
+        session: ServerSession,
+        data: bytes,
+        block: int,
+        template: int,
+        schema: int,
+        call_id: int,
+        amount: int,
+        number: int,
+        flags: int,
+        ext_length: int,
+    ) -> None:
+        try:
+            at = body_offset(schema, block, ext_length, len(data))
+            extensions = extensions_of(data, block, ext_length) if ext_length else {}
+            if call_id == 0:
+                self._on_link_message(session, template, amount, extensions)
+            elif template == CALL:
+                self._begin(session, call_id, amount, number, flags, data[at:], extensions)
+            elif (call := session.calls.get(call_id)) is not None:
+                session.on_call_message(call, template, amount, number, flags, data[at:])
+                if call.reason is Status.CANCELLED:
+                    self._cancelled += 1
+            else:
+                self._late += 1
+        except ProtocolError as error:
+            self._on_malformed(session, call_id, str(error))
+
+    def _run_plain_fast(
+        self, session: ServerSession, handler: Handler, call_id: int, amount: int, data: bytes
+    ) -> None:
+        """Answer at once; `_begin` with a plain handler is the long way."""
+        began_ns = self._now_ns()
+        try:
+            answer = handler.function(data[HEAD_LENGTH:])
+            is_answered = session.reply_now(call_id, answer, self._now_ns() - began_ns)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - it is answered
+            self._fail(session, call_id, handler.name, error)
+            return
+        if is_answered:
+            self._answered += 1
+        else:
+            self._answer_later(session, call_id, handler, amount, answer)
+
+    def _answer_later(
+        self, session: ServerSession, call_id: int, handler: Handler, amount: int, answer: bytes
+    ) -> None:
+        """Answer a plain handler's call by a task: it is long, or there is no room."""
+        call = ServerCall(session, call_id, handler.name)
+        self._keep(call, amount)
+        call.task = self._calls.start(self._send_answer(call, answer), handler.name)
+
+    async def _send_answer(self, call: ServerCall, answer: bytes) -> None:
+        try:
+            await call.session.reply(call, answer, 0)
+            self._answered += 1
+        except CallFailedError:
+            self._cancelled += 1
+        finally:
+            call.end()
+
+    def _begin(
+        self,
+        session: ServerSession,
+        call_id: int,
+        amount: int,
+        number: int,
+        flags: int,
+        body: bytes,
+        extensions: dict[int, bytes],
+    ) -> None:
+        handler = self._handlers.get(number)
+        if handler is None:
+            self._refuse(session, call_id, Status.UNIMPLEMENTED, f"no method {number:#x}")
+            return
+        if self._is_draining:
+            self._refuse(session, call_id, Status.UNAVAILABLE, "draining", flags=NEVER_BEGUN)
+            return
+        if len(session.calls) >= self._calls_at_once or len(self._calls) >= self._calls_limit:
+            self._refuse(
+                session,
+                call_id,
+                Status.RESOURCE_EXHAUSTED,
+                "too many calls run",
+                flags=NEVER_BEGUN,
+                retry_after_ms=DRAINED_MS,
+            )
+            return
+        call = ServerCall(session, call_id, handler.name)
+        call.is_repeated = bool(flags & REPEATED)
+        call.key = extensions.get(Extension.KEY, b"")
+        parent = extensions.get(Extension.TRACEPARENT)
+        if parent is not None:
+            state = extensions.get(Extension.TRACESTATE, b"").decode("ascii", "replace")
+            call.trace = TraceContext.of_bytes(parent, state)
+        # A request that is not whole comes in elements, or in pieces for those who take one.
+        if not flags & LAST:
+            call.inflow = self._new_inflow(call)
+        elif handler.takes_stream:
+            call.inflow = self._new_inflow(call)
+            call.inflow.on_item(0, body, is_continued=False)
+            call.inflow.on_end()
+        if handler.gives_stream:
+            call.outflow = OutFlow()
+        self._keep(call, amount)
+        call.task = self._calls.start(self._run(call, handler, body), handler.name)
+
+    def _new_inflow(self, call: ServerCall) -> InFlow:
+        session = call.session
+
+        def grant(items: int, kib: int) -> None:
+            if not call.is_over:
+                session.outbox.control(
+                    session.frame(Template.CREDIT, call.call_id, amount=items, number=kib)
+                )
+
+        return InFlow(
+            grant,
+            window_items=self._window_items,
+            window_bytes=self._window_bytes,
+            payload_max=self._payload_max,
+        )
+
+    def _keep(self, call: ServerCall, amount: int) -> None:
+        if 0 < amount < DEADLINE_MOST_NS:
+            call.deadline_ns = self._now_ns() + amount
+            self._deadlines.add(call.deadline_ns, call)
+        call.session.calls[call.call_id] = call
+
+    async def _run(self, call: ServerCall, handler: Handler, body: bytes) -> None:
+        session = call.session
+        try:
+            await self._handle(call, handler, body)
+            self._answered += 1
+        except asyncio.CancelledError:
+            if call.reason is None:
+                # The server closes; the client learns that it may have run.
+                self._refuse(session, call.call_id, Status.UNAVAILABLE, "the server closes")
+                raise
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises is answered
+            if call.reason is None:
+                self._fail(session, call.call_id, handler.name, error)
+        finally:
+            call.end()
+
+    async def _handle(self, call: ServerCall, handler: Handler, body: bytes) -> None:
+        session, inflow, began_ns = call.session, call.inflow, self._now_ns()
+        given: Any = body
+        if inflow is not None:
+            inflow.open()
+            given = inflow if handler.takes_stream else await whole_of(inflow, handler.name)
+        arguments = (given, call) if handler.takes_call else (given,)
+        if handler.gives_stream:
+            async with aclosing(handler.function(*arguments)) as elements:
+                async for element in elements:
+                    await session.send_element(call, element)
+            await session.send_end(call)
+            return
+        answer = handler.function(*arguments)
+        if not handler.is_plain:
+            answer = await answer
+        if call.is_over:
+            # The handler went on although it was cancelled; nobody waits for its answer.
+            return
+        elapsed_ns = self._now_ns() - began_ns
+        if not session.reply_now(call.call_id, answer, elapsed_ns):
+            await session.reply(call, answer, elapsed_ns)
+
+    def _on_deadline(self, call: ServerCall) -> None:
+        self._refuse(call.session, call.call_id, Status.DEADLINE_EXCEEDED, "the deadline passed")
+        call.end(Status.DEADLINE_EXCEEDED)
+
+    def _fail(self, session: ServerSession, call_id: int, name: str, error: BaseException) -> None:
+        if isinstance(error, CallFailedError):
+            self._refuse(
+                session,
+                call_id,
+                error.status,
+                str(error),
+                error_type=error.error_type,
+                retry_after_ms=error.retry_after_ms,
+            )
+            return
+        # Its text may be a secret of the server: it is in the log here, with the traceback.
+        log.error("call_handler_failed", method=name, exc_info=error)
+        kind = type(error).__name__
+        self._refuse(
+            session, call_id, Status.UNKNOWN, f"the handler raised {kind}", error_type=kind
+        )
+
+    def _refuse(
+        self, session: ServerSession, call_id: int, status: Status, text: str, **more: Any
+    ) -> None:
+        self._failed[status.name] += 1
+        session.refuse(call_id, status, text, **more)
+
+    def _on_malformed(self, session: ServerSession, call_id: int, reason: str) -> None:
+        self._malformed += 1
+        now_ns = self._now_ns()
+        if now_ns - self._logged_ns >= NS_PER_SECOND or not self._logged_ns:
+            self._logged_ns = now_ns
+            log.warning(
+                "call_message_malformed",
+                client=session.caller.name,
+                address=session.caller.address,
+                reason=reason,
+                count=self._malformed,
+            )
+        if call_id:
+            session.refuse(call_id, Status.INVALID_ARGUMENT, reason)
+            if (call := session.calls.get(call_id)) is not None:
+                call.end(Status.INVALID_ARGUMENT)
+
+    # Clients.
+
+    def _on_link_message(
+        self, session: ServerSession, template: int, amount: int, extensions: dict[int, bytes]
+    ) -> None:
+        if template == Template.PING:
+            session.post(
+                session.frame(Template.PONG, 0, amount=amount, extensions=self._instance_packed())
+            )
+        elif template == Template.HELLO:
+            service = extensions.get(Extension.SERVICE, b"").decode("utf-8", "replace")
+            if service not in {"", self.service}:
+                session.refuse(
+                    0, Status.NOT_FOUND, f"this is {self.service}, not {printable(service, 80)}"
+                )
+                return
+            session.instance = extensions.get(Extension.INSTANCE, b"")[:INSTANCE_LENGTH]
+            name = extensions.get(Extension.NAME, b"").decode("utf-8", "replace")
+            session.caller = attrs.evolve(session.caller, name=printable(name, 80))
+            session.post(
+                session.frame(
+                    Template.WELCOME,
+                    0,
+                    amount=self._payload_max,
+                    number=self._calls_at_once,
+                    extensions=self._instance_packed(),
+                )
+            )
+            if self._is_draining:
+                session.post(session.frame(Template.GOAWAY, 0))
+
+    def _instance_packed(self) -> bytes:
+        return pack_extensions([(Extension.INSTANCE, self._instance)])
+
+    def _new_session(self, image: Image) -> ServerSession | None:
+        if image.is_closed or self._is_closed or image in self._rejected:
+            return None
+        if len(self._sessions) >= self._clients_limit:
+            self._refused_clients += 1
+            self._rejected.add(image)
+            self._tasks.start(
+                reject(image, f"{self._clients_limit} clients are served already"), "reject"
+            )
+            return None
+        outbox = Outbox(
+            self._tasks,
+            lambda reason: self._end_session(session, reason),
+            patience_s=self._patience_s,
+        )
+        session = ServerSession(image, outbox, self._aeron.clock, self._wiring)
+        self._sessions[image] = session
+        if self._shared is not None:
+            outbox.attach(self._shared)
+        else:
+            self._tasks.start(self._add_publication(session), "answers of calls")
+        return session
+
+    async def _add_publication(self, session: ServerSession) -> None:
+        try:
+            publication = await self._aeron.add_exclusive_publication(
+                self._wiring.response_publication(session.image.correlation_id),
+                self._wiring.response_stream_id,
+            )
+        except (RegistrationError, ClosedError) as error:
+            # It wants no answers, or has gone in the meantime.
+            self._end_session(session, str(error))
+            return
+        if session.is_ended:
+            publication.close()
+            return
+        session.publication = publication
+        session.outbox.attach(publication)
+
+    def _on_image_gone(self, image: Image) -> None:
+        self._rejected.discard(image)
+        session = self._sessions.pop(image, None)
+        if session is not None:
+            self._close_session(session)
+
+    def _end_session(self, session: ServerSession, reason: str) -> None:
+        """Let a client go that breaks the rules, or does not take its answers."""
+        if self._sessions.pop(session.image, None) is None:
+            return
+        log.warning(
+            "call_client_rejected",
+            client=session.caller.name,
+            address=session.caller.address,
+            reason=reason,
+        )
+        self._refused_clients += 1
+        self._close_session(session)
+        if not session.image.is_closed:
+            self._rejected.add(session.image)
+            self._tasks.start(reject(session.image, reason), "reject")
+
+    def _close_session(self, session: ServerSession) -> None:
+        self._cancelled += len(session.calls)
+        session.end_calls(Status.CANCELLED)
+        session.outbox.close()
+        if session.publication is not None:
+            session.publication.close()
+
+    # The end.
+
+    async def drain(self, grace: float) -> None:
+        """Take no new calls, and wait until those that run have ended.
+
+        Args:
+            grace: Seconds to wait.
+        """
+        if self._is_draining or self._is_closed:
+            return
+        self._is_draining = True
+        milliseconds = min(int(grace * NS_PER_SECOND / NS_PER_MS), 0xFFFF_FFFF)
+        for session in self._sessions.values():
+            session.post(session.frame(Template.GOAWAY, 0, number=milliseconds))
+        try:
+            async with asyncio.timeout(grace):
+                await self._calls.wait()
+                for session in tuple(self._sessions.values()):
+                    await session.outbox.drain()
+        except TimeoutError:
+            return
+
+    async def aclose(self) -> None:
+        """Cancel what runs, and close all streams."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if not self._is_draining:
+            self._is_draining = True
+            for session in self._sessions.values():
+                session.post(session.frame(Template.GOAWAY, 0))
+        try:
+            await self._calls.aclose()
+        finally:
+            self._deadlines.close()
+            if self._subscription is not None:
+                self._subscription.close()
+            for session in tuple(self._sessions.values()):
+                self._close_session(session)
+            self._sessions.clear()
+            self._tasks.cancel()
+            if self._shared is not None:
+                self._shared.close()
+        await self._tasks.aclose()
+
+
+async def reject(image: Image, reason: str) -> None:
+    """Reject a client, which may have gone."""
+    try:
+        await image.reject(printable(reason, 200))
+    except AeronError as error:
+        del error
+
+
+async def whole_of(inflow: InFlow, name: str) -> bytes:
+    """Return a request that comes in pieces."""
+    async for payload in inflow:
+        return payload
+    message = f"{name}: the request is empty"
+    raise CallFailedError(message, status=Status.INVALID_ARGUMENT)
