@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Coroutine
 from contextlib import suppress
+from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
 
 import anyio
@@ -22,10 +24,10 @@ import anyio
 from aeron_async.errors import WrongLoopError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
     from types import TracebackType
 
-__all__ = ["TaskOwner", "Turns", "make_in_thread", "running_loop"]
+__all__ = ["EagerStarter", "TaskOwner", "Turns", "make_in_thread", "running_loop"]
 
 T = TypeVar("T")
 
@@ -33,6 +35,10 @@ NO_LOOP: Final = (
     "this needs a running event loop of asyncio, and there is none here: call it from a coroutine "
     "under asyncio.run, uvloop.run or anyio.run with its backend asyncio; under trio it cannot run"
 )
+# Not private, in spite of their names: "Extending asyncio" of Python's documentation has them.
+enter_task = asyncio._enter_task  # noqa: SLF001
+leave_task = asyncio._leave_task  # noqa: SLF001
+
 TURN_NS: Final = 250_000
 """How long a task works in one turn of the loop before it lets others run."""
 
@@ -79,6 +85,13 @@ class TaskOwner:
         task.add_done_callback(self._on_done)
         return task
 
+    def adopt(self, task: asyncio.Task[Any], owner: TaskOwner) -> None:
+        """Take over a task that has not ended from another owner."""
+        del owner._tasks[task]
+        task.remove_done_callback(owner._on_done)
+        self._tasks[task] = None
+        task.add_done_callback(self._on_done)
+
     def cancel(self) -> None:
         """Cancel all tasks, without waiting for them."""
         for task in tuple(self._tasks):
@@ -113,6 +126,143 @@ class TaskOwner:
         traceback: TracebackType | None,
     ) -> None:
         await self.aclose()
+
+
+@final
+class ParkedCoroutine(Coroutine[Any, Any, Any]):
+    """What a task runs that was made before there is something to run.
+
+    It waits at a gate until it is given a coroutine that has begun already, and continues that.
+
+    Args:
+        gate: The future that it waits for first.
+    """
+
+    __slots__ = ("_context", "_first", "_gate", "coroutine")
+
+    def __init__(self, gate: asyncio.Future[None]) -> None:
+        self.coroutine: Coroutine[Any, Any, Any] | None = None
+        self._context = Context()
+        self._first: Any = None
+        self._gate = gate
+
+    def give(self, coroutine: Coroutine[Any, Any, Any], context: Context, first: Any) -> None:
+        """Continue this coroutine, which waits for what it has yielded: `first`."""
+        self.coroutine = coroutine
+        self._context = context
+        self._first = first
+        if not self._gate.done():
+            self._gate.set_result(None)
+
+    @property
+    def __name__(self) -> str:
+        """Return the name of what it runs, for the representation of its task."""
+        return getattr(self.coroutine, "__name__", "nothing yet")
+
+    @property
+    def is_spent(self) -> bool:
+        """Return whether its task has ended, or will, or runs something else."""
+        return self._gate.done()
+
+    def send(self, value: Any) -> Any:
+        """Run to where it waits next."""
+        if self.coroutine is None:
+            return next(self._gate.__await__())
+        first, self._first = self._first, None
+        if first is not None:
+            # The task itself begins to wait for it now.
+            return first
+        return self._context.run(self.coroutine.send, value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise an error where it waits."""
+        if self.coroutine is None:
+            raise error[0]
+        self._first = None
+        return self._context.run(self.coroutine.throw, *error)
+
+    def close(self) -> None:
+        """End what has begun."""
+        if self.coroutine is not None:
+            self._context.run(self.coroutine.close)
+
+    def __await__(self) -> Any:
+        """Refuse: a task runs it."""
+        raise NotImplementedError
+
+
+@final
+class EagerStarter:
+    """Runs coroutines at once, and in a task from where they first wait.
+
+    A task costs more than most functions that end without waiting: those get none. All that a
+    coroutine sees is as in a task: `asyncio.current_task()` is the task in which it would continue,
+    also before it waits, and its context is a copy of its own.
+
+    Differs: `eager_start` of Python 3.12 makes a task for each.
+
+    Args:
+        owner: Owns the tasks of coroutines that wait.
+        keeper: Owns the one task that has nothing to run yet.
+    """
+
+    __slots__ = ("_keeper", "_loop", "_owner", "_parked", "_spare")
+
+    def __init__(self, owner: TaskOwner, keeper: TaskOwner) -> None:
+        self._owner = owner
+        self._keeper = keeper
+        self._loop = asyncio.get_running_loop()
+        self._park()
+
+    def _park(self) -> None:
+        self._parked = ParkedCoroutine(self._loop.create_future())
+        self._spare = self._keeper.start(self._parked, "spare")
+
+    def start(
+        self, coroutine: Coroutine[Any, Any, T], name: str
+    ) -> tuple[asyncio.Task[T] | None, T | None]:
+        """Run a coroutine to its end or to where it waits; return its task, or else its result.
+
+        Args:
+            coroutine: What to run.
+            name: Of the task, if it waits.
+
+        Raises:
+            BaseException: What the coroutine has raised before it waited.
+        """
+        loop = self._loop
+        caller = asyncio.current_task(loop)
+        if self._parked.is_spent or caller is self._spare or self._spare.cancelling():
+            # Another coroutine must not find that it was cancelled.
+            self._park()
+        spare, parked = self._spare, self._parked
+        if caller is not None:
+            leave_task(loop, caller)
+        context = copy_context()
+        enter_task(loop, spare)
+        try:
+            first = context.run(coroutine.send, None)
+        except StopIteration as stop:
+            self._put_back(spare)
+            result: T = stop.value
+            return None, result
+        except BaseException:
+            self._put_back(spare)
+            raise
+        finally:
+            leave_task(loop, spare)
+            if caller is not None:
+                enter_task(loop, caller)
+        if spare is self._spare:
+            self._park()
+        parked.give(coroutine, context, first)
+        spare.set_name(name)
+        self._owner.adopt(spare, self._keeper)
+        return spare, None
+
+    def _put_back(self, spare: asyncio.Task[Any]) -> None:
+        if spare is not self._spare:
+            spare.cancel()
 
 
 async def make_in_thread(

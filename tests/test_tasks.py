@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
 
-from aeron_async.tasks import TURN_NS, TaskOwner, Turns, make_in_thread
+from aeron_async.tasks import TURN_NS, EagerStarter, TaskOwner, Turns, make_in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
 
 async def forever(log: list[str], name: str) -> None:
@@ -195,3 +197,141 @@ async def test_steps_share_the_loop_by_time() -> None:
     await turns.step()
     assert others == 3
     task.cancel()
+
+
+VARIABLE: ContextVar[str] = ContextVar("VARIABLE", default="outer")
+
+
+@asynccontextmanager
+async def eager() -> AsyncGenerator[tuple[EagerStarter, TaskOwner], None]:
+    async with TaskOwner() as keeper, TaskOwner() as owner:
+        yield EagerStarter(owner, keeper), owner
+
+
+async def seen_by(story: list[Any], pause: Callable[[], Awaitable[object]] | None) -> str:
+    """Note what a coroutine sees before and after it waits."""
+    for _ in range(2):
+        story.append((asyncio.current_task(), VARIABLE.get()))
+        token = VARIABLE.set("inner")
+        if pause is not None:
+            await pause()
+        story.append((asyncio.current_task(), VARIABLE.get()))
+        VARIABLE.reset(token)
+    return "done"
+
+
+async def test_what_does_not_wait_is_run_at_once_and_has_no_task_of_its_own() -> None:
+    async with eager() as (starter, owner):
+        caller = asyncio.current_task()
+        stories: list[list[Any]] = [[], []]
+        for story in stories:
+            assert starter.start(seen_by(story, None), "x") == (None, "done")
+            assert [value for _, value in story] == ["outer", "inner"] * 2
+        assert {task for story in stories for task, _ in story} == {starter._spare}
+        assert asyncio.current_task() is caller
+        assert VARIABLE.get() == "outer"
+        assert len(owner) == 0
+
+
+@pytest.mark.parametrize("pause", [lambda: asyncio.sleep(0), lambda: asyncio.sleep(0.001)])
+async def test_what_waits_goes_on_in_the_task_that_it_saw_from_the_beginning(pause: Any) -> None:
+    async with eager() as (starter, owner):
+        stories: list[list[Any]] = [[] for _ in range(5)]
+        tasks = [starter.start(seen_by(story, pause), "waits")[0] for story in stories]
+        assert len(owner) == 5
+        assert VARIABLE.get() == "outer"
+        for story, task in zip(stories, tasks, strict=True):
+            assert task is not None
+            assert await task == "done"
+            assert task.get_name() == "waits"
+            assert {each for each, _ in story} == {task}
+            assert [value for _, value in story] == ["outer", "inner"] * 2
+        await asyncio.sleep(0)
+        assert len(owner) == 0
+
+
+async def test_an_error_before_the_first_wait_is_raised_and_one_after_it_ends_the_task() -> None:
+    async def fail(pause: float | None) -> None:
+        if pause is not None:
+            await asyncio.sleep(pause)
+        raise LookupError
+
+    async with eager() as (starter, _):
+        with pytest.raises(LookupError):
+            starter.start(fail(None), "x")
+        task, _ = starter.start(fail(0), "x")
+        assert task is not None
+        with pytest.raises(LookupError):
+            await task
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2])
+async def test_a_cancelled_task_ends_what_has_begun(turns: int) -> None:
+    log: list[str] = []
+    async with eager() as (starter, _):
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task, _ = starter.start(forever(log, "ended"), "x")
+        assert task is not None
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert log == ["ended"]
+
+
+async def test_a_task_that_cancels_itself_at_once_spoils_no_other() -> None:
+    async def cancels_itself() -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        return "done"
+
+    async with eager() as (starter, _):
+        for _ in range(3):
+            assert starter.start(cancels_itself(), "x") == (None, "done")
+            task, _ = starter.start(seen_by([], lambda: asyncio.sleep(0)), "x")
+            assert task is not None
+            assert await task == "done"
+
+
+async def test_a_timeout_ends_what_waits_within_it() -> None:
+    async def slow() -> str:
+        try:
+            async with asyncio.timeout(0.001):
+                await asyncio.Event().wait()
+        except TimeoutError:
+            return "late"
+        return "never"
+
+    async with eager() as (starter, _):
+        task, _ = starter.start(slow(), "x")
+        assert task is not None
+        assert await task == "late"
+
+
+async def test_one_may_start_another() -> None:
+    async with eager() as (starter, owner):
+        inner: list[Any] = []
+
+        async def outer() -> str:
+            inner.append(starter.start(seen_by([], lambda: asyncio.sleep(0)), "inner")[0])
+            await asyncio.sleep(0)
+            inner.append(starter.start(seen_by([], None), "inner")[1])
+            return "outer"
+
+        task, _ = starter.start(outer(), "outer")
+        assert task is not None
+        assert task is not inner[0]
+        assert await task == "outer"
+        assert await inner[0] == inner[1] == "done"
+        await asyncio.sleep(0)
+        assert len(owner) == 0
+
+
+async def test_a_starter_goes_on_when_all_tasks_were_cancelled() -> None:
+    async with eager() as (starter, _):
+        starter._spare.cancel()
+        await asyncio.sleep(0)
+        task, _ = starter.start(seen_by([], lambda: asyncio.sleep(0)), "x")
+        assert task is not None
+        assert await task == "done"

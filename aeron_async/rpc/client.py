@@ -16,6 +16,7 @@ from zlib import crc32
 import attrs
 
 from aeron_async.client.arguments import check_limit
+from aeron_async.client.home_loop import HomeLoop
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import (
     AeronError,
@@ -160,7 +161,7 @@ class Client:
 
     _answered = _failed = _timed_out = _cancelled = _lost = _not_sent = _repeated = 0
     _is_closed = _is_pumping = False
-    _loop: asyncio.AbstractEventLoop | None = None
+    _home: HomeLoop | None = None
 
     def __init__(
         self,
@@ -205,6 +206,8 @@ class Client:
             ClientLink(self, aeron, wiring, self._queue, calls_at_once=calls_at_once)
             for wiring in wirings
         ]
+        self._only_link = self._links[0] if len(self._links) == 1 else None
+        self._now_ns = self.clock.now_ns
         self._deadlines: Deadlines[ClientCall] = Deadlines(self.clock, self._on_deadline)
         self._waiting: Deadlines[ClientCall] = Deadlines(self.clock, self._on_no_server)
         self._random_bytes = random_bytes
@@ -246,10 +249,13 @@ class Client:
             request = bytes(request)
         if len(request) > self.chunk:
             return await self._call_large(method, request, timeout, idempotent, key, trace)
-        call = self._new_call(
-            method, request, LAST | IDEMPOTENT if idempotent else LAST, timeout, trace
-        )
-        self.begin(call, key)
+        flags = LAST | IDEMPOTENT if idempotent else LAST
+        call = None
+        if timeout is ... and key is None and trace is None:
+            call = self._begin_fast(method, request, flags)
+        if call is None:
+            call = self._new_call(method, request, flags, timeout, trace)
+            self.begin(call, key)
         try:
             answer = await call.answer
         except asyncio.CancelledError:
@@ -359,8 +365,8 @@ class Client:
         timeout: float | EllipsisType | None,
         trace: TraceContext | None,
     ) -> ClientCall:
-        loop = self._loop
-        if loop is None or self._is_closed or loop is not asyncio.get_running_loop():
+        home = self._home
+        if home is None or self._is_closed or not home.is_here():
             self._check_open()
             raise AssertionError
         number = self._numbers.get(method)
@@ -373,9 +379,24 @@ class Client:
         else:
             timeout_ns = nanoseconds(timeout, "timeout")
         deadline_ns = self.clock.now_ns() + timeout_ns if timeout_ns else 0
-        call = ClientCall(method, number, request, flags, deadline_ns, loop.create_future())
+        call = ClientCall(method, number, request, flags, deadline_ns, home.loop.create_future())
         if trace is not None:
             call.extensions = packed_trace(trace)
+        return call
+
+    def _begin_fast(self, method: str, request: bytes, flags: int) -> ClientCall | None:
+        """Begin a call without options, if there is room; `_new_call` and `begin` do it else."""
+        link, home = self._only_link, self._home
+        number = self._numbers.get(method)
+        if link is None or number is None or self._queue or home is None or not home.is_here():
+            return None
+        timeout_ns = self._timeout_ns
+        deadline_ns = self._now_ns() + timeout_ns if timeout_ns else 0
+        call = ClientCall(method, number, request, flags, deadline_ns, home.loop.create_future())
+        if not link.send_fast(call, timeout_ns):
+            return None
+        if timeout_ns:
+            self._deadlines.add(deadline_ns, call)
         return call
 
     def _number_of(self, method: str) -> int:
@@ -644,10 +665,10 @@ class Client:
         if self._is_closed:
             message = f"the client of {self.service!r} is closed"
             raise ClosedError(message)
-        if self._loop is None:
+        if self._home is None:
             message = f"the client of {self.service!r} is not open: use async with"
             raise ClosedError(message)
-        if asyncio.get_running_loop() is not self._loop:
+        if not self._home.is_here():
             message = f"the client of {self.service!r} belongs to another event loop"
             raise WrongLoopError(message)
 
@@ -660,10 +681,10 @@ class Client:
         if self._is_closed:
             message = f"the client of {self.service!r} is closed"
             raise ClosedError(message)
-        if self._loop is not None:
+        if self._home is not None:
             self._check_open()
         else:
-            self._loop = asyncio.get_running_loop()
+            self._home = HomeLoop(asyncio.get_running_loop())
             for link in self._links:
                 link.start()
         return self

@@ -37,6 +37,7 @@ from aeron_async.rpc.envelope import (
     INSTANCE_LENGTH,
     LAST,
     NEVER_BEGUN,
+    QUICK,
     SCHEMA_ID,
     VERSION,
     Extension,
@@ -44,6 +45,7 @@ from aeron_async.rpc.envelope import (
     body_offset,
     extensions_of,
     head,
+    kind_of,
     pack_extensions,
     text_of,
 )
@@ -75,7 +77,10 @@ DISCONNECTED_NS: Final = NS_PER_SECOND
 """How long a publication may be without a subscriber before the link is lost."""
 UNPACK: Final = HEAD.unpack_from
 PACK: Final = HEAD.pack
-REPLY: Final = int(Template.REPLY)
+UNPACK_QUICK: Final = QUICK.unpack_from
+PACK_QUICK: Final = QUICK.pack
+REPLY_KIND: Final = kind_of(Template.REPLY)
+CALL_KIND: Final = kind_of(Template.CALL)
 CALL: Final = int(Template.CALL)
 TEMPLATE_AT: Final = 2
 RETRY_AFTER_LENGTH: Final = 4
@@ -143,25 +148,16 @@ class ClientCall:
         sent: Set when a stream was given to the outbox; None if nobody waits for that.
     """
 
-    __slots__ = (
-        "answer",
-        "attempts",
-        "call_id",
-        "deadline_ns",
-        "extensions",
-        "first_key",
-        "flags",
-        "inflow",
-        "is_waiting",
-        "key",
-        "link",
-        "method",
-        "number",
-        "outflow",
-        "parts",
-        "request",
-        "sent",
-    )
+    # Defaults: most calls have no more than what their constructor stores.
+    attempts = call_id = 0
+    extensions = first_key = b""
+    is_waiting = False
+    key: bytes | None = None
+    link: ClientLink | None = None
+    outflow: OutFlow | None = None
+    inflow: InFlow | None = None
+    parts: InFlow | None = None
+    sent: asyncio.Future[None] | None = None
 
     def __init__(
         self,
@@ -178,17 +174,6 @@ class ClientCall:
         self.flags = flags
         self.deadline_ns = deadline_ns
         self.answer = answer
-        self.call_id = 0
-        self.attempts = 0
-        self.extensions = b""
-        self.first_key = b""
-        self.is_waiting = False
-        self.key: bytes | None = None
-        self.link: ClientLink | None = None
-        self.outflow: OutFlow | None = None
-        self.inflow: InFlow | None = None
-        self.parts: InFlow | None = None
-        self.sent: asyncio.Future[None] | None = None
 
     @property
     def is_over(self) -> bool:
@@ -313,7 +298,7 @@ class ClientLink:
         self._next_id = 1
         self._instance = b""
         self._server_instance = b""
-        self._session_id: int | None = None
+        self._image: Image | None = None
         self._was_heard = False
         self._heard_ns = 0
         self._ping_count = 0
@@ -336,6 +321,23 @@ class ClientLink:
         return self.calls_limit - len(self.calls) if self.state is LinkState.UP else 0
 
     # Calls.
+
+    def send_fast(self, call: ClientCall, left_ns: int) -> bool:
+        """Send a call that is sent for the first time, if there is room; `send` is the long way."""
+        calls = self.calls
+        if self.state is not LinkState.UP or len(calls) >= self.calls_limit:
+            return False
+        call_id = self._next_id
+        frame = PACK_QUICK(CALL_KIND, call_id, left_ns, call.number, call.flags, 0) + call.request
+        outbox = self._outbox
+        if (outbox.frames or outbox.offer_fast(frame, 0) < 0) and not self._post(frame, call):
+            return False
+        self._next_id = call_id + 1
+        call.call_id = call_id
+        call.link = self
+        call.attempts = 1
+        calls[call_id] = call
+        return True
 
     def send(self, call: ClientCall) -> bool:
         """Give a call to the outbox, if there is a place; there must be `room`."""
@@ -397,23 +399,17 @@ class ClientLink:
     def _on_message(self, message: Message) -> None:
         data = message.data
         try:
-            block, template, schema, _, call_id, amount, number, flags, ext_length = UNPACK(data)
+            kind, call_id, _, _, _, ext_length = UNPACK_QUICK(data)
         except StructError:
             self.malformed_count += 1
             return
-        if message.session_id != self._session_id:
-            self._on_other_session(message.session_id, template)
+        if message.image is not self._image:
+            self._on_other_image(message.image, data[TEMPLATE_AT])
         self._was_heard = True
-        if (
-            template == REPLY
-            and block == BLOCK_LENGTH
-            and schema == SCHEMA_ID
-            and not ext_length
-            and self._take_reply_fast(call_id, data)
-        ):
+        if kind == REPLY_KIND and not ext_length and self._take_reply_fast(call_id, data):
             return
         try:
-            self._on_any(data, block, template, schema, call_id, amount, number, flags, ext_length)
+            self._on_any(data, call_id)
         except ProtocolError as error:
             self.malformed_count += 1
             call = self.calls.get(call_id)
@@ -425,33 +421,32 @@ class ClientLink:
         """Take the whole answer of a call that does not stream; else `_on_call_message` does."""
         calls = self.calls
         call = calls.get(call_id)
-        if call is None or call.parts is not None or call.is_stream:
+        if (
+            call is None
+            or call.parts is not None
+            or call.outflow is not None
+            or call.inflow is not None
+        ):
             return False
         del calls[call_id]
-        if not call.answer.done():
-            call.answer.set_result(data[HEAD_LENGTH:])
+        answer = call.answer
+        if not answer.done():
+            answer.set_result(data[HEAD_LENGTH:])
         if self.queue:
             self._owner.on_room(self)
         return True
 
-    def _on_other_session(self, session_id: int, template: int) -> None:
-        if self._session_id is None or template == Template.WELCOME:
-            self._session_id = session_id
-        elif self.state in {LinkState.UP, LinkState.DRAINING}:
+    def _on_other_image(self, image: Image, template: int) -> None:
+        if self._image is None or template == Template.WELCOME:
+            self._image = image
+        elif image.session_id != self._image.session_id and self.state in {
+            LinkState.UP,
+            LinkState.DRAINING,
+        }:
             self._break("another server answers")
 
-    def _on_any(
-        self,
-        data: bytes,
-        block: int,
-        template: int,
-        schema: int,
-        call_id: int,
-        amount: int,
-        number: int,
-        flags: int,
-        ext_length: int,
-    ) -> None:
+    def _on_any(self, data: bytes, call_id: int) -> None:
+        block, template, schema, _, _, amount, number, flags, ext_length = UNPACK(data)
         at = body_offset(schema, block, ext_length, len(data))
         extensions = extensions_of(data, block, ext_length) if ext_length else {}
         key = extensions.get(Extension.KEY, b"")
@@ -593,7 +588,7 @@ class ClientLink:
     async def _open(self) -> None:
         wiring = self._wiring
         self._instance = self._owner.instance()
-        self._session_id = None
+        self._image = None
         self._server_instance = b""
         self._outbox = self._new_outbox()
         self._post = self._outbox.post
@@ -622,7 +617,7 @@ class ClientLink:
         )
 
     def _on_image_gone(self, image: Image) -> None:
-        if image.session_id == self._session_id:
+        if image is self._image:
             self._break("the server has gone")
 
     def _poll(self, now_ns: int) -> int:

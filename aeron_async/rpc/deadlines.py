@@ -1,10 +1,11 @@
 """Deadlines of many calls behind one timer of the event loop.
 
-Most calls end long before their deadline. Their entry stays until it is due, or until more than
-half of the entries are of calls that have ended.
+Most calls end long before their deadline, and soon. So a deadline is only appended to a list. The
+heap gets those of calls that are still under way when the timer fires; the others leave when more
+than half of the entries are of calls that have ended.
 
-Invariant: there are at most `2 * n + SLACK` entries, where n is the most calls under way since the
-heap was last swept.
+Invariant: there are at most `2 * n + SLACK` entries, where n is the most calls under way since they
+were last swept.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, final
 
 from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
+from aeron_async.protocol.units import INT64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,42 +50,46 @@ class Deadlines(Generic[T]):
         on_due: Called with a call that is not over, in the event loop.
     """
 
-    __slots__ = ("_clock", "_due_ns", "_entries", "_on_due", "_serial", "_sweep_at", "_timer")
+    __slots__ = ("_clock", "_due_ns", "_heap", "_new", "_on_due", "_serial", "_sweep_at", "_timer")
 
     def __init__(self, clock: Clock, on_due: Callable[[T], object]) -> None:
         self._clock = clock
         self._on_due = on_due
         # The serial number keeps calls themselves from being compared.
-        self._entries: list[tuple[int, int, T]] = []
+        self._heap: list[tuple[int, int, T]] = []
+        self._new: list[tuple[int, T]] = []
         self._serial = 0
         self._sweep_at = SLACK
         self._timer: asyncio.TimerHandle | None = None
-        self._due_ns = 0
+        self._due_ns = INT64_MAX
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._heap) + len(self._new)
 
     def add(self, deadline_ns: int, call: T) -> None:
         """Call the function at that time, unless the call is over by then."""
-        entries = self._entries
-        if len(entries) >= self._sweep_at:
+        new = self._new
+        if len(new) + len(self._heap) >= self._sweep_at:
             self._sweep()
-        self._serial += 1
-        heappush(entries, (deadline_ns, self._serial, call))
-        if self._timer is None or deadline_ns < self._due_ns:
+        new.append((deadline_ns, call))
+        if deadline_ns < self._due_ns:
             self._set_timer(deadline_ns)
 
     def close(self) -> None:
         """Forget all deadlines."""
-        self._entries.clear()
+        self._new.clear()
+        self._heap.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+            self._due_ns = INT64_MAX
 
     def _sweep(self) -> None:
-        self._entries[:] = [each for each in self._entries if not each[2].is_over]
-        heapify(self._entries)
-        self._sweep_at = 2 * len(self._entries) + SLACK
+        new, heap = self._new, self._heap
+        new[:] = [each for each in new if not each[1].is_over]
+        heap[:] = [each for each in heap if not each[2].is_over]
+        heapify(heap)
+        self._sweep_at = 2 * (len(new) + len(heap)) + SLACK
 
     def _set_timer(self, deadline_ns: int) -> None:
         if self._timer is not None:
@@ -94,11 +100,17 @@ class Deadlines(Generic[T]):
 
     def _on_timer(self) -> None:
         self._timer = None
-        entries = self._entries
+        self._due_ns = INT64_MAX
+        heap = self._heap
+        for deadline_ns, call in self._new:
+            if not call.is_over:
+                self._serial += 1
+                heappush(heap, (deadline_ns, self._serial, call))
+        self._new.clear()
         now_ns = self._clock.now_ns()
-        while entries and (entries[0][2].is_over or entries[0][0] <= now_ns):
-            _, _, call = heappop(entries)
+        while heap and (heap[0][2].is_over or heap[0][0] <= now_ns):
+            _, _, call = heappop(heap)
             if not call.is_over:
                 self._on_due(call)
-        if entries and self._timer is None:
-            self._set_timer(entries[0][0])
+        if heap and heap[0][0] < self._due_ns:
+            self._set_timer(heap[0][0])

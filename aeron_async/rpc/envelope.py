@@ -43,6 +43,7 @@ __all__ = [
     "INSTANCE_LENGTH",
     "LAST",
     "NEVER_BEGUN",
+    "QUICK",
     "REPEATED",
     "SCHEMA_ID",
     "VERSION",
@@ -52,6 +53,7 @@ __all__ = [
     "body_offset",
     "extensions_of",
     "head",
+    "kind_of",
     "method_id",
     "pack_extensions",
     "text_of",
@@ -63,6 +65,8 @@ VERSION: Final = 1
 BLOCK_LENGTH: Final = 24
 HEAD: Final = Struct("<HHHHQQIHH")
 """block_length, template_id, schema_id, version, call_id, amount, number, flags, ext_length."""
+QUICK: Final = Struct("<QQQIHH")
+"""The same with the first four fields as one number: see `kind_of`."""
 HEAD_LENGTH: Final = 32
 EXTENSIONS_MAX: Final = 1_024
 """Most bytes of all extensions of a message."""
@@ -74,7 +78,7 @@ EXTENSION: Final = Struct("<HH")
 ALIGNMENT: Final = 4
 SBE_HEADER_LENGTH: Final = 8
 
-assert HEAD.size == HEAD_LENGTH == SBE_HEADER_LENGTH + BLOCK_LENGTH
+assert QUICK.size == HEAD.size == HEAD_LENGTH == SBE_HEADER_LENGTH + BLOCK_LENGTH
 
 
 # The same as plain numbers, for where each message passes: an operation on an `IntFlag` costs as
@@ -171,6 +175,11 @@ class Extension(IntEnum):
     RETRY_AFTER = 8
     SCHEMA = 9
     METHOD = 10
+
+
+def kind_of(template: int) -> int:
+    """Return the first 8 bytes of a message of this version as `QUICK` has them."""
+    return BLOCK_LENGTH | template << 16 | SCHEMA_ID << 32 | VERSION << 48
 
 
 def head(

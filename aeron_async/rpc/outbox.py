@@ -26,6 +26,11 @@ OUTBOX_BYTES: Final = 1 << 20
 CONTROL_BYTES: Final = 256 << 10
 
 
+def offer_nothing(_frame: bytes, _reserved_value: int) -> int:
+    """Send nothing, where there is no publication."""
+    return -1
+
+
 @final
 class Outbox:
     """The frames that wait for room in a publication.
@@ -36,10 +41,14 @@ class Outbox:
         on_empty: Called when nothing waits any more.
         limit_bytes: Most bytes that wait.
         patience_s: How long one frame may wait for room, in seconds.
+
+    Attributes:
+        frames: Those that wait, each with its subject.
+        offer_fast: Sends a frame at once, and returns a negative number if it did not: if no
+            `frames` wait, `post` is the long way.
     """
 
     __slots__ = (
-        "_frames",
         "_is_closed",
         "_length",
         "_limit",
@@ -50,6 +59,8 @@ class Outbox:
         "_sender",
         "_try_offer",
         "_waiters",
+        "frames",
+        "offer_fast",
         "publication",
     )
 
@@ -64,20 +75,21 @@ class Outbox:
     ) -> None:
         self.publication: PublicationBase | None = None
         self._try_offer: Callable[[bytes], int | OfferOutcome] | None = None
+        self.offer_fast: Callable[[bytes, int], int] = offer_nothing
         self._owner = owner
         self._on_stuck = on_stuck
         self._on_empty = on_empty
         self._limit = limit_bytes
         self._patience_s = patience_s
         # Each with what is over when it need not be sent any more.
-        self._frames: deque[tuple[bytes, Any]] = deque()
+        self.frames: deque[tuple[bytes, Any]] = deque()
         self._length = 0
         self._sender: asyncio.Task[None] | None = None
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._is_closed = False
 
     def __len__(self) -> int:
-        return len(self._frames)
+        return len(self.frames)
 
     @property
     def length(self) -> int:
@@ -88,6 +100,7 @@ class Outbox:
         """Send into this publication from now on, also what waits."""
         self.publication = publication
         self._try_offer = publication.try_offer
+        self.offer_fast = publication._offer_fast  # noqa: SLF001 - the part of it that is compiled
         self._begin_sending()
 
     def post(self, frame: bytes, subject: Any = None) -> bool:
@@ -98,7 +111,7 @@ class Outbox:
             subject: What the frame is about, with a property `is_moot`: the frame is not sent once
                 that is true. None for a frame that must be sent.
         """
-        if not self._frames and self._try_offer is not None:
+        if not self.frames and self._try_offer is not None:
             try:
                 if self._try_offer(frame).__class__ is int:
                     return True
@@ -121,7 +134,7 @@ class Outbox:
     async def put(self, frame: bytes, subject: Any = None) -> bool:
         """Send a frame after waiting for a place; return False if nothing can be sent any more."""
         # A frame longer than all that may wait can wait alone.
-        while not self._is_closed and self._frames and self._length + len(frame) > self._limit:
+        while not self._is_closed and self.frames and self._length + len(frame) > self._limit:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             try:
@@ -133,7 +146,7 @@ class Outbox:
                 raise
         # It may wait although it is longer than all that may.
         is_given = self.post(frame, subject) or self._append(frame, subject)
-        if not self._frames:
+        if not self.frames:
             # It was sent at once: nothing that is sent later would wake the next.
             self._wake_one()
         return is_given
@@ -141,7 +154,7 @@ class Outbox:
     def _append(self, frame: bytes, subject: Any) -> bool:
         if self._is_closed:
             return False
-        self._frames.append((frame, subject))
+        self.frames.append((frame, subject))
         self._length += len(frame)
         self._begin_sending()
         return True
@@ -155,8 +168,9 @@ class Outbox:
         """Send nothing more; return the frames that were not sent, with their subjects."""
         self._is_closed = True
         self._try_offer = None
-        unsent = list(self._frames)
-        self._frames.clear()
+        self.offer_fast = offer_nothing
+        unsent = list(self.frames)
+        self.frames.clear()
         self._length = 0
         if self._sender is not None:
             self._sender.cancel()
@@ -167,11 +181,11 @@ class Outbox:
     # The task that sends what waits; there is one only while something does.
 
     def _begin_sending(self) -> None:
-        if self._frames and self._sender is None and self.publication is not None:
+        if self.frames and self._sender is None and self.publication is not None:
             self._sender = self._owner.start(self._send_waiting(), "outbox of calls")
 
     async def _send_waiting(self) -> None:
-        publication, frames = self.publication, self._frames
+        publication, frames = self.publication, self.frames
         assert publication is not None
         try:
             while frames:
@@ -203,6 +217,7 @@ class Outbox:
         if not self._is_closed:
             self._is_closed = True
             self._try_offer = None
+            self.offer_fast = offer_nothing
             while self._waiters:
                 self._wake_one()
             self._on_stuck(reason)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.rpc.envelope import method_id
-from aeron_async.rpc.serving import Handler, Serving
+from aeron_async.rpc.server_session import Handler
+from aeron_async.rpc.serving import Serving
 from aeron_async.rpc.wiring import REQUEST_STREAM_ID, Wiring
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ calls, the windows of their streams, and `OUTBOX_BYTES` of answers.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
@@ -14,16 +15,14 @@ import attrs
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import CallFailedError, ProtocolError, Status
 from aeron_async.rpc.envelope import (
-    BLOCK_LENGTH,
     CONTINUED,
-    HEAD,
     INSTANCE_LENGTH,
     LAST,
-    SCHEMA_ID,
-    VERSION,
+    QUICK,
     Extension,
     Template,
     head,
+    kind_of,
     pack_extensions,
     text_of,
 )
@@ -39,11 +38,69 @@ if TYPE_CHECKING:
     from aeron_async.rpc.wiring import Wiring
     from aeron_async.trace_context import TraceContext
 
-__all__ = ["Caller", "ServerCall", "ServerSession"]
+__all__ = ["Caller", "Handler", "ServedMethod", "ServerCall", "ServerSession"]
 
 CALL_KEY: Final = 8
-REPLY: Final = int(Template.REPLY)
-PACK: Final = HEAD.pack
+REPLY_KIND: Final = kind_of(Template.REPLY)
+PACK_QUICK: Final = QUICK.pack
+
+
+@final
+@attrs.frozen
+class Handler:
+    """A method of a service.
+
+    Attributes:
+        name: Its name.
+        function: What handles it.
+        takes_call: Whether the function takes the call as its second argument.
+        is_plain: Whether it is a plain function, which runs at once.
+        takes_stream: Whether the client streams its request.
+        gives_stream: Whether it streams its answer.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    takes_call: bool
+    is_plain: bool
+    takes_stream: bool
+    gives_stream: bool
+
+
+@final
+class ServedMethod:
+    """A method as one service runs it, and what was counted of it.
+
+    Attributes:
+        is_simple: Whether it takes whole requests, and nothing else, and gives whole answers.
+        answered: Its calls that were answered.
+        failed: Those that were answered with an error, by status.
+        handler_ns: How long the handlers of those that were answered have run, in nanoseconds.
+    """
+
+    __slots__ = (
+        "answered",
+        "failed",
+        "function",
+        "gives_stream",
+        "handler_ns",
+        "is_plain",
+        "is_simple",
+        "name",
+        "takes_call",
+        "takes_stream",
+    )
+
+    def __init__(self, handler: Handler) -> None:
+        self.name = handler.name
+        self.function = handler.function
+        self.takes_call = handler.takes_call
+        self.is_plain = handler.is_plain
+        self.takes_stream = handler.takes_stream
+        self.gives_stream = handler.gives_stream
+        self.is_simple = not (self.takes_call or self.takes_stream or self.gives_stream)
+        self.answered = self.handler_ns = 0
+        self.failed: Counter[str] = Counter()
 
 
 @attrs.frozen
@@ -74,51 +131,31 @@ class ServerCall:
         trace: The span that calls, if it said so.
     """
 
-    __slots__ = (
-        "_clock",
-        "_ended",
-        "_session",
-        "call_id",
-        "deadline_ns",
-        "inflow",
-        "is_repeated",
-        "key",
-        "method",
-        "outflow",
-        "reason",
-        "task",
-        "trace",
-    )
+    # Defaults: most calls have no more than what their constructor stores.
+    is_over = is_repeated = False
+    deadline_ns = 0
+    key = b""
+    trace: TraceContext | None = None
+    inflow: InFlow | None = None
+    outflow: OutFlow | None = None
+    task: asyncio.Task[None] | None = None
+    # Why it was ended before its handler did; None while it runs.
+    reason: Status | None = None
 
-    def __init__(self, session: ServerSession, call_id: int, method: str) -> None:
-        self._session = session
-        self._ended = False
+    def __init__(self, session: ServerSession, call_id: int, handler: ServedMethod) -> None:
+        self.session = session
         self.call_id = call_id
-        self.method = method
-        self.deadline_ns = 0
-        self.is_repeated = False
-        self.key = b""
-        self.trace: TraceContext | None = None
-        self.inflow: InFlow | None = None
-        self.outflow: OutFlow | None = None
-        self.task: asyncio.Task[None] | None = None
-        # Why it was ended before its handler did; None while it runs.
-        self.reason: Status | None = None
+        self.handler = handler
+
+    @property
+    def method(self) -> str:
+        """Return the name of the method."""
+        return self.handler.name
 
     @property
     def caller(self) -> Caller:
         """Return who calls."""
-        return self._session.caller
-
-    @property
-    def session(self) -> ServerSession:
-        """Return the client that it belongs to."""
-        return self._session
-
-    @property
-    def is_over(self) -> bool:
-        """Return whether it has ended."""
-        return self._ended
+        return self.session.caller
 
     @property
     def is_moot(self) -> bool:
@@ -130,12 +167,12 @@ class ServerCall:
         """Return the seconds until its deadline; None if it has none."""
         if not self.deadline_ns:
             return None
-        return max(0.0, (self.deadline_ns - self._session.now_ns()) / NS_PER_SECOND)
+        return max(0.0, (self.deadline_ns - self.session.now_ns()) / NS_PER_SECOND)
 
     def end(self, reason: Status | None = None) -> None:
         """Forget it; with a reason, its handler is cancelled."""
-        self._ended = True
-        self._session.calls.pop(self.call_id, None)
+        self.is_over = True
+        self.session.calls.pop(self.call_id, None)
         if reason is not None:
             self.reason = reason
             error = CallFailedError(f"{self.method} was ended: {reason.name}", status=reason)
@@ -205,9 +242,9 @@ class ServerSession:
             raise TypeError(message)
         if self.is_shared or len(answer) > self.chunk:
             return False
-        return self.post(
-            PACK(BLOCK_LENGTH, REPLY, SCHEMA_ID, VERSION, call_id, elapsed_ns, 0, LAST, 0) + answer
-        )
+        frame = PACK_QUICK(REPLY_KIND, call_id, elapsed_ns, 0, LAST, 0) + answer
+        outbox = self.outbox
+        return (not outbox.frames and outbox.offer_fast(frame, 0) >= 0) or self.post(frame)
 
     async def reply(self, call: ServerCall, answer: bytes, elapsed_ns: int) -> None:
         """Send the answer of a call, in pieces if it is long."""

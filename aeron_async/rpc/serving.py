@@ -1,7 +1,8 @@
 """A service that is open at one channel: it takes calls and runs their handlers.
 
-A plain function runs where its request arrives and must not wait; an `async` one gets a task. The
-reader of requests waits for no handler: what clients may send is limited by credit.
+A plain function runs where its request arrives and must not wait. An `async` one begins there, too,
+and gets a task where it first waits. The reader of requests waits for no handler: what clients may
+send is limited by credit.
 
 Invariant: every call that began is answered, unless its client has cancelled it or has gone.
 """
@@ -31,65 +32,47 @@ from aeron_async.logs import get_logger
 from aeron_async.protocol.arguments import check_number
 from aeron_async.rpc.deadlines import Deadlines
 from aeron_async.rpc.envelope import (
-    BLOCK_LENGTH,
     HEAD,
     HEAD_LENGTH,
     INSTANCE_LENGTH,
     LAST,
     NEVER_BEGUN,
+    QUICK,
     REPEATED,
-    SCHEMA_ID,
     Extension,
     Template,
     body_offset,
     extensions_of,
+    kind_of,
     pack_extensions,
 )
 from aeron_async.rpc.flows import WINDOW_BYTES_LEAST, InFlow, OutFlow
 from aeron_async.rpc.outbox import Outbox
-from aeron_async.rpc.server_session import Caller, ServerCall, ServerSession
-from aeron_async.tasks import TaskOwner
+from aeron_async.rpc.server_session import Caller, Handler, ServedMethod, ServerCall, ServerSession
+from aeron_async.tasks import EagerStarter, TaskOwner
 from aeron_async.text import printable
 from aeron_async.trace_context import TraceContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Coroutine, Mapping
 
     from aeron_async.client.aeron import Aeron
     from aeron_async.client.image import Image, Message
     from aeron_async.rpc.wiring import Wiring
 
-__all__ = ["Handler", "ServerCounts", "Serving"]
+__all__ = ["ServerCounts", "Serving"]
 
 log = get_logger("aeron_async.rpc")
 
 UNPACK: Final = HEAD.unpack_from
+UNPACK_QUICK: Final = QUICK.unpack_from
+CALL_KIND: Final = kind_of(Template.CALL)
 CALL: Final = int(Template.CALL)
 DEADLINE_MOST_NS: Final = 24 * 3_600 * NS_PER_SECOND
 """A deadline further away is none."""
 DRAINED_MS: Final = 100
-
-
-@final
-@attrs.frozen
-class Handler:
-    """A method of a service.
-
-    Attributes:
-        name: Its name.
-        function: What handles it.
-        takes_call: Whether the function takes the call as its second argument.
-        is_plain: Whether it is a plain function, which runs at once.
-        takes_stream: Whether the client streams its request.
-        gives_stream: Whether it streams its answer.
-    """
-
-    name: str
-    function: Callable[..., Any]
-    takes_call: bool
-    is_plain: bool
-    takes_stream: bool
-    gives_stream: bool
+STREAMED: Final = object()
+"""In the place of an answer: all of it was sent."""
 
 
 @attrs.frozen
@@ -143,7 +126,7 @@ class Serving:
         window_bytes: int,
     ) -> None:
         self.service = service
-        self._handlers = handlers
+        self._methods = {number: ServedMethod(each) for number, each in handlers.items()}
         self._aeron = aeron
         self._wiring = wiring
         self._calls_limit = check_limit(calls_limit, "calls_limit")
@@ -158,26 +141,36 @@ class Serving:
         self._rejected: set[Image] = set()
         self._tasks = TaskOwner()
         self._calls = TaskOwner()
+        self._starter = EagerStarter(self._calls, self._tasks)
+        # Answers to all clients at once have an extension each.
+        self._simple = {
+            number: each
+            for number, each in self._methods.items()
+            if each.is_simple and not wiring.is_shared
+        }
         self._deadlines: Deadlines[ServerCall] = Deadlines(aeron.clock, self._on_deadline)
         self._now_ns = aeron.clock.now_ns
         self._subscription: Any = None
         self._shared: Any = None
         self._is_draining = False
         self._is_closed = False
-        self._call_count = self._answered = self._cancelled = 0
+        self._call_count = self._cancelled = self._under_way = 0
         self._late = self._malformed = self._refused_clients = 0
-        self._failed: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
         self._logged_ns = 0
 
     @property
     def counts(self) -> ServerCounts:
         """Return what was counted."""
+        failed = self._refused.copy()
+        for each in self._methods.values():
+            failed.update(each.failed)
         return ServerCounts(
             calls=self._call_count,
-            answered=self._answered,
-            failed=dict(self._failed),
+            answered=sum(each.answered for each in self._methods.values()),
+            failed=dict(failed),
             cancelled=self._cancelled,
-            under_way=len(self._calls),
+            under_way=self._under_way,
             clients=len(self._sessions),
             late=self._late,
             malformed=self._malformed,
@@ -209,96 +202,78 @@ class Serving:
         if session is None and (session := self._new_session(message.image)) is None:
             return
         try:
-            block, template, schema, _, call_id, amount, number, flags, ext_length = UNPACK(data)
+            kind, call_id, amount, number, flags, ext_length = UNPACK_QUICK(data)
         except StructError:
             self._on_malformed(session, 0, "shorter than an envelope")
             return
-        if template == CALL and schema == SCHEMA_ID:
-            self._call_count += 1
-            if call_id <= session.highest_id:
-                self._end_session(session, f"call {call_id} after {session.highest_id}")
-                return
+        if (
+            kind == CALL_KIND
+            and flags & LAST
+            and not ext_length
+            and call_id > session.highest_id
+            and (method := self._simple.get(number)) is not None
+            and len(session.calls) < self._calls_at_once
+            and self._under_way < self._calls_limit
+            and not self._is_draining
+        ):
             session.highest_id = call_id
-            handler = self._handlers.get(number)
-            if (
-                handler is not None
-                and handler.is_plain
-                and flags & LAST
-                and block == BLOCK_LENGTH
-                and not ext_length
-                and not handler.takes_call
-                and not self._is_draining
-                and not session.is_shared
-                and len(session.calls) < self._calls_at_once
-                and len(self._calls) < self._calls_limit
-            ):
-                self._run_plain_fast(session, handler, call_id, amount, data)
-                return
-        self._on_any(
-            session, data, block, template, schema, call_id, amount, number, flags, ext_length
-        )
+            self._call_count += 1
+            if method.is_plain:
+                self._run_plain_fast(session, method, call_id, amount, data)
+            else:
+                call = ServerCall(session, call_id, method)
+                self._start(call, self._run(call, data[HEAD_LENGTH:]), amount)
+            return
+        self._on_any(session, data)
 
-    def _on_any(
-        self,
-        session: ServerSession,
-        data: bytes,
-        block: int,
-        template: int,
-        schema: int,
-        call_id: int,
-        amount: int,
-        number: int,
-        flags: int,
-        ext_length: int,
-    ) -> None:
+    def _on_any(self, session: ServerSession, data: bytes) -> None:
+        block, template, schema, _, call_id, amount, number, flags, ext_length = UNPACK(data)
         try:
             at = body_offset(schema, block, ext_length, len(data))
             extensions = extensions_of(data, block, ext_length) if ext_length else {}
             if call_id == 0:
                 self._on_link_message(session, template, amount, extensions)
             elif template == CALL:
+                self._call_count += 1
+                if call_id <= session.highest_id:
+                    self._end_session(session, f"call {call_id} after {session.highest_id}")
+                    return
+                session.highest_id = call_id
                 self._begin(session, call_id, amount, number, flags, data[at:], extensions)
             elif (call := session.calls.get(call_id)) is not None:
                 session.on_call_message(call, template, amount, number, flags, data[at:])
-                if call.reason is Status.CANCELLED:
-                    self._cancelled += 1
             else:
                 self._late += 1
         except ProtocolError as error:
             self._on_malformed(session, call_id, str(error))
 
     def _run_plain_fast(
-        self, session: ServerSession, handler: Handler, call_id: int, amount: int, data: bytes
+        self, session: ServerSession, method: ServedMethod, call_id: int, amount: int, data: bytes
     ) -> None:
         """Answer at once; `_begin` with a plain handler is the long way."""
         began_ns = self._now_ns()
         try:
-            answer = handler.function(data[HEAD_LENGTH:])
-            is_answered = session.reply_now(call_id, answer, self._now_ns() - began_ns)
+            answer = method.function(data[HEAD_LENGTH:])
+            elapsed_ns = self._now_ns() - began_ns
+            is_answered = session.reply_now(call_id, answer, elapsed_ns)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - it is answered
-            self._fail(session, call_id, handler.name, error)
+            self._fail(session, call_id, method, error)
             return
         if is_answered:
-            self._answered += 1
+            method.answered += 1
+            method.handler_ns += elapsed_ns
         else:
-            self._answer_later(session, call_id, handler, amount, answer)
+            # It is long, or there is no room.
+            call = ServerCall(session, call_id, method)
+            self._start(call, self._send_answer(call, answer, elapsed_ns), amount)
 
-    def _answer_later(
-        self, session: ServerSession, call_id: int, handler: Handler, amount: int, answer: bytes
-    ) -> None:
-        """Answer a plain handler's call by a task: it is long, or there is no room."""
-        call = ServerCall(session, call_id, handler.name)
-        self._keep(call, amount)
-        call.task = self._calls.start(self._send_answer(call, answer), handler.name)
-
-    async def _send_answer(self, call: ServerCall, answer: bytes) -> None:
+    async def _send_answer(self, call: ServerCall, answer: bytes, elapsed_ns: int) -> None:
         try:
-            await call.session.reply(call, answer, 0)
-            self._answered += 1
-        except CallFailedError:
-            self._cancelled += 1
+            await self._answer(call, answer, elapsed_ns)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - it is answered
+            self._on_raised(call, error)
         finally:
-            call.end()
+            self._on_left(call)
 
     def _begin(
         self,
@@ -310,14 +285,14 @@ class Serving:
         body: bytes,
         extensions: dict[int, bytes],
     ) -> None:
-        handler = self._handlers.get(number)
-        if handler is None:
+        method = self._methods.get(number)
+        if method is None:
             self._refuse(session, call_id, Status.UNIMPLEMENTED, f"no method {number:#x}")
             return
         if self._is_draining:
             self._refuse(session, call_id, Status.UNAVAILABLE, "draining", flags=NEVER_BEGUN)
             return
-        if len(session.calls) >= self._calls_at_once or len(self._calls) >= self._calls_limit:
+        if len(session.calls) >= self._calls_at_once or self._under_way >= self._calls_limit:
             self._refuse(
                 session,
                 call_id,
@@ -327,7 +302,7 @@ class Serving:
                 retry_after_ms=DRAINED_MS,
             )
             return
-        call = ServerCall(session, call_id, handler.name)
+        call = ServerCall(session, call_id, method)
         call.is_repeated = bool(flags & REPEATED)
         call.key = extensions.get(Extension.KEY, b"")
         parent = extensions.get(Extension.TRACEPARENT)
@@ -337,14 +312,13 @@ class Serving:
         # A request that is not whole comes in elements, or in pieces for those who take one.
         if not flags & LAST:
             call.inflow = self._new_inflow(call)
-        elif handler.takes_stream:
+        elif method.takes_stream:
             call.inflow = self._new_inflow(call)
             call.inflow.on_item(0, body, is_continued=False)
             call.inflow.on_end()
-        if handler.gives_stream:
+        if method.gives_stream:
             call.outflow = OutFlow()
-        self._keep(call, amount)
-        call.task = self._calls.start(self._run(call, handler, body), handler.name)
+        self._start(call, self._run(call, body), amount)
 
     def _new_inflow(self, call: ServerCall) -> InFlow:
         session = call.session
@@ -362,77 +336,138 @@ class Serving:
             payload_max=self._payload_max,
         )
 
-    def _keep(self, call: ServerCall, amount: int) -> None:
+    def _start(self, call: ServerCall, running: Coroutine[Any, Any, None], amount: int) -> None:
+        """Run what answers a call; a call that waits is kept until it ends."""
+        self._under_way += 1
         if 0 < amount < DEADLINE_MOST_NS:
             call.deadline_ns = self._now_ns() + amount
-            self._deadlines.add(call.deadline_ns, call)
-        call.session.calls[call.call_id] = call
-
-    async def _run(self, call: ServerCall, handler: Handler, body: bytes) -> None:
+        task, _ = self._starter.start(running, call.method)
+        if task is None:
+            return
         session = call.session
-        try:
-            await self._handle(call, handler, body)
-            self._answered += 1
-        except asyncio.CancelledError:
-            if call.reason is None:
-                # The server closes; the client learns that it may have run.
-                self._refuse(session, call.call_id, Status.UNAVAILABLE, "the server closes")
-                raise
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises is answered
-            if call.reason is None:
-                self._fail(session, call.call_id, handler.name, error)
-        finally:
-            call.end()
+        call.task = task
+        session.calls[call.call_id] = call
+        if call.deadline_ns:
+            self._deadlines.add(call.deadline_ns, call)
+        if session.is_ended:
+            # Its handler has ended the session before it waited.
+            call.end(Status.CANCELLED)
 
-    async def _handle(self, call: ServerCall, handler: Handler, body: bytes) -> None:
-        session, inflow, began_ns = call.session, call.inflow, self._now_ns()
+    def _on_left(self, call: ServerCall) -> None:
+        """What ran for a call has ended, whatever has happened to the call."""
+        self._under_way -= 1
+        if call.reason is Status.CANCELLED:
+            self._cancelled += 1
+        call.end()
+
+    async def _run(self, call: ServerCall, body: bytes) -> None:
+        try:
+            method = call.handler
+            began_ns = self._now_ns()
+            if method.is_simple and call.inflow is None:
+                answer = method.function(body)
+                if not method.is_plain:
+                    answer = await answer
+            else:
+                answer = await self._handle(call, method, body)
+            if call.is_over:
+                # The handler went on although it was cancelled; nobody waits for its answer.
+                return
+            elapsed_ns = self._now_ns() - began_ns
+            if answer is STREAMED or call.session.reply_now(call.call_id, answer, elapsed_ns):
+                method.answered += 1
+                method.handler_ns += elapsed_ns
+            else:
+                await self._answer(call, answer, elapsed_ns)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - whatever a handler raises is answered
+            self._on_raised(call, error)
+        finally:
+            self._on_left(call)
+
+    def _on_raised(self, call: ServerCall, error: BaseException) -> None:
+        if call.reason is not None:
+            return
+        if isinstance(error, asyncio.CancelledError):
+            # The server closes; the client learns that it may have run.
+            self._refuse(
+                call.session,
+                call.call_id,
+                Status.UNAVAILABLE,
+                "the handler was cancelled",
+                method=call.handler,
+            )
+        elif not call.is_over:
+            self._fail(call.session, call.call_id, call.handler, error)
+
+    async def _answer(self, call: ServerCall, answer: bytes, elapsed_ns: int) -> None:
+        await call.session.reply(call, answer, elapsed_ns)
+        call.handler.answered += 1
+        call.handler.handler_ns += elapsed_ns
+
+    async def _handle(self, call: ServerCall, method: ServedMethod, body: bytes) -> Any:
+        session, inflow = call.session, call.inflow
         given: Any = body
         if inflow is not None:
             inflow.open()
-            given = inflow if handler.takes_stream else await whole_of(inflow, handler.name)
-        arguments = (given, call) if handler.takes_call else (given,)
-        if handler.gives_stream:
-            async with aclosing(handler.function(*arguments)) as elements:
+            given = inflow if method.takes_stream else await whole_of(inflow, method.name)
+        arguments = (given, call) if method.takes_call else (given,)
+        if method.gives_stream:
+            async with aclosing(method.function(*arguments)) as elements:
                 async for element in elements:
                     await session.send_element(call, element)
             await session.send_end(call)
-            return
-        answer = handler.function(*arguments)
-        if not handler.is_plain:
-            answer = await answer
-        if call.is_over:
-            # The handler went on although it was cancelled; nobody waits for its answer.
-            return
-        elapsed_ns = self._now_ns() - began_ns
-        if not session.reply_now(call.call_id, answer, elapsed_ns):
-            await session.reply(call, answer, elapsed_ns)
+            return STREAMED
+        answer = method.function(*arguments)
+        return answer if method.is_plain else await answer
 
     def _on_deadline(self, call: ServerCall) -> None:
-        self._refuse(call.session, call.call_id, Status.DEADLINE_EXCEEDED, "the deadline passed")
+        self._refuse(
+            call.session,
+            call.call_id,
+            Status.DEADLINE_EXCEEDED,
+            "the deadline passed",
+            method=call.handler,
+        )
         call.end(Status.DEADLINE_EXCEEDED)
 
-    def _fail(self, session: ServerSession, call_id: int, name: str, error: BaseException) -> None:
+    def _fail(
+        self, session: ServerSession, call_id: int, method: ServedMethod, error: BaseException
+    ) -> None:
         if isinstance(error, CallFailedError):
             self._refuse(
                 session,
                 call_id,
                 error.status,
                 str(error),
+                method=method,
                 error_type=error.error_type,
                 retry_after_ms=error.retry_after_ms,
             )
             return
         # Its text may be a secret of the server: it is in the log here, with the traceback.
-        log.error("call_handler_failed", method=name, exc_info=error)
+        log.error("call_handler_failed", method=method.name, exc_info=error)
         kind = type(error).__name__
         self._refuse(
-            session, call_id, Status.UNKNOWN, f"the handler raised {kind}", error_type=kind
+            session,
+            call_id,
+            Status.UNKNOWN,
+            f"the handler raised {kind}",
+            method=method,
+            error_type=kind,
         )
 
     def _refuse(
-        self, session: ServerSession, call_id: int, status: Status, text: str, **more: Any
+        self,
+        session: ServerSession,
+        call_id: int,
+        status: Status,
+        text: str,
+        *,
+        method: ServedMethod | None = None,
+        **more: Any,
     ) -> None:
-        self._failed[status.name] += 1
+        failed = self._refused if method is None else method.failed
+        failed[status.name] += 1
         session.refuse(call_id, status, text, **more)
 
     def _on_malformed(self, session: ServerSession, call_id: int, reason: str) -> None:
@@ -548,7 +583,6 @@ class Serving:
             self._tasks.start(reject(session.image, reason), "reject")
 
     def _close_session(self, session: ServerSession) -> None:
-        self._cancelled += len(session.calls)
         session.end_calls(Status.CANCELLED)
         session.outbox.close()
         if session.publication is not None:

@@ -145,6 +145,9 @@ class Narrow:
         self.room = asyncio.Semaphore(0)
         self.sent: list[bytes] = []
 
+    def _offer_fast(self, _frame: bytes, _reserved_value: int) -> int:
+        return -1
+
     def try_offer(self, frame: bytes) -> int | OfferOutcome:
         if self.room.locked():
             return OfferOutcome.BACK_PRESSURED
