@@ -11,7 +11,7 @@ from aeron_async._speedups import WHY_PURE
 
 __all__ = ["machine", "processor_of"]
 
-PEERS = ("pyzmq", "eclipse-zenoh", "nats-py", "iceoryx2")
+PEERS = ("pyzmq", "eclipse-zenoh", "nats-py", "grpcio", "iceoryx2")
 CPUINFO = Path("/proc/cpuinfo")
 
 
