@@ -75,6 +75,10 @@ PATIENCE_S: Final = 5.0
 """How long one frame may wait for room before the link is lost, in seconds."""
 DISCONNECTED_NS: Final = NS_PER_SECOND
 """How long a publication may be without a subscriber before the link is lost."""
+STAYS_MOST_MS: Final = 60_000
+"""How long a server that drains is believed to stay, in milliseconds."""
+LEAVES_NS: Final = NS_PER_SECOND
+"""How much longer it may take; a link without calls under way is then made anew."""
 UNPACK: Final = HEAD.unpack_from
 PACK: Final = HEAD.pack
 UNPACK_QUICK: Final = QUICK.unpack_from
@@ -303,7 +307,7 @@ class ClientLink:
         self._heard_ns = 0
         self._ping_count = 0
         self._next_ns = 0
-        self._disconnected_ns = 0
+        self._disconnected_ns = self._gone_ns = 0
         self._lost_reason = ""
         self._publication: Any = None
         self._subscription: Any = None
@@ -485,6 +489,8 @@ class ClientLink:
         elif template == Template.GOAWAY:
             if self.state is LinkState.UP:
                 self._on(LinkEvent.SENT_AWAY)
+                staying_ns = min(number, STAYS_MOST_MS) * NS_PER_MS
+                self._gone_ns = self._owner.clock.now_ns() + staying_ns + LEAVES_NS
                 self._owner.on_link_lost(self, "the server drains")
         elif template == Template.ERROR:
             self._break(f"the server refuses the link: {printable(body.decode(errors='replace'))}")
@@ -638,6 +644,9 @@ class ClientLink:
                 return now_ns
         else:
             self._disconnected_ns = 0
+        if self._is_overstayed(now_ns):
+            self._break("the server has said that it closes, and has not")
+            return now_ns
         if self._was_heard:
             self._was_heard = False
             self._heard_ns = now_ns
@@ -652,6 +661,13 @@ class ClientLink:
             self._post(head(Template.PING, 0, amount=self._ping_count))
             due_ns = now_ns + interval_ns
         return due_ns
+
+    def _is_overstayed(self, now_ns: int) -> bool:
+        """Return whether a server that drains should have closed: a GOAWAY may be forged."""
+        late_ns = now_ns - self._gone_ns
+        return self.state is LinkState.DRAINING and late_ns >= (
+            PATIENCE_S * NS_PER_SECOND if self.calls else 0
+        )
 
     def _hello(self) -> bytes:
         extensions = pack_extensions(
