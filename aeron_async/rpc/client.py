@@ -480,10 +480,14 @@ class Client:
         return f"no server of {self.service!r} at {names} {when}; raise connect_timeout to wait"
 
     def _on_deadline(self, call: ClientCall) -> None:
-        self._timed_out += 1
-        was_sent = call.link is not None or bool(call.first_key)
         if call.link is not None:
             call.link.abandon(call)
+        self.on_expired(call)
+
+    def on_expired(self, call: ClientCall) -> None:
+        """Let a call fail whose deadline has passed, here or at the server."""
+        self._timed_out += 1
+        was_sent = call.link is not None or bool(call.first_key)
         seen = "sent, and not answered in time" if was_sent else "not sent in time"
         call.fail(CallTimeoutError(f"{call.method}: {seen}; raise timeout", was_sent=was_sent))
 
@@ -515,6 +519,16 @@ class Client:
         async with ClientStream(self, call, key) as stream:
             await stream.send_large(request)
             return await stream.reply()
+
+    def count_stream(self, call: ClientCall) -> None:
+        """Count what became of a call that streams, or comes in pieces, when it is left."""
+        if not call.answer.done() or call.answer.cancelled():
+            self._cancelled += 1
+        elif (error := call.answer.exception()) is None:
+            self._answered += 1
+        elif isinstance(error, CallFailedError):
+            # Every other error was counted where it was made.
+            self._failed += 1
 
     # What links need.
 

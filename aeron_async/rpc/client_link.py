@@ -253,6 +253,9 @@ class LinkOwner(Protocol):
     def on_call_lost(self, call: ClientCall, reason: str, *, was_sent: bool) -> None:
         """Send it again, or let it fail."""
 
+    def on_expired(self, call: ClientCall) -> None:
+        """Let a call fail whose deadline has passed at the server."""
+
     def on_refused(self, call: ClientCall, error: CallFailedError) -> bool:
         """Return whether a call that never began was sent again."""
         ...
@@ -450,14 +453,14 @@ class ClientLink:
             self._break("another server answers")
 
     def _on_any(self, data: bytes, call_id: int) -> None:
-        block, template, schema, _, _, amount, number, flags, ext_length = UNPACK(data)
+        block, template, schema, version, _, amount, number, flags, ext_length = UNPACK(data)
         at = body_offset(schema, block, ext_length, len(data))
         extensions = extensions_of(data, block, ext_length) if ext_length else {}
         key = extensions.get(Extension.KEY, b"")
         if self._wiring.is_shared and key[:INSTANCE_LENGTH] != self._instance:
             return
         if call_id == 0:
-            self._on_link_message(template, amount, number, data[at:], extensions)
+            self._on_link_message(template, version, amount, number, data[at:], extensions)
             return
         call = self.calls.get(call_id)
         if call is None:
@@ -466,19 +469,17 @@ class ClientLink:
         self._on_call_message(call, template, amount, number, flags, data[at:], extensions)
 
     def _on_link_message(
-        self, template: int, amount: int, number: int, body: bytes, extensions: dict[int, bytes]
+        self,
+        template: int,
+        version: int,
+        amount: int,
+        number: int,
+        body: bytes,
+        extensions: dict[int, bytes],
     ) -> None:
         instance = extensions.get(Extension.INSTANCE, b"")
         if template == Template.WELCOME:
-            if self.state is LinkState.CONNECTING:
-                self._server_instance = instance
-                self.calls_limit = min(max(number, 1), self._calls_at_once)
-                self._ping_count = 0
-                self._on(LinkEvent.WELCOMED)
-                self.unconnected_since_ns = 0
-                self._owner.on_link_up(self)
-            elif instance != self._server_instance:
-                self._break("another server answers")
+            self._on_welcome(version, number, instance)
         elif template == Template.PONG:
             self._ping_count = 0
             if instance != self._server_instance and self.state is not LinkState.CONNECTING:
@@ -495,6 +496,19 @@ class ClientLink:
         elif template == Template.ERROR:
             self._break(f"the server refuses the link: {printable(body.decode(errors='replace'))}")
         self._wake_event.set()
+
+    def _on_welcome(self, version: int, calls_at_once: int, instance: bytes) -> None:
+        if version != VERSION:
+            self._break(f"the server speaks version {version} of calls; this client {VERSION}")
+        elif self.state is LinkState.CONNECTING:
+            self._server_instance = instance
+            self.calls_limit = min(max(calls_at_once, 1), self._calls_at_once)
+            self._ping_count = 0
+            self._on(LinkEvent.WELCOMED)
+            self.unconnected_since_ns = 0
+            self._owner.on_link_up(self)
+        elif instance != self._server_instance:
+            self._break("another server answers")
 
     def _on_call_message(
         self,
@@ -533,7 +547,11 @@ class ClientLink:
             raise ProtocolError(message)
 
     def _on_error(self, call: ClientCall, error: CallFailedError) -> None:
-        if not (error.is_never_begun and self._owner.on_refused(call, error)):
+        if error.is_never_begun and self._owner.on_refused(call, error):
+            return
+        if error.status is Status.DEADLINE_EXCEEDED:
+            self._owner.on_expired(call)
+        else:
             call.fail(error)
 
     def _parts_of(self, call: ClientCall) -> InFlow:

@@ -97,14 +97,15 @@ class Template(IntEnum):
     Attributes:
         HELLO: A client begins a link; number is the highest version that it speaks. Extensions:
             service, instance, name.
-        WELCOME: A server accepts it; number is how many calls at once, amount the most bytes of a
-            payload. Extension: instance.
+        WELCOME: A server accepts it, in the version that both speak; number is how many calls at
+            once, amount the most bytes of a payload. Extension: instance.
         CALL: A client calls; number is the method, amount the nanoseconds until the deadline (0:
             none).
         REPLY: The answer of a server ends the call; amount is nanoseconds in the handler.
         ITEM: One element of a stream, of either side; amount is its sequence number, from 0.
         END: This side sends no more elements; amount is how many there were.
-        ERROR: A server ends the call; number is a `Status`. Of call 0: the link itself.
+        ERROR: A server ends the call; number is a `Status`. Of call 0: the link itself; amount is
+            the highest version that the server speaks, if it is about that.
         CANCEL: A client ends the call.
         CREDIT: What the peer may send, as totals since the call began: amount in elements, number
             in KiB. Of call 0: amount is how many calls at once.

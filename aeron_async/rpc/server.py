@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 from aeron_async.errors import ConfigurationError
 from aeron_async.rpc.envelope import method_id
 from aeron_async.rpc.server_session import Handler
-from aeron_async.rpc.serving import Serving
+from aeron_async.rpc.serving import Serving, check_grace
 from aeron_async.rpc.wiring import REQUEST_STREAM_ID, Wiring
 
 if TYPE_CHECKING:
@@ -151,6 +151,7 @@ class Server:
             ConfigurationError: An argument is invalid.
             RegistrationError: The driver refuses the channel.
         """
+        check_grace(grace)
         serving = Serving(
             self.service,
             self.handlers,

@@ -24,6 +24,7 @@ from aeron_async.errors import (
     AeronError,
     CallFailedError,
     ClosedError,
+    ConfigurationError,
     ProtocolError,
     RegistrationError,
     Status,
@@ -39,6 +40,7 @@ from aeron_async.rpc.envelope import (
     NEVER_BEGUN,
     QUICK,
     REPEATED,
+    VERSION,
     Extension,
     Template,
     body_offset,
@@ -71,6 +73,7 @@ CALL: Final = int(Template.CALL)
 DEADLINE_MOST_NS: Final = 24 * 3_600 * NS_PER_SECOND
 """A deadline further away is none."""
 DRAINED_MS: Final = 100
+GRACE_MOST_S: Final = 1e9
 STREAMED: Final = object()
 """In the place of an answer: all of it was sent."""
 
@@ -232,7 +235,7 @@ class Serving:
             at = body_offset(schema, block, ext_length, len(data))
             extensions = extensions_of(data, block, ext_length) if ext_length else {}
             if call_id == 0:
-                self._on_link_message(session, template, amount, extensions)
+                self._on_link_message(session, template, amount, number, extensions)
             elif template == CALL:
                 self._call_count += 1
                 if call_id <= session.highest_id:
@@ -490,33 +493,52 @@ class Serving:
     # Clients.
 
     def _on_link_message(
-        self, session: ServerSession, template: int, amount: int, extensions: dict[int, bytes]
+        self,
+        session: ServerSession,
+        template: int,
+        amount: int,
+        number: int,
+        extensions: dict[int, bytes],
     ) -> None:
         if template == Template.PING:
             session.post(
                 session.frame(Template.PONG, 0, amount=amount, extensions=self._instance_packed())
             )
         elif template == Template.HELLO:
-            service = extensions.get(Extension.SERVICE, b"").decode("utf-8", "replace")
-            if service not in {"", self.service}:
-                session.refuse(
-                    0, Status.NOT_FOUND, f"this is {self.service}, not {printable(service, 80)}"
-                )
-                return
+            # First: of answers to all clients, it says whose one is.
             session.instance = extensions.get(Extension.INSTANCE, b"")[:INSTANCE_LENGTH]
-            name = extensions.get(Extension.NAME, b"").decode("utf-8", "replace")
-            session.caller = attrs.evolve(session.caller, name=printable(name, 80))
-            session.post(
-                session.frame(
-                    Template.WELCOME,
-                    0,
-                    amount=self._payload_max,
-                    number=self._calls_at_once,
-                    extensions=self._instance_packed(),
-                )
+            self._on_hello(session, number, extensions)
+
+    def _on_hello(
+        self, session: ServerSession, highest_version: int, extensions: dict[int, bytes]
+    ) -> None:
+        service = extensions.get(Extension.SERVICE, b"").decode("utf-8", "replace")
+        if highest_version < VERSION:
+            session.refuse(
+                0,
+                Status.UNIMPLEMENTED,
+                f"version {highest_version} of calls; this server speaks {VERSION}",
+                amount=VERSION,
             )
-            if self._is_draining:
-                session.post(session.frame(Template.GOAWAY, 0))
+            return
+        if service not in {"", self.service}:
+            session.refuse(
+                0, Status.NOT_FOUND, f"this is {self.service}, not {printable(service, 80)}"
+            )
+            return
+        name = extensions.get(Extension.NAME, b"").decode("utf-8", "replace")
+        session.caller = attrs.evolve(session.caller, name=printable(name, 80))
+        session.post(
+            session.frame(
+                Template.WELCOME,
+                0,
+                amount=self._payload_max,
+                number=self._calls_at_once,
+                extensions=self._instance_packed(),
+            )
+        )
+        if self._is_draining:
+            session.post(session.frame(Template.GOAWAY, 0))
 
     def _instance_packed(self) -> bytes:
         return pack_extensions([(Extension.INSTANCE, self._instance)])
@@ -593,15 +615,22 @@ class Serving:
     async def drain(self, grace: float) -> None:
         """Take no new calls, and wait until those that run have ended.
 
+        A second call waits, too, for as long as it says itself.
+
         Args:
             grace: Seconds to wait.
+
+        Raises:
+            ConfigurationError: It is no number of seconds.
         """
-        if self._is_draining or self._is_closed:
+        grace = check_grace(grace)
+        if self._is_closed:
             return
-        self._is_draining = True
-        milliseconds = min(int(grace * NS_PER_SECOND / NS_PER_MS), 0xFFFF_FFFF)
-        for session in self._sessions.values():
-            session.post(session.frame(Template.GOAWAY, 0, number=milliseconds))
+        if not self._is_draining:
+            self._is_draining = True
+            milliseconds = min(int(grace * NS_PER_SECOND / NS_PER_MS), 0xFFFF_FFFF)
+            for session in self._sessions.values():
+                session.post(session.frame(Template.GOAWAY, 0, number=milliseconds))
         try:
             async with asyncio.timeout(grace):
                 await self._calls.wait()
@@ -632,6 +661,18 @@ class Serving:
             if self._shared is not None:
                 self._shared.close()
         await self._tasks.aclose()
+
+
+def check_grace(grace: float) -> float:
+    """Return how many seconds calls may go on.
+
+    Raises:
+        ConfigurationError: It is no number from 0.
+    """
+    if type(grace) not in {int, float} or not 0 <= grace <= GRACE_MOST_S:
+        message = f"grace={grace!r}: give seconds, from 0 to {GRACE_MOST_S:g}"
+        raise ConfigurationError(message)
+    return grace
 
 
 async def reject(image: Image, reason: str) -> None:

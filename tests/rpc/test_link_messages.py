@@ -1,0 +1,151 @@
+"""What both ends say of a link: versions, refusals, deadlines of the server, and draining."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aeron_async import rpc
+from aeron_async.errors import ConfigurationError
+from aeron_async.rpc.envelope import HEAD, Extension, Template, head, pack_extensions
+from aeron_async.testing import simulate
+from tests.rpc.test_calls import MDC, SERVICE, UDP, make_server, pair
+
+if TYPE_CHECKING:
+    from aeron_async.testing import World
+
+
+def test_a_deadline_that_passes_at_the_server_is_a_timeout() -> None:
+    async def story(world: World) -> None:
+        async with pair(world, timeout=None) as (serving, client):
+            await client.wait_connected(5)
+            call = asyncio.ensure_future(client.call("never"))
+            await world.sleep(0.1)
+            session = next(iter(serving._sessions.values()))
+            serving._on_deadline(next(iter(session.calls.values())))
+            with pytest.raises(rpc.CallTimeoutError) as caught:
+                await call
+            assert caught.value.was_sent
+            assert (client.counts.timed_out, client.counts.failed) == (1, 0)
+            assert client.counts.under_way == serving.counts.under_way == 0
+
+    simulate(story, seed=1)
+
+
+def test_a_client_of_no_version_is_refused_and_told_the_highest() -> None:
+    async def story(world: World) -> None:
+        async with pair(world) as (serving, client):
+            await client.wait_connected(5)
+            session = next(iter(serving._sessions.values()))
+            sent: list[bytes] = []
+            outbox, session.outbox = session.outbox, SimpleNamespace(control=sent.append)  # type: ignore[assignment]
+            serving._on_any(session, head(Template.HELLO, 0, number=0))
+            session.outbox = outbox
+            fields = HEAD.unpack_from(sent[0])
+            assert fields[1] == Template.ERROR
+            assert (fields[5], fields[6]) == (1, rpc.Status.UNIMPLEMENTED)
+
+    simulate(story, seed=1)
+
+
+def test_a_server_of_another_version_is_no_server() -> None:
+    async def story(world: World) -> None:
+        async with pair(world) as (_, client):
+            await client.wait_connected(5)
+            link: Any = client._links[0]
+            welcome = bytearray(
+                head(
+                    Template.WELCOME,
+                    0,
+                    number=9,
+                    extensions=pack_extensions([(Extension.INSTANCE, link._server_instance)]),
+                )
+            )
+            welcome[6] = 2
+            link._on_any(bytes(welcome), 0)
+            assert not client.is_connected
+            assert "version 2" in link._lost_reason
+
+    simulate(story, seed=1)
+
+
+@pytest.mark.parametrize("channel", [UDP, MDC], ids=["response", "mdc"])
+def test_a_client_of_another_service_is_told_so(channel: str) -> None:
+    async def story(world: World) -> None:
+        async with (
+            world.host("bob").aeron() as bob,
+            world.host("alice").aeron() as alice,
+            make_server().serve(bob, channel),
+            rpc.Client(alice, channel, "letters") as client,
+            rpc.Client(alice, channel, SERVICE) as other,
+        ):
+            await other.wait_connected(5)
+            await world.sleep(2)
+            assert not client.is_connected
+            assert f"this is {SERVICE}" in client._links[0]._lost_reason
+            assert other.counts.links_lost == 0
+            assert await other.call("echo", b"x") == b"x"
+
+    simulate(story, seed=1)
+
+
+def test_calls_that_stream_or_come_in_pieces_are_counted() -> None:
+    async def story(world: World) -> None:
+        async with pair(world) as (serving, client):
+            assert len(await client.call("echo", bytes(200_000))) == 200_000
+            async with client.stream("count", b"3") as numbers:
+                assert [each async for each in numbers] == [b"0", b"1", b"2"]
+            with pytest.raises(rpc.CallFailedError):
+                async with client.stream("count", b"x") as numbers:
+                    await anext(numbers)
+            async with client.stream("count", b"1000000") as numbers:
+                await anext(numbers)
+            await world.sleep(0.5)
+            counts = client.counts
+            assert (counts.answered, counts.failed, counts.cancelled) == (2, 1, 1)
+            assert (serving.counts.answered, serving.counts.cancelled) == (2, 1)
+
+    simulate(story, seed=1)
+
+
+def test_a_second_drain_waits_with_the_first() -> None:
+    async def story(world: World) -> None:
+        async with pair(world) as (serving, client):
+            await client.wait_connected(5)
+            call = asyncio.ensure_future(client.call("later", b"x"))
+            await world.sleep(0.005)
+            first = asyncio.ensure_future(serving.drain(5))
+            await asyncio.sleep(0)
+            await serving.drain(5)
+            assert serving.counts.under_way == 0
+            await first
+            assert await call == b"x"
+
+    simulate(story, seed=1)
+
+
+def test_a_client_that_was_sent_away_comes_back_when_the_server_stays() -> None:
+    async def story(world: World) -> None:
+        async with pair(world) as (serving, client):
+            await client.wait_connected(5)
+            session = next(iter(serving._sessions.values()))
+            session.post(session.frame(Template.GOAWAY, 0, number=500))
+            await world.sleep(0.1)
+            assert not client.is_connected
+            await client.wait_connected(10)
+            assert await client.call("echo", b"x") == b"x"
+
+    simulate(story, seed=1)
+
+
+@pytest.mark.parametrize("grace", [-1, float("nan"), "1", None, True])
+def test_a_grace_that_is_none_is_refused(grace: Any) -> None:
+    async def story(world: World) -> None:
+        async with world.host("bob").aeron() as bob:
+            with pytest.raises(ConfigurationError, match="grace="):
+                await make_server().serve(bob, UDP, grace=grace).__aenter__()
+
+    simulate(story, seed=1)
