@@ -199,7 +199,7 @@ class EagerStarter:
     coroutine sees is as in a task: `asyncio.current_task()` is the task in which it would continue,
     also before it waits, and its context is a copy of its own.
 
-    Differs: `eager_start` of Python 3.12 makes a task for each.
+    `eager_start` of Python 3.12 makes a task for each coroutine.
 
     Args:
         owner: Owns the tasks of coroutines that wait.

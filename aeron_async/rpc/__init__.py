@@ -23,11 +23,12 @@ from aeron_async.errors import (
     RpcError,
     Status,
 )
-from aeron_async.rpc.client import CallCounts, Client, Method
+from aeron_async.rpc.client import CallCounts, Client
 from aeron_async.rpc.client_stream import ClientStream
 from aeron_async.rpc.server import Server
 from aeron_async.rpc.server_session import Caller, ServerCall
 from aeron_async.rpc.serving import ServerCounts, Serving
+from aeron_async.rpc.typed_calls import Method, TypedClientStream
 
 __all__ = [
     "CallCounts",
@@ -46,4 +47,5 @@ __all__ = [
     "ServerCounts",
     "Serving",
     "Status",
+    "TypedClientStream",
 ]

@@ -10,7 +10,7 @@ import asyncio
 import os
 from collections import deque
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Self, final
 from zlib import crc32
 
 import attrs
@@ -45,6 +45,7 @@ from aeron_async.rpc.envelope import (
     pack_extensions,
 )
 from aeron_async.rpc.flows import WINDOW_BYTES_LEAST, InFlow, OutFlow
+from aeron_async.rpc.typed_calls import Method
 from aeron_async.rpc.wiring import REQUEST_STREAM_ID, Wiring
 
 if TYPE_CHECKING:
@@ -52,13 +53,11 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from aeron_async.client.aeron import Aeron
+    from aeron_async.codecs.base import Codec
     from aeron_async.protocol.channel_uri import ChannelUri
     from aeron_async.trace_context import TraceContext
 
-__all__ = ["CallCounts", "Client", "Method"]
-
-RequestT = TypeVar("RequestT")
-ResponseT = TypeVar("ResponseT")
+__all__ = ["CallCounts", "Client"]
 
 RETRY_TOKENS: Final = 100
 RETRY_RATIO: Final = 0.1
@@ -101,35 +100,6 @@ class CallCounts:
     late: int
     malformed: int
     links_lost: int
-
-
-@final
-class Method(Generic[RequestT, ResponseT]):
-    """A method of a client with its types: `quote = client.method("quote", ...)`."""
-
-    __slots__ = ("_client", "_decode", "_encode", "idempotent", "name")
-
-    def __init__(
-        self,
-        client: Client,
-        name: str,
-        encode: Callable[[RequestT], bytes] | None,
-        decode: Callable[[bytes], ResponseT] | None,
-        *,
-        idempotent: bool,
-    ) -> None:
-        self.name = name
-        self.idempotent = idempotent
-        self._client = client
-        self._encode = encode
-        self._decode = decode
-
-    async def __call__(self, request: RequestT, **options: Any) -> ResponseT:
-        """Call it; the options are those of `Client.call`."""
-        data: Any = request if self._encode is None else self._encode(request)
-        options.setdefault("idempotent", self.idempotent)
-        answer: Any = await self._client.call(self.name, data, **options)
-        return answer if self._decode is None else self._decode(answer)
 
 
 @final
@@ -274,19 +244,22 @@ class Client:
         self,
         name: str,
         *,
-        encode: Callable[[Any], bytes] | None = None,
-        decode: Callable[[bytes], Any] | None = None,
+        request: Codec[Any] | None = None,
+        response: Codec[Any] | None = None,
         idempotent: bool = False,
     ) -> Method[Any, Any]:
-        """Return a method to call like a function, with its types.
+        """Return a method to call like a function, with values by codecs.
 
         Args:
             name: Its name.
-            encode: Makes the payload of a request.
-            decode: Makes an answer of a payload.
+            request: Makes the payload of a request, or of an element; None for bytes.
+            response: Makes a value of an answer, or of an element; None for bytes.
             idempotent: Whether calls may run more than once.
+
+        Raises:
+            ConfigurationError: What is given is no codec.
         """
-        return Method(self, name, encode, decode, idempotent=idempotent)
+        return Method(self, name, request, response, idempotent=idempotent)
 
     def stream(
         self,

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import inspect
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeVar, final, overload
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.rpc.envelope import method_id
 from aeron_async.rpc.server_session import Handler
 from aeron_async.rpc.serving import Serving, check_grace
+from aeron_async.rpc.typed_calls import typed_function
 from aeron_async.rpc.wiring import REQUEST_STREAM_ID, Wiring
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from aeron_async.client.aeron import Aeron
+    from aeron_async.codecs.base import Codec
     from aeron_async.protocol.channel_uri import ChannelUri
 
 __all__ = ["Server"]
@@ -41,8 +43,35 @@ class Server:
         self.service = service
         self.handlers: dict[int, Handler] = {}
 
-    def unary(self, function: Function | None = None, *, name: str | None = None) -> Any:
-        """Register a handler that takes one request and returns one answer, both `bytes`.
+    @overload
+    def unary(
+        self,
+        function: Function,
+        *,
+        name: str | None = None,
+        request: Codec[Any] | None = None,
+        response: Codec[Any] | None = None,
+    ) -> Function: ...
+
+    @overload
+    def unary(
+        self,
+        function: None = None,
+        *,
+        name: str | None = None,
+        request: Codec[Any] | None = None,
+        response: Codec[Any] | None = None,
+    ) -> Callable[[Function], Function]: ...
+
+    def unary(
+        self,
+        function: Function | None = None,
+        *,
+        name: str | None = None,
+        request: Codec[Any] | None = None,
+        response: Codec[Any] | None = None,
+    ) -> Any:
+        """Register a handler that takes one request and returns one answer.
 
         It is `def f(request)` or `async def f(request)`, or takes the call as a second argument. A
         plain function runs in the event loop at once, which is the fastest, and must not wait.
@@ -50,34 +79,130 @@ class Server:
         Args:
             function: The handler.
             name: Of the method; that of the function by default.
+            request: Makes a value of a request, or of each element; None for bytes. What it cannot
+                decode is answered with INVALID_ARGUMENT, and the handler does not run.
+            response: Makes the payload of an answer, or of each element; None for bytes.
 
         Raises:
-            ConfigurationError: The name is taken, or its number is that of another.
+            ConfigurationError: The name is taken, or its number is that of another; or what is
+                given is no codec.
         """
-        return self._decorator(function, name, takes_stream=False, gives_stream=False)
+        return self._decorator(function, name, request, response)
 
-    def server_streaming(self, function: Function | None = None, *, name: str | None = None) -> Any:
+    @overload
+    def server_streaming(
+        self,
+        function: Function,
+        *,
+        name: str | None = None,
+        request: Codec[Any] | None = None,
+        response: Codec[Any] | None = None,
+    ) -> Function: ...
+
+    @overload
+    def server_streaming(
+        self,
+        function: None = None,
+        *,
+        name: str | None = None,
+        request: Codec[Any] | None = None,
+        response: Codec[Any] | None = None,
+    ) -> Callable[[Function], Function]: ...
+
+    def server_streaming(
+        self,
+        function: Function | None = None,
+        *,
+        name: str | None = None,
+        request: Codec[Any] | None = None,
+        response: Codec[Any] | None = None,
+    ) -> Any:
         """Register `async def f(request): yield element`; see `unary`."""
-        return self._decorator(function, name, takes_stream=False, gives_stream=True)
+        return self._decorator(function, name, request, response, gives_stream=True)
 
-    def client_streaming(self, function: Function | None = None, *, name: str | None = None) -> Any:
+    @overload
+    def client_streaming(
+        self,
+        function: Function,
+        *,
+        name: str | None = None,
+        request: Codec[Any] | None = None,
+        response: Codec[Any] | None = None,
+    ) -> Function: ...
+
+    @overload
+    def client_streaming(
+        self,
+        function: None = None,
+        *,
+        name: str | None = None,
+        request: Codec[Any] | None = None,
+        response: Codec[Any] | None = None,
+    ) -> Callable[[Function], Function]: ...
+
+    def client_streaming(
+        self,
+        function: Function | None = None,
+        *,
+        name: str | None = None,
+        request: Codec[Any] | None = None,
+        response: Codec[Any] | None = None,
+    ) -> Any:
         """Register `async def f(elements): ... return answer`; see `unary`."""
-        return self._decorator(function, name, takes_stream=True, gives_stream=False)
+        return self._decorator(function, name, request, response, takes_stream=True)
 
-    def bidirectional(self, function: Function | None = None, *, name: str | None = None) -> Any:
+    @overload
+    def bidirectional(
+        self,
+        function: Function,
+        *,
+        name: str | None = None,
+        request: Codec[Any] | None = None,
+        response: Codec[Any] | None = None,
+    ) -> Function: ...
+
+    @overload
+    def bidirectional(
+        self,
+        function: None = None,
+        *,
+        name: str | None = None,
+        request: Codec[Any] | None = None,
+        response: Codec[Any] | None = None,
+    ) -> Callable[[Function], Function]: ...
+
+    def bidirectional(
+        self,
+        function: Function | None = None,
+        *,
+        name: str | None = None,
+        request: Codec[Any] | None = None,
+        response: Codec[Any] | None = None,
+    ) -> Any:
         """Register `async def f(elements): yield element`; see `unary`."""
-        return self._decorator(function, name, takes_stream=True, gives_stream=True)
+        return self._decorator(
+            function, name, request, response, takes_stream=True, gives_stream=True
+        )
 
     def _decorator(
         self,
         function: Callable[..., Any] | None,
         name: str | None,
+        request: Codec[Any] | None,
+        response: Codec[Any] | None,
         *,
-        takes_stream: bool,
-        gives_stream: bool,
+        takes_stream: bool = False,
+        gives_stream: bool = False,
     ) -> Any:
         def register(given: Callable[..., Any]) -> Callable[..., Any]:
-            self._register(given, name, takes_stream=takes_stream, gives_stream=gives_stream)
+            self._register(
+                given,
+                name or given.__name__,
+                request,
+                response,
+                takes_stream=takes_stream,
+                gives_stream=gives_stream,
+            )
             return given
 
         return register if function is None else register(function)
@@ -85,12 +210,13 @@ class Server:
     def _register(
         self,
         function: Callable[..., Any],
-        name: str | None,
+        name: str,
+        request: Codec[Any] | None,
+        response: Codec[Any] | None,
         *,
         takes_stream: bool,
         gives_stream: bool,
     ) -> None:
-        name = name or function.__name__
         is_generator = inspect.isasyncgenfunction(function)
         is_async = inspect.iscoroutinefunction(function)
         if gives_stream and not is_generator:
@@ -106,7 +232,15 @@ class Server:
             raise ConfigurationError(message)
         self.handlers[number] = Handler(
             name=name,
-            function=function,
+            function=typed_function(
+                function,
+                name,
+                request,
+                response,
+                is_async=is_async,
+                takes_stream=takes_stream,
+                gives_stream=gives_stream,
+            ),
             takes_call=argument_count(function) > 1,
             is_plain=not is_async and not is_generator,
             takes_stream=takes_stream,

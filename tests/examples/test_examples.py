@@ -107,6 +107,7 @@ PRINTED = {
         if block.language == "text"
         for line in block.text.splitlines()
     ],
+    "typed_calls": ["7", "INVALID_ARGUMENT"],
     "calls": [
         "b'100'",
         "b'120'",
