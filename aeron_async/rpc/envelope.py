@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BLOCK_LENGTH",
+    "CALL_KEY",
     "CONTINUED",
     "EXTENSIONS_MAX",
     "EXTENSION_TEXT_MAX",
@@ -41,6 +42,7 @@ __all__ = [
     "HEAD_LENGTH",
     "IDEMPOTENT",
     "INSTANCE_LENGTH",
+    "KEY_LENGTH",
     "LAST",
     "NEVER_BEGUN",
     "QUICK",
@@ -74,6 +76,9 @@ EXTENSION_TEXT_MAX: Final = 255
 """Most bytes of a text in an extension."""
 INSTANCE_LENGTH: Final = 16
 """Bytes that tell a client, or a server, from its predecessor."""
+CALL_KEY: Final = 8
+"""Bytes of the id of a call in a key, behind the instance of its client."""
+KEY_LENGTH: Final = INSTANCE_LENGTH + CALL_KEY
 EXTENSION: Final = Struct("<HH")
 ALIGNMENT: Final = 4
 SBE_HEADER_LENGTH: Final = 8

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, final, overload
 from aeron_async.errors import ConfigurationError
 from aeron_async.rpc.envelope import method_id
 from aeron_async.rpc.server_session import Handler
-from aeron_async.rpc.serving import Serving, check_grace
+from aeron_async.rpc.serving import Serving, ServingLimits, check_grace
 from aeron_async.rpc.typed_calls import typed_function
 from aeron_async.rpc.wiring import REQUEST_STREAM_ID, Wiring
 
@@ -263,13 +263,14 @@ class Server:
         payload_max: int = 4 << 20,
         window_items: int = 256,
         window_bytes: int = 1 << 20,
+        keep_results: int = 0,
+        keep_results_bytes: int = 16 << 20,
     ) -> AsyncGenerator[Serving, None]:
         """Serve until the block ends; then take no new calls, and wait for those that run.
 
         Args:
             aeron: Whose streams to use.
-            channel: URI of the service, such as
-                `aeron:udp?endpoint=host:20121|control=host:20122`.
+            channel: URI of the service, with `endpoint` and `control`, or `aeron:ipc`.
             stream_id: Stream id of the requests.
             response_stream_id: Stream id of the answers; the next one by default.
             grace: Seconds that calls may go on when the block ends; then they are cancelled.
@@ -280,27 +281,25 @@ class Server:
             payload_max: Most bytes of a request, or of an element.
             window_items: Most elements of one stream that wait for their handler.
             window_bytes: Most bytes of them, at least 128 KiB.
+            keep_results: How many results of idempotent calls are kept, for twice the time of the
+                call, so that one that is sent again does not run again; 0 keeps none.
+            keep_results_bytes: Most bytes of them.
 
         Raises:
             ConfigurationError: An argument is invalid.
             RegistrationError: The driver refuses the channel.
         """
         check_grace(grace)
-        serving = Serving(
-            self.service,
-            self.handlers,
-            aeron,
-            Wiring(channel, stream_id, response_stream_id),
-            calls_limit=calls_limit,
-            calls_at_once=calls_at_once,
-            clients_limit=clients_limit,
-            patience_s=patience,
-            payload_max=payload_max,
-            window_items=window_items,
-            window_bytes=window_bytes,
-        )
-        await serving.open()
+        limits = ServingLimits(
+            calls_limit=calls_limit, calls_at_once=calls_at_once, clients_limit=clients_limit,
+            patience_s=patience, payload_max=payload_max, window_items=window_items,
+            window_bytes=window_bytes, keep_results=keep_results,
+            keep_results_bytes=keep_results_bytes,
+        )  # fmt: skip
+        wiring = Wiring(channel, stream_id, response_stream_id)
+        serving = Serving(self.service, self.handlers, aeron, wiring, limits)
         try:
+            await serving.open()
             yield serving
             await serving.drain(grace)
         finally:

@@ -15,6 +15,7 @@ import attrs
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import CallFailedError, ProtocolError, Status
 from aeron_async.rpc.envelope import (
+    CALL_KEY,
     CONTINUED,
     INSTANCE_LENGTH,
     LAST,
@@ -34,13 +35,20 @@ if TYPE_CHECKING:
 
     from aeron_async.client.image import Image
     from aeron_async.clock import Clock
+    from aeron_async.rpc.kept_results import KeptResult
     from aeron_async.rpc.outbox import Outbox
     from aeron_async.rpc.wiring import Wiring
     from aeron_async.trace_context import TraceContext
 
-__all__ = ["Caller", "Handler", "ServedMethod", "ServerCall", "ServerSession"]
+__all__ = [
+    "Caller",
+    "Handler",
+    "ServedMethod",
+    "ServerCall",
+    "ServerSession",
+    "check_answer",
+]
 
-CALL_KEY: Final = 8
 REPLY_KIND: Final = kind_of(Template.REPLY)
 PACK_QUICK: Final = QUICK.pack
 
@@ -72,6 +80,7 @@ class ServedMethod:
     """A method as one service runs it, and what was counted of it.
 
     Attributes:
+        gives_whole: Whether it takes one request, and gives one answer.
         is_simple: Whether it takes whole requests, and nothing else, and gives whole answers.
         answered: Its calls that were answered.
         failed: Those that were answered with an error, by status.
@@ -83,6 +92,7 @@ class ServedMethod:
         "failed",
         "function",
         "gives_stream",
+        "gives_whole",
         "handler_ns",
         "is_plain",
         "is_simple",
@@ -98,6 +108,7 @@ class ServedMethod:
         self.is_plain = handler.is_plain
         self.takes_stream = handler.takes_stream
         self.gives_stream = handler.gives_stream
+        self.gives_whole = not (self.takes_stream or self.gives_stream)
         self.is_simple = not (self.takes_call or self.takes_stream or self.gives_stream)
         self.answered = self.handler_ns = 0
         self.failed: Counter[str] = Counter()
@@ -139,6 +150,7 @@ class ServerCall:
     inflow: InFlow | None = None
     outflow: OutFlow | None = None
     task: asyncio.Task[None] | None = None
+    kept: KeptResult | None = None
     # Why it was ended before its handler did; None while it runs.
     reason: Status | None = None
 
@@ -168,6 +180,17 @@ class ServerCall:
         if not self.deadline_ns:
             return None
         return max(0.0, (self.deadline_ns - self.session.now_ns()) / NS_PER_SECOND)
+
+    def leave(self) -> None:
+        """Its client has gone: cancel its handler, unless its result is kept for another attempt.
+
+        Its deadline still ends it.
+        """
+        if self.kept is None:
+            self.end(Status.CANCELLED)
+        else:
+            self.session.calls.pop(self.call_id, None)
+            self.reason = Status.CANCELLED
 
     def end(self, reason: Status | None = None) -> None:
         """Forget it; with a reason, its handler is cancelled."""
@@ -237,9 +260,7 @@ class ServerSession:
 
     def reply_now(self, call_id: int, answer: object, elapsed_ns: int) -> bool:
         """Send a short answer; return whether there was room. `reply` is the long way."""
-        if not isinstance(answer, bytes | bytearray | memoryview):
-            message = f"a handler answers bytes, not {type(answer).__name__}"
-            raise TypeError(message)
+        answer = check_answer(answer)
         if self.is_shared or len(answer) > self.chunk:
             return False
         frame = PACK_QUICK(REPLY_KIND, call_id, elapsed_ns, 0, LAST, 0) + answer
@@ -337,8 +358,24 @@ class ServerSession:
             message = f"template {template} from a client"
             raise ProtocolError(message)
 
-    def end_calls(self, reason: Status) -> None:
+    def end_calls(self) -> None:
         """End all calls of a client that has gone."""
         self.is_ended = True
         for call in tuple(self.calls.values()):
-            call.end(reason)
+            call.leave()
+
+    def key_of(self, call_id: int) -> bytes:
+        """Return what identifies the first attempt of a call of this client."""
+        return self.instance + call_id.to_bytes(CALL_KEY, "little")
+
+
+def check_answer(answer: object) -> bytes | bytearray | memoryview:
+    """Return what a handler answers.
+
+    Raises:
+        TypeError: It is no bytes.
+    """
+    if not isinstance(answer, bytes | bytearray | memoryview):
+        message = f"a handler answers bytes, not {type(answer).__name__}"
+        raise TypeError(message)
+    return answer

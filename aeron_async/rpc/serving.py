@@ -35,7 +35,9 @@ from aeron_async.rpc.deadlines import Deadlines
 from aeron_async.rpc.envelope import (
     HEAD,
     HEAD_LENGTH,
+    IDEMPOTENT,
     INSTANCE_LENGTH,
+    KEY_LENGTH,
     LAST,
     NEVER_BEGUN,
     QUICK,
@@ -49,8 +51,16 @@ from aeron_async.rpc.envelope import (
     pack_extensions,
 )
 from aeron_async.rpc.flows import WINDOW_BYTES_LEAST, InFlow, OutFlow
+from aeron_async.rpc.kept_results import KeptResult, KeptResults
 from aeron_async.rpc.outbox import Outbox
-from aeron_async.rpc.server_session import Caller, Handler, ServedMethod, ServerCall, ServerSession
+from aeron_async.rpc.server_session import (
+    Caller,
+    Handler,
+    ServedMethod,
+    ServerCall,
+    ServerSession,
+    check_answer,
+)
 from aeron_async.tasks import EagerStarter, TaskOwner
 from aeron_async.text import printable
 from aeron_async.trace_context import TraceContext
@@ -62,7 +72,7 @@ if TYPE_CHECKING:
     from aeron_async.client.image import Image, Message
     from aeron_async.rpc.wiring import Wiring
 
-__all__ = ["ServerCounts", "Serving"]
+__all__ = ["ServerCounts", "Serving", "ServingLimits"]
 
 log = get_logger("aeron_async.rpc")
 
@@ -92,6 +102,9 @@ class ServerCounts:
         late: Messages for calls that had ended.
         malformed: Messages that were no envelope, or made no sense.
         refused_clients: Clients that were rejected.
+        repeated: Calls that were sent again and got the result of an earlier attempt.
+        results_kept: Results that are kept for such calls.
+        results_dropped: Those that were dropped because newer ones needed their place.
     """
 
     calls: int
@@ -103,6 +116,42 @@ class ServerCounts:
     late: int
     malformed: int
     refused_clients: int
+    repeated: int
+    results_kept: int
+    results_dropped: int
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ServingLimits:
+    """The limits of a service; see `Server.serve`.
+
+    Raises:
+        ConfigurationError: One is no limit.
+    """
+
+    calls_limit: int
+    calls_at_once: int
+    clients_limit: int
+    patience_s: float
+    payload_max: int
+    window_items: int
+    window_bytes: int
+    keep_results: int
+    keep_results_bytes: int
+
+    def __attrs_post_init__(self) -> None:
+        for name in (
+            "calls_limit",
+            "calls_at_once",
+            "clients_limit",
+            "payload_max",
+            "window_items",
+            "keep_results_bytes",
+        ):
+            check_limit(getattr(self, name), name)
+        check_number(self.window_bytes, "window_bytes", minimum=WINDOW_BYTES_LEAST)
+        check_number(self.keep_results, "keep_results", minimum=0)
 
 
 @final
@@ -119,32 +168,20 @@ class Serving:
         handlers: Mapping[int, Handler],
         aeron: Aeron,
         wiring: Wiring,
-        *,
-        calls_limit: int,
-        calls_at_once: int,
-        clients_limit: int,
-        patience_s: float,
-        payload_max: int,
-        window_items: int,
-        window_bytes: int,
+        limits: ServingLimits,
     ) -> None:
         self.service = service
         self._methods = {number: ServedMethod(each) for number, each in handlers.items()}
         self._aeron = aeron
         self._wiring = wiring
-        self._calls_limit = check_limit(calls_limit, "calls_limit")
-        self._calls_at_once = check_limit(calls_at_once, "calls_at_once")
-        self._clients_limit = check_limit(clients_limit, "clients_limit")
-        self._patience_s = patience_s
-        self._payload_max = check_limit(payload_max, "payload_max")
-        self._window_items = check_limit(window_items, "window_items")
-        self._window_bytes = check_number(window_bytes, "window_bytes", minimum=WINDOW_BYTES_LEAST)
+        self._limits = limits
+        self._calls_limit = limits.calls_limit
+        self._calls_at_once = limits.calls_at_once
         self._instance = os.urandom(INSTANCE_LENGTH)
         self._sessions: dict[Image, ServerSession] = {}
         self._rejected: set[Image] = set()
         self._tasks = TaskOwner()
         self._calls = TaskOwner()
-        self._starter = EagerStarter(self._calls, self._tasks)
         # Answers to all clients at once have an extension each.
         self._simple = {
             number: each
@@ -155,12 +192,17 @@ class Serving:
         self._now_ns = aeron.clock.now_ns
         self._subscription: Any = None
         self._shared: Any = None
+        self._starter: Any = None
         self._is_draining = False
         self._is_closed = False
         self._call_count = self._cancelled = self._under_way = 0
         self._late = self._malformed = self._refused_clients = 0
         self._refused: Counter[str] = Counter()
         self._logged_ns = 0
+        # Calls with these flags take the long way.
+        self._kept_flags = IDEMPOTENT if limits.keep_results else 0
+        self._kept = KeptResults(limits.keep_results, limits.keep_results_bytes)
+        self._repeated = 0
 
     @property
     def counts(self) -> ServerCounts:
@@ -178,6 +220,9 @@ class Serving:
             late=self._late,
             malformed=self._malformed,
             refused_clients=self._refused_clients,
+            repeated=self._repeated,
+            results_kept=len(self._kept),
+            results_dropped=self._kept.dropped,
         )
 
     @property
@@ -195,6 +240,7 @@ class Serving:
         self._subscription = await self._aeron.add_subscription(
             wiring.requests, wiring.stream_id, on_unavailable_image=self._on_image_gone
         )
+        self._starter = EagerStarter(self._calls, self._tasks)
         self._subscription.on_message(self._on_message)
 
     # What clients send.
@@ -213,6 +259,7 @@ class Serving:
             kind == CALL_KIND
             and flags & LAST
             and not ext_length
+            and not flags & self._kept_flags
             and call_id > session.highest_id
             and (method := self._simple.get(number)) is not None
             and len(session.calls) < self._calls_at_once
@@ -308,6 +355,8 @@ class Serving:
         call = ServerCall(session, call_id, method)
         call.is_repeated = bool(flags & REPEATED)
         call.key = extensions.get(Extension.KEY, b"")
+        if flags & self._kept_flags and method.gives_whole and self._is_given(call, amount):
+            return
         parent = extensions.get(Extension.TRACEPARENT)
         if parent is not None:
             state = extensions.get(Extension.TRACESTATE, b"").decode("ascii", "replace")
@@ -323,6 +372,30 @@ class Serving:
             call.outflow = OutFlow()
         self._start(call, self._run(call, body), amount)
 
+    def _is_given(self, call: ServerCall, amount: int) -> bool:
+        """Return whether a call gets the result of an earlier attempt; else note that it runs."""
+        key = call.key or call.session.key_of(call.call_id)
+        if len(key) != KEY_LENGTH:
+            return False
+        result = self._kept.find(key, self._now_ns())
+        if result is None:
+            call.kept = self._kept.begin(key, amount if amount < DEADLINE_MOST_NS else 0)
+            return False
+        self._repeated += 1
+        self._start(call, self._give(call, result), amount)
+        return True
+
+    async def _give(self, call: ServerCall, result: KeptResult) -> None:
+        try:
+            if not result.done.done():
+                # Shielded: others may wait for it, too.
+                await asyncio.shield(result.done)
+            await self._answer(call, result.answer(), 0)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - it is answered
+            self._on_raised(call, error)
+        finally:
+            self._on_left(call)
+
     def _new_inflow(self, call: ServerCall) -> InFlow:
         session = call.session
 
@@ -334,9 +407,9 @@ class Serving:
 
         return InFlow(
             grant,
-            window_items=self._window_items,
-            window_bytes=self._window_bytes,
-            payload_max=self._payload_max,
+            window_items=self._limits.window_items,
+            window_bytes=self._limits.window_bytes,
+            payload_max=self._limits.payload_max,
         )
 
     def _start(self, call: ServerCall, running: Coroutine[Any, Any, None], amount: int) -> None:
@@ -359,6 +432,9 @@ class Serving:
     def _on_left(self, call: ServerCall) -> None:
         """What ran for a call has ended, whatever has happened to the call."""
         self._under_way -= 1
+        if call.kept is not None:
+            # If it has come to nothing.
+            self._kept.forget(call.kept)
         if call.reason is Status.CANCELLED:
             self._cancelled += 1
         call.end()
@@ -373,7 +449,10 @@ class Serving:
                     answer = await answer
             else:
                 answer = await self._handle(call, method, body)
-            if call.is_over:
+            if call.kept is not None:
+                check_answer(answer)
+                self._kept.finish(call.kept, answer, self._now_ns())
+            if call.is_over or call.reason is not None:
                 # The handler went on although it was cancelled; nobody waits for its answer.
                 return
             elapsed_ns = self._now_ns() - began_ns
@@ -388,6 +467,8 @@ class Serving:
             self._on_left(call)
 
     def _on_raised(self, call: ServerCall, error: BaseException) -> None:
+        if call.kept is not None and isinstance(error, Exception):
+            self._kept.finish(call.kept, told_of(error), self._now_ns())
         if call.reason is not None:
             return
         if isinstance(error, asyncio.CancelledError):
@@ -449,14 +530,14 @@ class Serving:
             return
         # Its text may be a secret of the server: it is in the log here, with the traceback.
         log.error("call_handler_failed", method=method.name, exc_info=error)
-        kind = type(error).__name__
+        told = told_of(error)
         self._refuse(
             session,
             call_id,
-            Status.UNKNOWN,
-            f"the handler raised {kind}",
+            told.status,
+            str(told),
             method=method,
-            error_type=kind,
+            error_type=told.error_type,
         )
 
     def _refuse(
@@ -532,7 +613,7 @@ class Serving:
             session.frame(
                 Template.WELCOME,
                 0,
-                amount=self._payload_max,
+                amount=self._limits.payload_max,
                 number=self._calls_at_once,
                 extensions=self._instance_packed(),
             )
@@ -546,17 +627,17 @@ class Serving:
     def _new_session(self, image: Image) -> ServerSession | None:
         if image.is_closed or self._is_closed or image in self._rejected:
             return None
-        if len(self._sessions) >= self._clients_limit:
+        if len(self._sessions) >= self._limits.clients_limit:
             self._refused_clients += 1
             self._rejected.add(image)
             self._tasks.start(
-                reject(image, f"{self._clients_limit} clients are served already"), "reject"
+                reject(image, f"{self._limits.clients_limit} clients are served already"), "reject"
             )
             return None
         outbox = Outbox(
             self._tasks,
             lambda reason: self._end_session(session, reason),
-            patience_s=self._patience_s,
+            patience_s=self._limits.patience_s,
         )
         session = ServerSession(image, outbox, self._aeron.clock, self._wiring)
         self._sessions[image] = session
@@ -605,7 +686,7 @@ class Serving:
             self._tasks.start(reject(session.image, reason), "reject")
 
     def _close_session(self, session: ServerSession) -> None:
-        session.end_calls(Status.CANCELLED)
+        session.end_calls()
         session.outbox.close()
         if session.publication is not None:
             session.publication.close()
@@ -661,6 +742,14 @@ class Serving:
             if self._shared is not None:
                 self._shared.close()
         await self._tasks.aclose()
+
+
+def told_of(error: BaseException) -> CallFailedError:
+    """Return what a client is told of what a handler has raised: the class, and not the text."""
+    if isinstance(error, CallFailedError):
+        return error
+    kind = type(error).__name__
+    return CallFailedError(f"the handler raised {kind}", status=Status.UNKNOWN, error_type=kind)
 
 
 def check_grace(grace: float) -> float:
