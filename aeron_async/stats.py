@@ -39,6 +39,7 @@ __all__ = [
     "LOSS_CAUSES",
     "ArchiveStats",
     "BudgetStats",
+    "CallStats",
     "CycleStats",
     "DriverStats",
     "ImageRates",
@@ -495,6 +496,26 @@ class ArchiveStats:
         return max((each for each in lags if each is not None), default=None if lags else 0)
 
 
+@attrs.frozen
+class CallStats:
+    """One method of a service of calls; counts are those since the service was opened.
+
+    Attributes:
+        service: Name of the service.
+        method: Name of the method.
+        outcomes: How many of its calls were answered, repeated (they got a result that was kept),
+            refused before they began, cancelled, or failed, by the name of a status.
+        under_way: Those that run.
+        handler_ns: How long the handlers of answered calls took together.
+    """
+
+    service: str
+    method: str
+    outcomes: Mapping[str, int]
+    under_way: int
+    handler_ns: int
+
+
 @attrs.frozen(kw_only=True)
 class PublicationRates:
     """What one publication did in one second; see `PublicationStats` for the words.
@@ -565,6 +586,7 @@ class Stats:
         subscriptions: Subscriptions.
         driver: The driver itself.
         archive: An archive of the same process, if `with_archive` has added one.
+        calls: The methods of services of the same process, if `with_calls` has added them.
     """
 
     source: str
@@ -575,10 +597,15 @@ class Stats:
     subscriptions: Table[SubscriptionStats]
     driver: DriverStats
     archive: ArchiveStats | None = None
+    calls: Table[CallStats] | None = None
 
     def with_archive(self, archive: ArchiveStats | None) -> Stats:
         """Return the same snapshot with the statistics of an archive."""
         return attrs.evolve(self, archive=archive)
+
+    def with_calls(self, calls: Sequence[CallStats]) -> Stats:
+        """Return the same snapshot with the methods of services, such as `Serving.stats()`."""
+        return attrs.evolve(self, calls=Table.of(CallStats, calls))
 
     def diff(self, earlier: Stats) -> Rates:
         """Return what happened between an earlier snapshot of the same driver and this one.
@@ -633,6 +660,7 @@ class Stats:
             "images": plain(self.images),
             "subscriptions": plain(self.subscriptions),
             **({} if self.archive is None else {"archive": plain(self.archive)}),
+            **({} if self.calls is None else {"calls": plain(self.calls)}),
         }
 
     @classmethod
@@ -658,6 +686,7 @@ class Stats:
                 subscriptions=table_of(SubscriptionStats, fields["subscriptions"], {}),
                 driver=driver_of(fields["driver"]),
                 archive=None if fields.get("archive") is None else archive_of(fields["archive"]),
+                calls=table_of(CallStats, fields["calls"], {}) if fields.get("calls") else None,
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             message = f"these are no statistics of a driver: {error!r}"

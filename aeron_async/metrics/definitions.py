@@ -16,6 +16,7 @@ from typing import Final
 import attrs
 
 __all__ = [
+    "CALL_LABELS",
     "INFO",
     "INVALID_PACKETS",
     "LOOP_LAG",
@@ -33,6 +34,8 @@ __all__ = [
 
 STREAM_LABELS: Final = ("stream", "channel", "alias")
 """The labels of a stream, in order; a channel without an alias has only the first two."""
+CALL_LABELS: Final = ("service", "method")
+"""The labels of a method of a service of calls."""
 LOOP_LAG_POWERS: Final = range(14, 35)
 """The upper bounds of the buckets of loop lags, as powers of two in ns: 16 us to 17 s."""
 INVALID_PACKETS: Final = {
@@ -72,6 +75,7 @@ class MetricSource(Enum):
     SUBSCRIPTIONS = "subscriptions"
     RECORDINGS = "recordings"
     ARCHIVE = "archive"
+    CALLS = "calls"
     DRIVER = "driver"
     PAGE = "page"
 
@@ -389,6 +393,35 @@ METRICS: Final = (
         "Recordings in the catalog of an archive, by state: active or stopped.",
         "{recording}",
         "state",
+    ),
+    Metric(
+        "aeron_calls_total",
+        "aeron.calls",
+        MetricKind.COUNTER,
+        MetricSource.CALLS,
+        "outcomes",
+        "Calls of a service by what became of them: answered, repeated, cancelled, or a status.",
+        "{call}",
+        "outcome",
+    ),
+    Metric(
+        "aeron_calls_under_way",
+        "aeron.calls_under_way",
+        MetricKind.GAUGE,
+        MetricSource.CALLS,
+        "under_way",
+        "Calls of a service that run.",
+        "{call}",
+    ),
+    Metric(
+        "aeron_call_handler_seconds_total",
+        "aeron.call_handler",
+        MetricKind.COUNTER,
+        MetricSource.CALLS,
+        "handler_ns",
+        "How long the handlers of answered calls took together.",
+        "s",
+        divisor=NS,
     ),
     LOOP_LAG,
     Metric(

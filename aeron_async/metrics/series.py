@@ -20,6 +20,7 @@ import attrs
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.metrics.definitions import (
+    CALL_LABELS,
     INFO,
     INVALID_PACKETS,
     LOOP_LAG,
@@ -41,7 +42,7 @@ from aeron_async.text import SHORT, printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
-    from aeron_async.stats import ArchiveStats, DriverStats, ReceiverStats, Stats, Table
+    from aeron_async.stats import ArchiveStats, CallStats, DriverStats, ReceiverStats, Stats, Table
 
 __all__ = ["Buckets", "Family", "Labels", "MetricSeries", "channel_labels"]
 
@@ -51,6 +52,13 @@ CHANNELS_CACHED: Final = 1_024
 CHANNEL_LENGTH_MAX: Final = 200
 OTHER: Final = (("stream", "other"), ("channel", "other"))
 OTHER_RECORDINGS: Final = (("recording", "other"),)
+WHOLES: Final = {
+    MetricSource.ARCHIVE,
+    MetricSource.CALLS,
+    MetricSource.DRIVER,
+    MetricSource.PAGE,
+}
+"""Sources whose series are those of the snapshot itself."""
 UNKNOWN_CAUSE: Final = "unknown"
 NS_PER_SECOND: Final = 1_000_000_000
 
@@ -326,7 +334,7 @@ class MetricSeries:
                 begins_anew=source is MetricSource.RECORDINGS,
             )
             for source in MetricSource
-            if source not in {MetricSource.ARCHIVE, MetricSource.DRIVER, MetricSource.PAGE}
+            if source not in WHOLES
         }
 
     @property
@@ -373,6 +381,7 @@ class MetricSeries:
             self._subscriptions(stats),
             self._recordings(stats.archive, stats.monotonic_ns),
             archive_families(stats.archive),
+            call_families(stats.calls, self._max_series),
             self._driver(stats.driver),
         ):
             if each.values or each.histogram:
@@ -526,6 +535,27 @@ def archive_families(archive: ArchiveStats | None) -> Iterator[Family]:
             yield labelled(metric, [("active", archive.active_count), ("stopped", stopped_count)])
         else:
             yield family(metric, [NO_LABELS], [archive.free_bytes])
+
+
+def call_families(calls: Table[CallStats] | None, max_series: int) -> Iterator[Family]:
+    """Yield the metrics of services of calls; of more methods than `max_series`, the first."""
+    rows = [] if calls is None else list(calls)[:max_series]
+    if not rows:
+        return
+    names = [(printable(each.service, SHORT), printable(each.method, SHORT)) for each in rows]
+    for metric in METRICS:
+        if metric.source is not MetricSource.CALLS:
+            continue
+        # Of two services with the same names, the sum.
+        sums: dict[Pairs, int] = {}
+        for own, row in zip(names, rows, strict=True):
+            pairs = tuple(zip(CALL_LABELS, own, strict=True))
+            value = getattr(row, metric.column)
+            parts = value.items() if metric.label else [("", value)]
+            for name, count in parts:
+                key = (*pairs, (metric.label, printable(name, SHORT))) if name else pairs
+                sums[key] = sums.get(key, 0) + count
+        yield family(metric, [Labels(each) for each in sums], list(sums.values()))
 
 
 # Columns.

@@ -84,11 +84,16 @@ class ServedMethod:
         is_simple: Whether it takes whole requests, and nothing else, and gives whole answers.
         answered: Its calls that were answered.
         failed: Those that were answered with an error, by status.
+        cancelled: Those that their clients cancelled, or whose clients have gone.
+        repeated: Those that got, or wait for, the result of an earlier attempt.
+        repeated_answers: Of those that were answered, how many were repeated.
+        under_way: Those that run.
         handler_ns: How long the handlers of those that were answered have run, in nanoseconds.
     """
 
     __slots__ = (
         "answered",
+        "cancelled",
         "failed",
         "function",
         "gives_stream",
@@ -97,8 +102,11 @@ class ServedMethod:
         "is_plain",
         "is_simple",
         "name",
+        "repeated",
+        "repeated_answers",
         "takes_call",
         "takes_stream",
+        "under_way",
     )
 
     def __init__(self, handler: Handler) -> None:
@@ -110,7 +118,8 @@ class ServedMethod:
         self.gives_stream = handler.gives_stream
         self.gives_whole = not (self.takes_stream or self.gives_stream)
         self.is_simple = not (self.takes_call or self.takes_stream or self.gives_stream)
-        self.answered = self.handler_ns = 0
+        self.answered = self.cancelled = self.repeated = self.repeated_answers = 0
+        self.under_way = self.handler_ns = 0
         self.failed: Counter[str] = Counter()
 
 

@@ -61,6 +61,7 @@ from aeron_async.rpc.server_session import (
     ServerSession,
     check_answer,
 )
+from aeron_async.stats import CallStats
 from aeron_async.tasks import EagerStarter, TaskOwner
 from aeron_async.text import printable
 from aeron_async.trace_context import TraceContext
@@ -84,6 +85,8 @@ DEADLINE_MOST_NS: Final = 24 * 3_600 * NS_PER_SECOND
 """A deadline further away is none."""
 DRAINED_MS: Final = 100
 GRACE_MOST_S: Final = 1e9
+UNKNOWN_METHOD: Final = "(unknown)"
+"""In statistics: calls of methods that the service has not."""
 STREAMED: Final = object()
 """In the place of an answer: all of it was sent."""
 
@@ -195,14 +198,13 @@ class Serving:
         self._starter: Any = None
         self._is_draining = False
         self._is_closed = False
-        self._call_count = self._cancelled = self._under_way = 0
+        self._call_count = self._under_way = 0
         self._late = self._malformed = self._refused_clients = 0
         self._refused: Counter[str] = Counter()
         self._logged_ns = 0
         # Calls with these flags take the long way.
         self._kept_flags = IDEMPOTENT if limits.keep_results else 0
         self._kept = KeptResults(limits.keep_results, limits.keep_results_bytes)
-        self._repeated = 0
 
     @property
     def counts(self) -> ServerCounts:
@@ -214,16 +216,40 @@ class Serving:
             calls=self._call_count,
             answered=sum(each.answered for each in self._methods.values()),
             failed=dict(failed),
-            cancelled=self._cancelled,
+            cancelled=sum(each.cancelled for each in self._methods.values()),
             under_way=self._under_way,
             clients=len(self._sessions),
             late=self._late,
             malformed=self._malformed,
             refused_clients=self._refused_clients,
-            repeated=self._repeated,
+            repeated=sum(each.repeated for each in self._methods.values()),
             results_kept=len(self._kept),
             results_dropped=self._kept.dropped,
         )
+
+    def stats(self) -> list[CallStats]:
+        """Return what was counted of each method, for `Stats.with_calls`.
+
+        Calls of methods that there are not are those of `UNKNOWN_METHOD`.
+        """
+        found = [
+            CallStats(
+                self.service,
+                each.name,
+                {
+                    "answered": each.answered - each.repeated_answers,
+                    "repeated": each.repeated_answers,
+                    "cancelled": each.cancelled,
+                    **each.failed,
+                },
+                each.under_way,
+                each.handler_ns,
+            )
+            for each in self._methods.values()
+        ]
+        if self._refused:
+            found.append(CallStats(self.service, UNKNOWN_METHOD, dict(self._refused), 0, 0))
+        return found
 
     @property
     def callers(self) -> list[Caller]:
@@ -340,7 +366,9 @@ class Serving:
             self._refuse(session, call_id, Status.UNIMPLEMENTED, f"no method {number:#x}")
             return
         if self._is_draining:
-            self._refuse(session, call_id, Status.UNAVAILABLE, "draining", flags=NEVER_BEGUN)
+            self._refuse(
+                session, call_id, Status.UNAVAILABLE, "draining", method=method, flags=NEVER_BEGUN
+            )
             return
         if len(session.calls) >= self._calls_at_once or self._under_way >= self._calls_limit:
             self._refuse(
@@ -348,6 +376,7 @@ class Serving:
                 call_id,
                 Status.RESOURCE_EXHAUSTED,
                 "too many calls run",
+                method=method,
                 flags=NEVER_BEGUN,
                 retry_after_ms=DRAINED_MS,
             )
@@ -381,7 +410,7 @@ class Serving:
         if result is None:
             call.kept = self._kept.begin(key, amount if amount < DEADLINE_MOST_NS else 0)
             return False
-        self._repeated += 1
+        call.handler.repeated += 1
         self._start(call, self._give(call, result), amount)
         return True
 
@@ -391,6 +420,7 @@ class Serving:
                 # Shielded: others may wait for it, too.
                 await asyncio.shield(result.done)
             await self._answer(call, result.answer(), 0)
+            call.handler.repeated_answers += 1
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - it is answered
             self._on_raised(call, error)
         finally:
@@ -415,6 +445,7 @@ class Serving:
     def _start(self, call: ServerCall, running: Coroutine[Any, Any, None], amount: int) -> None:
         """Run what answers a call; a call that waits is kept until it ends."""
         self._under_way += 1
+        call.handler.under_way += 1
         if 0 < amount < DEADLINE_MOST_NS:
             call.deadline_ns = self._now_ns() + amount
         task, _ = self._starter.start(running, call.method)
@@ -432,11 +463,12 @@ class Serving:
     def _on_left(self, call: ServerCall) -> None:
         """What ran for a call has ended, whatever has happened to the call."""
         self._under_way -= 1
+        call.handler.under_way -= 1
         if call.kept is not None:
             # If it has come to nothing.
             self._kept.forget(call.kept)
         if call.reason is Status.CANCELLED:
-            self._cancelled += 1
+            call.handler.cancelled += 1
         call.end()
 
     async def _run(self, call: ServerCall, body: bytes) -> None:

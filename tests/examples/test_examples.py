@@ -107,6 +107,9 @@ PRINTED = {
         if block.language == "text"
         for line in block.text.splitlines()
     ],
+    "watch_calls": [
+        r'aeron_calls_total\{service="orders",method="place",outcome="answered"\} 3',
+    ],
     "typed_calls": ["7", "INVALID_ARGUMENT"],
     "calls": [
         "b'100'",

@@ -7,11 +7,18 @@ import re
 from typing import Any, NamedTuple
 
 from aeron_async.metrics.__main__ import shipped
-from aeron_async.metrics.definitions import INFO, METRICS, STREAM_LABELS, MetricKind, MetricSource
+from aeron_async.metrics.definitions import (
+    CALL_LABELS,
+    INFO,
+    METRICS,
+    STREAM_LABELS,
+    MetricKind,
+    MetricSource,
+)
 
 TARGET_LABELS = {"job", "instance"}
 """What Prometheus adds to every series."""
-OF_STREAMS = {each for each in MetricSource if each.name not in {"DRIVER", "PAGE"}}
+OF_STREAMS = {each for each in MetricSource if each.name not in {"CALLS", "DRIVER", "PAGE"}}
 FIELD = re.compile(r"^ +(?:- )?(alert|expr|for|severity|summary|runbook_url): (.+)$", re.MULTILINE)
 SELECTOR = re.compile(r"\b(aeron_\w+)(?:\{([^}]*)\})?")
 GROUPING = re.compile(r"\b(?:by|on|without|ignoring|group_left|group_right) *\(([^)]*)\)")
@@ -62,6 +69,8 @@ def labels_by_series() -> dict[str, set[str]]:
     for metric in METRICS:
         labels = set(STREAM_LABELS) if metric.source in OF_STREAMS else set[str]()
         labels |= {metric.label} - {""}
+        if metric.source is MetricSource.CALLS:
+            labels |= set(CALL_LABELS)
         if metric is INFO:
             labels = {"version", "kernel", "loop"}
         if metric.kind is MetricKind.HISTOGRAM:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
+from aeron_async.stats import CallStats
 from tests import snapshots
 from tests.snapshots import (
     ARCHIVE,
@@ -68,7 +69,8 @@ def everything(at_s: int = 1) -> Stats:
         counters={"socket_drops": 4, "invalid_packets": 3, "foreign_packets": 2},
     )
     taken = snapshot([PUBLICATION], [IMAGE], [SUBSCRIPTION], driver=driver, at_s=at_s)
-    return taken.with_archive(ARCHIVE)
+    calls = CallStats("orders", "place", {"answered": 5, "NOT_FOUND": 1}, 2, 3 * SECOND_NS)
+    return taken.with_archive(ARCHIVE).with_calls([calls])
 
 
 def samples(page: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from aeron_async.metrics.definitions import METRICS, REFUSED, MetricKind, MetricSource
+from aeron_async.metrics.definitions import CALL_LABELS, METRICS, REFUSED, MetricKind, MetricSource
 from aeron_async.metrics.endpoint import ServerLimits
 from tests.examples.pages import DOCS, rows, section
 
@@ -16,12 +16,15 @@ def test_the_page_names_every_metric_with_its_type_labels_and_help() -> None:
     others = {
         MetricSource.RECORDINGS,
         MetricSource.ARCHIVE,
+        MetricSource.CALLS,
         MetricSource.DRIVER,
         MetricSource.PAGE,
     }
     for metric in METRICS:
         is_of_streams = metric.source not in others
-        labels = ["stream"] * is_of_streams + [f"`{metric.label}`"] * bool(metric.label)
+        labels = ["stream"] * is_of_streams
+        labels += [f"`{each}`" for each in CALL_LABELS] * (metric.source is MetricSource.CALLS)
+        labels += [f"`{metric.label}`"] * bool(metric.label)
         otel = f"`{metric.otel_name}`" if metric is not REFUSED else ""
         if metric.kind is MetricKind.HISTOGRAM:
             otel = f"`{metric.otel_name}.count`, `{metric.otel_name}.sum`"

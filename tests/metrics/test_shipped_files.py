@@ -40,6 +40,7 @@ ROWS = [
     "Driver",
     "Budgets",
     "Archive",
+    "Calls",
 ]
 TARGET = {"job": "feed", "instance": "a:9464"}
 STREAM = {"stream": "1001", "channel": "aeron:ipc"}

@@ -11,8 +11,11 @@ import pytest
 
 from aeron_async import rpc
 from aeron_async.errors import ClosedError, ConfigurationError
+from aeron_async.metrics import MetricsText
+from aeron_async.stats import Stats
 from aeron_async.testing import Conditions, simulate
 from aeron_async.trace_context import TraceContext
+from tests.metrics.snapshots import snapshot
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
@@ -499,3 +502,34 @@ def test_a_handler_of_the_wrong_kind_is_refused() -> None:
     server.unary(plain)
     with pytest.raises(ConfigurationError):
         server.unary(waits, name="plain")
+
+
+def test_the_statistics_of_methods_become_metrics() -> None:
+    async def story(world: World) -> None:
+        async with pair(world) as (serving, client):
+            for _ in range(3):
+                await client.call("echo")
+            await client.call("later")
+            for method in ("refuse", "missing"):
+                with pytest.raises(rpc.CallFailedError):
+                    await client.call(method, b"x")
+            left = asyncio.ensure_future(client.call("never"))
+            cancelled = asyncio.ensure_future(client.call("never"))
+            await world.sleep(0.1)
+            cancelled.cancel()
+            await world.sleep(0.1)
+            rows = {each.method: each for each in serving.stats()}
+            assert rows["echo"].outcomes == {"answered": 3, "repeated": 0, "cancelled": 0}
+            assert rows["later"].handler_ns >= 10_000_000
+            assert rows["refuse"].outcomes["NOT_FOUND"] == 1
+            assert rows["never"].under_way == rows["never"].outcomes["cancelled"] == 1
+            assert rows["(unknown)"].outcomes == {"UNIMPLEMENTED": 1}
+            stats = snapshot().with_calls(serving.stats())
+            assert Stats.from_dict(stats.to_dict()).calls == stats.calls
+            page = MetricsText().render(stats)
+            names = f'service="{SERVICE}",method="echo"'
+            assert f'aeron_calls_total{{{names},outcome="answered"}} 3' in page
+            assert f'aeron_calls_under_way{{service="{SERVICE}",method="never"}} 1' in page
+            left.cancel()
+
+    run(story)
