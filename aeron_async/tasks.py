@@ -159,11 +159,6 @@ class ParkedCoroutine(Coroutine[Any, Any, Any]):
         """Return the name of what it runs, for the representation of its task."""
         return getattr(self.coroutine, "__name__", "nothing yet")
 
-    @property
-    def is_spent(self) -> bool:
-        """Return whether its task has ended, or will, or runs something else."""
-        return self._gate.done()
-
     def send(self, value: Any) -> Any:
         """Run to where it waits next."""
         if self.coroutine is None:
@@ -206,16 +201,27 @@ class EagerStarter:
         keeper: Owns the one task that has nothing to run yet.
     """
 
-    __slots__ = ("_keeper", "_loop", "_owner", "_parked", "_spare")
+    __slots__ = (
+        "_is_spent",
+        "_is_within_task",
+        "_keeper",
+        "_loop",
+        "_owner",
+        "_parked",
+        "_spare",
+    )
 
     def __init__(self, owner: TaskOwner, keeper: TaskOwner) -> None:
         self._owner = owner
         self._keeper = keeper
         self._loop = asyncio.get_running_loop()
+        self._is_within_task = False
         self._park()
 
     def _park(self) -> None:
-        self._parked = ParkedCoroutine(self._loop.create_future())
+        gate = self._loop.create_future()
+        self._is_spent = gate.done
+        self._parked = ParkedCoroutine(gate)
         self._spare = self._keeper.start(self._parked, "spare")
 
     def start(
@@ -230,16 +236,20 @@ class EagerStarter:
         Raises:
             BaseException: What the coroutine has raised before it waited.
         """
-        loop = self._loop
-        caller = asyncio.current_task(loop)
-        if self._parked.is_spent or caller is self._spare or self._spare.cancelling():
+        loop, caller = self._loop, None
+        if self._is_spent() or self._spare.cancelling():
             # Another coroutine must not find that it was cancelled.
             self._park()
+        if self._is_within_task:
+            caller = self._leave_caller()
+        try:
+            enter_task(loop, self._spare)
+        except RuntimeError:
+            # Asking for the current task each time takes longer where there is none.
+            caller = self._leave_caller()
+            enter_task(loop, self._spare)
         spare, parked = self._spare, self._parked
-        if caller is not None:
-            leave_task(loop, caller)
         context = copy_context()
-        enter_task(loop, spare)
         try:
             first = context.run(coroutine.send, None)
         except StopIteration as stop:
@@ -259,6 +269,16 @@ class EagerStarter:
         spare.set_name(name)
         self._owner.adopt(spare, self._keeper)
         return spare, None
+
+    def _leave_caller(self) -> asyncio.Task[Any] | None:
+        caller = asyncio.current_task(self._loop)
+        self._is_within_task = caller is not None
+        if caller is not None:
+            leave_task(self._loop, caller)
+        if caller is self._spare:
+            # What it runs has called.
+            self._park()
+        return caller
 
     def _put_back(self, spare: asyncio.Task[Any]) -> None:
         if spare is not self._spare:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, final, overload
 from aeron_async.errors import ConfigurationError
 from aeron_async.rpc.envelope import method_id
 from aeron_async.rpc.server_session import Handler
-from aeron_async.rpc.serving import Serving, ServingLimits, check_grace
+from aeron_async.rpc.serving import Serving, ServingLimits, check_seconds
 from aeron_async.rpc.typed_calls import typed_function
 from aeron_async.rpc.wiring import REQUEST_STREAM_ID, Wiring
 
@@ -289,7 +289,7 @@ class Server:
             ConfigurationError: An argument is invalid.
             RegistrationError: The driver refuses the channel.
         """
-        check_grace(grace)
+        check_seconds(grace, "grace")
         limits = ServingLimits(
             calls_limit=calls_limit, calls_at_once=calls_at_once, clients_limit=clients_limit,
             patience_s=patience, payload_max=payload_max, window_items=window_items,

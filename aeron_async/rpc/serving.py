@@ -84,7 +84,7 @@ CALL: Final = int(Template.CALL)
 DEADLINE_MOST_NS: Final = 24 * 3_600 * NS_PER_SECOND
 """A deadline further away is none."""
 DRAINED_MS: Final = 100
-GRACE_MOST_S: Final = 1e9
+SECONDS_MOST: Final = 1e9
 UNKNOWN_METHOD: Final = "(unknown)"
 """In statistics: calls of methods that the service has not."""
 STREAMED: Final = object()
@@ -155,6 +155,7 @@ class ServingLimits:
             check_limit(getattr(self, name), name)
         check_number(self.window_bytes, "window_bytes", minimum=WINDOW_BYTES_LEAST)
         check_number(self.keep_results, "keep_results", minimum=0)
+        check_seconds(self.patience_s, "patience")
 
 
 @final
@@ -736,7 +737,7 @@ class Serving:
         Raises:
             ConfigurationError: It is no number of seconds.
         """
-        grace = check_grace(grace)
+        grace = check_seconds(grace, "grace")
         if self._is_closed:
             return
         if not self._is_draining:
@@ -784,16 +785,16 @@ def told_of(error: BaseException) -> CallFailedError:
     return CallFailedError(f"the handler raised {kind}", status=Status.UNKNOWN, error_type=kind)
 
 
-def check_grace(grace: float) -> float:
-    """Return how many seconds calls may go on.
+def check_seconds(seconds: float, name: str) -> float:
+    """Return how many seconds something may take.
 
     Raises:
         ConfigurationError: It is no number from 0.
     """
-    if type(grace) not in {int, float} or not 0 <= grace <= GRACE_MOST_S:
-        message = f"grace={grace!r}: give seconds, from 0 to {GRACE_MOST_S:g}"
+    if type(seconds) not in {int, float} or not 0 <= seconds <= SECONDS_MOST:
+        message = f"{name}={seconds!r}: give seconds, from 0 to {SECONDS_MOST:g}"
         raise ConfigurationError(message)
-    return grace
+    return seconds
 
 
 async def reject(image: Image, reason: str) -> None:

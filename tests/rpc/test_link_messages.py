@@ -141,11 +141,12 @@ def test_a_client_that_was_sent_away_comes_back_when_the_server_stays() -> None:
     simulate(story, seed=1)
 
 
-@pytest.mark.parametrize("grace", [-1, float("nan"), "1", None, True])
-def test_a_grace_that_is_none_is_refused(grace: Any) -> None:
+@pytest.mark.parametrize("name", ["grace", "patience"])
+@pytest.mark.parametrize("seconds", [-1, float("nan"), "1", None, True])
+def test_seconds_that_are_none_are_refused(name: str, seconds: Any) -> None:
     async def story(world: World) -> None:
         async with world.host("bob").aeron() as bob:
-            with pytest.raises(ConfigurationError, match="grace="):
-                await make_server().serve(bob, UDP, grace=grace).__aenter__()
+            with pytest.raises(ConfigurationError, match=f"{name}="):
+                await make_server().serve(bob, UDP, **{name: seconds}).__aenter__()
 
     simulate(story, seed=1)
