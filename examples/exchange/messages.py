@@ -1,0 +1,212 @@
+"""Messages of the exchange: values, and their bytes by the SBE schema `messages.xml`.
+
+Prices are in cents and quantities in pieces, both integers; times are nanoseconds since 1970.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
+
+from aeron_async.codecs import SbeSchema
+from aeron_async.errors import DecodeError
+
+__all__ = [
+    "ACK",
+    "CANCEL_ORDER",
+    "COMMANDS",
+    "FILL",
+    "FULL_BOOK",
+    "LEVEL",
+    "NEW_ORDER",
+    "PROGRESS",
+    "QUOTE",
+    "SCHEMA_FILE",
+    "TRADE",
+    "Ack",
+    "CancelOrder",
+    "Command",
+    "Fill",
+    "FullBook",
+    "Kind",
+    "Level",
+    "NewOrder",
+    "Progress",
+    "Quote",
+    "Reason",
+    "Side",
+    "Status",
+    "Trade",
+    "decode_command",
+    "decode_market",
+]
+
+Side: TypeAlias = Literal["BUY", "SELL"]
+Kind: TypeAlias = Literal["LIMIT", "MARKET"]
+Status: TypeAlias = Literal["RESTING", "FILLED", "CANCELLED", "REJECTED"]
+Reason: TypeAlias = Literal[
+    "NONE",
+    "UNKNOWN_SYMBOL",
+    "BAD_PRICE",
+    "BAD_QUANTITY",
+    "UNKNOWN_ORDER",
+    "TOO_MANY_ORDERS",
+    "TOO_MANY_ACCOUNTS",
+    "TOO_MANY_LEVELS",
+    "ID_TOO_OLD",
+]
+T = TypeVar("T")
+
+
+class NewOrder(NamedTuple):
+    """A command: buy or sell; the price of a market order is 0."""
+
+    account: str
+    client_order_id: int
+    time_ns: int
+    symbol: str
+    side: Side
+    kind: Kind
+    price: int
+    quantity: int
+
+
+class CancelOrder(NamedTuple):
+    """A command: take an order of this account out of the book."""
+
+    account: str
+    client_order_id: int
+    time_ns: int
+    order_id: int
+
+
+Command: TypeAlias = NewOrder | CancelOrder
+
+
+class Ack(NamedTuple):
+    """The answer to a command; it is recorded by then. The three times are parts of its way."""
+
+    client_order_id: int
+    order_id: int
+    sequence: int
+    status: Status
+    reason: Reason
+    filled: int
+    remaining: int
+    is_repeated: int = 0
+    queued_ns: int = 0
+    recorded_ns: int = 0
+    matched_ns: int = 0
+
+
+class Fill(NamedTuple):
+    """One side of a trade, for its account: `number` counts them all."""
+
+    number: int
+    account: str
+    order_id: int
+    symbol: str
+    side: Side
+    price: int
+    quantity: int
+    remaining: int
+
+
+class Level(NamedTuple):
+    """All that rests at one price has changed; a quantity of 0 ends the level."""
+
+    symbol: str
+    side: Side
+    price: int
+    quantity: int
+    orders: int
+
+
+class Trade(NamedTuple):
+    """A trade: `number` counts those of all symbols, `taker` is the side that came last."""
+
+    number: int
+    time_ns: int
+    symbol: str
+    taker: Side
+    price: int
+    quantity: int
+
+
+class Quote(NamedTuple):
+    """The best prices of a symbol, 0 where there is none, and the last price."""
+
+    symbol: str
+    bid: int
+    bid_quantity: int
+    ask: int
+    ask_quantity: int
+    last: int
+
+
+class FullBook(NamedTuple):
+    """The whole state of market data: all levels of all symbols, and the latest trades."""
+
+    sequence: int
+    levels: list[Level]
+    trades: list[Trade]
+
+
+class Progress(NamedTuple):
+    """How far a replica has read the log, how many trades that made, and a digest of its state."""
+
+    sequence: int
+    trades: int
+    digest: int
+
+
+SCHEMA_FILE: Final = Path(__file__).parent / "messages.xml"
+SCHEMA: Final = SbeSchema.from_file(SCHEMA_FILE)
+TEMPLATE_ID: Final = slice(2, 4)
+"""Where the header of a message has the number of its template."""
+
+NEW_ORDER: Final = SCHEMA.codec("NewOrder", into=NewOrder)
+CANCEL_ORDER: Final = SCHEMA.codec("CancelOrder", into=CancelOrder)
+ACK: Final = SCHEMA.codec("Ack", into=Ack)
+FILL: Final = SCHEMA.codec("Fill", into=Fill)
+LEVEL: Final = SCHEMA.codec("Level", into=Level)
+TRADE: Final = SCHEMA.codec("Trade", into=Trade)
+QUOTE: Final = SCHEMA.codec("Quote", into=Quote)
+PROGRESS: Final = SCHEMA.codec("Progress", into=Progress)
+FULL_BOOK: Final = SCHEMA.codec(
+    "FullBook",
+    into=lambda sequence, levels, trades: FullBook(
+        sequence, [Level(*each) for each in levels], [Trade(*each) for each in trades]
+    ),
+)
+COMMANDS: Final[dict[int, Any]] = {1: NEW_ORDER, 2: CANCEL_ORDER}
+MARKET: Final[dict[int, Any]] = {5: LEVEL, 6: TRADE, 9: PROGRESS}
+
+
+def decode_command(data: bytes) -> Command:
+    """Return a command.
+
+    Raises:
+        DecodeError: The bytes are none.
+    """
+    command: Command = _decode(COMMANDS, data)
+    return command
+
+
+def decode_market(data: bytes) -> Level | Trade | Progress:
+    """Return a change that market data tells.
+
+    Raises:
+        DecodeError: The bytes are none.
+    """
+    change: Level | Trade | Progress = _decode(MARKET, data)
+    return change
+
+
+def _decode(codecs: dict[int, Any], data: bytes) -> Any:
+    number = int.from_bytes(data[TEMPLATE_ID], "little")
+    if number not in codecs:
+        names = ", ".join(each.name for each in codecs.values())
+        message = f"{len(data)} bytes with template {number} are none of {names}"
+        raise DecodeError(message)
+    return codecs[number].decode(data)
