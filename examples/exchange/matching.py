@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from examples.exchange.book import Book, Order
-from examples.exchange.messages import Ack, Fill, FullBook, NewOrder, Quote, Trade
+from examples.exchange.messages import Ack, Fill, FullBook, NewOrder, Progress, Quote, Trade
 
 if TYPE_CHECKING:
     from examples.exchange.book import Match
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ACCOUNTS_MOST",
     "ANSWERS_KEPT",
+    "CHECKPOINT",
     "ORDERS_MOST",
     "PRICE_MOST",
     "QUANTITY_MOST",
@@ -43,6 +44,8 @@ ORDERS_MOST: Final = 256
 """Most orders of one account that rest at once."""
 ANSWERS_KEPT: Final = 1_024
 """How many answers of one account are kept for commands that come again."""
+CHECKPOINT: Final = 64
+"""Commands between two checkpoints, at which replicas compare their digests."""
 TRADES_KEPT: Final = 64
 """How many of the latest trades of a symbol late readers get."""
 
@@ -80,6 +83,7 @@ class Exchange:
         trade_count: How many trades there were.
         fill_count: How many sides of trades.
         books: The book of each symbol.
+        checkpoint: The digest after the last command whose number is a multiple of 64.
     """
 
     def __init__(self) -> None:
@@ -87,6 +91,7 @@ class Exchange:
         self.trade_count = 0
         self.fill_count = 0
         self.books: Final = {symbol: Book(symbol) for symbol in SYMBOLS}
+        self.checkpoint = Progress(0, 0, 0)
         self._last_order_id = 0
         self._accounts: dict[str, Account] = {}
         self._tape: dict[str, list[Trade]] = {symbol: [] for symbol in SYMBOLS}
@@ -100,6 +105,12 @@ class Exchange:
         """
         assert sequence == self.sequence + 1, f"command {sequence} comes after {self.sequence}"
         self.sequence = sequence
+        effects = self._carry_out(command)
+        if sequence % CHECKPOINT == 0:
+            self.checkpoint = Progress(sequence, self.trade_count, self.digest())
+        return effects
+
+    def _carry_out(self, command: Command) -> Effects:
         account = self._accounts.get(command.account)
         if account is None:
             if len(self._accounts) == ACCOUNTS_MOST:

@@ -6,10 +6,13 @@ Prices are in cents and quantities in pieces, both integers; times are nanosecon
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from aeron_async.codecs import SbeSchema
 from aeron_async.errors import DecodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = [
     "ACK",
@@ -37,8 +40,10 @@ __all__ = [
     "Side",
     "Status",
     "Trade",
+    "all_changes",
     "decode_command",
     "decode_market",
+    "encode_command",
 ]
 
 Side: TypeAlias = Literal["BUY", "SELL"]
@@ -183,6 +188,13 @@ COMMANDS: Final[dict[int, Any]] = {1: NEW_ORDER, 2: CANCEL_ORDER}
 MARKET: Final[dict[int, Any]] = {5: LEVEL, 6: TRADE, 9: PROGRESS}
 
 
+def encode_command(command: Command) -> bytes:
+    """Return the message of a command."""
+    if isinstance(command, NewOrder):
+        return NEW_ORDER.encode(command)
+    return CANCEL_ORDER.encode(command)
+
+
 def decode_command(data: bytes) -> Command:
     """Return a command.
 
@@ -201,6 +213,12 @@ def decode_market(data: bytes) -> Level | Trade | Progress:
     """
     change: Level | Trade | Progress = _decode(MARKET, data)
     return change
+
+
+def all_changes(full: FullBook) -> Iterator[Level | Trade]:
+    """Iterate over what a snapshot has, trades in their order."""
+    yield from full.levels
+    yield from sorted(full.trades)
 
 
 def _decode(codecs: dict[int, Any], data: bytes) -> Any:

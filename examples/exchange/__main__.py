@@ -1,0 +1,231 @@
+"""Starts the exchange: every part as a process, and again when it dies.
+
+    python -m examples.exchange [--folder DIR] [--port N] [--no-traders]
+
+Without a folder the recordings are removed at the end. Ctrl-C ends everything in order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.util
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from aeron_async.text import printable
+from examples.exchange.wiring import Wiring, has_multicast
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Part", "supervise"]
+
+PARTS: Final = ("archive", "engine", "market", "gateway", "traders")
+NEEDED: Final = ("fastapi", "uvicorn", "websockets")
+READY_S: Final = 60.0
+END_S: Final = 8.0
+FIRST_PAUSE_S: Final = 0.1
+LAST_PAUSE_S: Final = 3.0
+HEALTHY_S: Final = 5.0
+"""A part that has run for so long begins with the first pause again."""
+DEATHS_MOST: Final = 10
+"""How often a part may die, each time within that time, before all is given up."""
+
+
+class GivenUpError(Exception):
+    """A part cannot be kept running."""
+
+
+class Part:
+    """One process of the exchange, which is started again when it ends.
+
+    Attributes:
+        name: Name of the module.
+        start_count: How often it was started.
+    """
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self.start_count = 0
+        self._folder = folder
+        self._process: asyncio.subprocess.Process | None = None
+        self._is_ready = asyncio.Event()
+
+    async def run(self) -> None:
+        """Keep the process running, with growing pauses while it dies at once.
+
+        Raises:
+            GivenUpError: It has died ten times, each time at once.
+        """
+        loop = asyncio.get_running_loop()
+        pause_s, deaths = FIRST_PAUSE_S, 0
+        while True:
+            began = loop.time()
+            code = await self._run_once()
+            if loop.time() - began >= HEALTHY_S:
+                pause_s, deaths = FIRST_PAUSE_S, 0
+            deaths += 1
+            if deaths == DEATHS_MOST:
+                message = f"{self.name} has ended {deaths} times, each time at once: see above"
+                raise GivenUpError(message)
+            how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+            self._say(f"{how}; it starts again")
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LAST_PAUSE_S)
+
+    async def _run_once(self) -> int:
+        self.start_count += 1
+        # Its standard input is ours to close: if this process is killed, the part sees the end of
+        # it, and ends. A session of its own keeps Ctrl-C of the terminal away from it.
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            f"examples.exchange.{self.name}",
+            str(self._folder),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=os.environ | {"EXCHANGE_SUPERVISED": "1"},
+            start_new_session=True,
+        )
+        self._process = process
+        (self._folder / f"{self.name}.pid").write_text(f"{process.pid}\n")
+        assert process.stdout is not None
+        async for line in process.stdout:
+            text = line.decode(errors="replace").rstrip()
+            if text == "ready":
+                self._is_ready.set()
+            else:
+                self._say(text)
+        return await process.wait()
+
+    def _say(self, text: str) -> None:
+        print(f"{self.name:>8} | {printable(text)}", flush=True)
+
+    async def wait_ready(self) -> None:
+        """Wait until it has said that it is ready, once.
+
+        Raises:
+            GivenUpError: It has not within a minute.
+        """
+        try:
+            async with asyncio.timeout(READY_S):
+                await self._is_ready.wait()
+        except TimeoutError:
+            message = f"{self.name} is not ready after {READY_S:g} s"
+            raise GivenUpError(message) from None
+
+    async def end(self) -> None:
+        """End the process: kindly, and if that does not help, at once."""
+        process = self._process
+        if process is None:
+            return
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                process.send_signal(number)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(END_S):
+                    await process.wait()
+                    return
+
+
+async def supervise(folder: Path, wiring: Wiring, names: Sequence[str]) -> None:
+    """Run all parts until cancelled.
+
+    Raises:
+        GivenUpError: One of them cannot be kept running.
+    """
+    parts = [Part(name, folder) for name in names]
+    try:
+        async with asyncio.TaskGroup() as group:
+            running: list[asyncio.Task[None]] = []
+            try:
+                for part in parts:
+                    running.append(group.create_task(part.run()))
+                    await part.wait_ready()
+                print(invitation(folder, wiring), flush=True)
+                await asyncio.Event().wait()
+            finally:
+                for each in running:
+                    each.cancel()
+    finally:
+        # The last ones first: the engine closes its log while the archive is there.
+        for part in reversed(parts):
+            await part.end()
+
+
+def invitation(folder: Path, wiring: Wiring) -> str:
+    """Return where to look, and what to try."""
+    doors = " ".join(f"--door {wiring.door(name)}" for name in PARTS)
+    how = "multicast over loopback"
+    if not wiring.is_multicast:
+        how = "one stream for each reader (MDC): multicast over loopback does not work here"
+    return f"""
+The exchange is open; market data goes by {how}.
+
+  look            http://127.0.0.1:{wiring.web_port}/
+  metrics         http://127.0.0.1:{wiring.web_port}/metrics
+  kill the engine kill -9 $(cat {folder}/engine.pid)
+  bars in Spark   make exchange-bars FOLDER={folder}
+  each driver     aeron-async monitor {doors}
+
+Ctrl-C ends it.
+"""
+
+
+def missing() -> list[str]:
+    """Return which packages are missing."""
+    return [each for each in NEEDED if importlib.util.find_spec(each) is None]
+
+
+async def run(folder: Path, names: Sequence[str], port: int) -> None:
+    """Run all parts until SIGINT or SIGTERM."""
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    try:
+        # A log is known by its channel: with its recordings its addresses stay.
+        wiring = Wiring.read(folder)
+    except FileNotFoundError:
+        wiring = Wiring.new(folder, is_multicast=has_multicast(), web_port=port)
+    await supervise(folder, wiring, names)
+
+
+def main() -> int:
+    """Start everything; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m examples.exchange", description=__doc__)
+    parser.add_argument("--folder", type=Path, help="keep recordings here, and go on with them")
+    parser.add_argument("--port", type=int, default=0, help="port of the page; any free one else")
+    parser.add_argument("--no-traders", action="store_true", help="leave the simulated traders out")
+    given = parser.parse_args()
+    if lacking := missing():
+        print(f"missing: {', '.join(lacking)}; pip install 'aeron-async[exchange]'")
+        return 1
+    folder = given.folder or Path(tempfile.mkdtemp(prefix="exchange-"))
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    names = [each for each in PARTS if each != "traders" or not given.no_traders]
+    code = 0
+    try:
+        with suppress(asyncio.CancelledError):
+            asyncio.run(run(folder.resolve(), names, given.port))
+        print("closed")
+    except* GivenUpError as errors:
+        for each in errors.exceptions:
+            print(each, file=sys.stderr)
+        code = 1
+    finally:
+        if given.folder is None:
+            shutil.rmtree(folder)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
