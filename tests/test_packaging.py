@@ -214,6 +214,7 @@ def test_a_stream_takes_nothing_of_the_command_line(unused_udp_port: int) -> Non
     ("target", "installed_in_order"),
     [
         ("demo", ["'.[cli]'"]),
+        ("exchange", ["'.[cli]'", "'aeron-async[exchange]'"]),
         ("test", ["'.[cli]'", SPARK, "'aeron-async[dev]'"]),
         ("bench", ["'.[cli]'", SPARK, "'aeron-async[dev]'", "'aeron-async[bench]'"]),
         ("fuzz", ["'.[cli]'", SPARK, "'aeron-async[dev]'", "'aeron-async[fuzz]'"]),

@@ -147,8 +147,9 @@ async def supervise(folder: Path, wiring: Wiring, names: Sequence[str]) -> None:
         async with asyncio.TaskGroup() as group:
             running: list[asyncio.Task[None]] = []
             try:
+                # All at once: each waits for those that it needs.
+                running += [group.create_task(part.run()) for part in parts]
                 for part in parts:
-                    running.append(group.create_task(part.run()))
                     await part.wait_ready()
                 print(invitation(folder, wiring), flush=True)
                 await asyncio.Event().wait()

@@ -116,7 +116,10 @@ class Desk:
             for symbol in self._changed:
                 self._announce(symbol)
             return
-        change = decode_market(item.data)
+        self.on_change(decode_market(item.data))
+
+    def on_change(self, change: Level | Trade | Progress) -> None:
+        """Apply a change, and wake those who show its symbol."""
         self.book.apply(change)
         if isinstance(change, Progress):
             self.on_checkpoint("market", change)
@@ -194,8 +197,8 @@ class Desk:
     async def watch_engine(self, engine: rpc.Client) -> None:
         """Look twice a second whether the engine is there, and how far it is."""
         while True:
-            was_up, self.is_engine_up = self.is_engine_up, engine.is_connected
-            self.engine_losses += was_up and not self.is_engine_up
+            self.is_engine_up = engine.is_connected
+            self.engine_losses = engine.counts.links_lost
             if self.is_engine_up:
                 try:
                     answer = await engine.call("progress", timeout=1, idempotent=True)

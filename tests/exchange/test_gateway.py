@@ -1,0 +1,256 @@
+"""The gateway, with an engine in the same process: what browsers may send, and what they get."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="pip install 'aeron-async[exchange]'")
+pytest.importorskip("httpx2", reason="pip install httpx2")
+
+from starlette.testclient import TestClient
+from starlette.websockets import WebSocketDisconnect
+
+from aeron_async.errors import CallFailedError, CallLostError, RpcError, Status
+from examples.exchange import desk as desks
+from examples.exchange import gateway
+from examples.exchange.desk import Desk
+from examples.exchange.gateway import Services, make_app
+from examples.exchange.matching import Exchange
+from examples.exchange.messages import ACK, Fill, Level, Progress, Trade, decode_command
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Generator
+
+ORDER = {
+    "account": "ann",
+    "client_order_id": 1,
+    "symbol": "AERN",
+    "side": "BUY",
+    "price": 10_000,
+    "quantity": 5,
+}
+
+
+class Engine:
+    """An exchange without a log: its effects reach the desk at once."""
+
+    def __init__(self) -> None:
+        self.desk = Desk()
+        self.exchange = Exchange()
+        self.error: RpcError | None = None
+
+    async def submit(self, request: bytes) -> bytes:
+        if self.error is not None:
+            raise self.error
+        effects = self.exchange.apply(self.exchange.sequence + 1, decode_command(request))
+        changes: list[Level | Trade] = [*effects.trades, *effects.levels]
+        for change in changes:
+            self.desk.on_change(change)
+        for fill in effects.fills:
+            self.desk.on_fill(fill)
+        return ACK.encode(effects.ack)
+
+    async def metrics(self) -> str:
+        return "aeron_info 1\n"
+
+    @asynccontextmanager
+    async def services(self) -> AsyncGenerator[Services]:
+        yield Services(self.desk, self.submit, self.metrics)
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return Engine()
+
+
+@pytest.fixture
+def client(engine: Engine) -> Generator[TestClient]:
+    with TestClient(make_app(engine.services)) as client:
+        yield client
+
+
+def test_an_order_is_answered_and_shown(client: TestClient) -> None:
+    answer = client.post("/api/orders", json=ORDER).json()
+    assert (answer["status"], answer["remaining"], answer["is_repeated"]) == ("RESTING", 5, 0)
+    assert client.post("/api/orders", json=ORDER).json()["is_repeated"] == 1
+    assert client.get("/api/book/AERN").json()["bids"] == [[10_000, 5, 1]]
+    cancelled = client.delete("/api/orders/1?account=ann&client_order_id=2").json()
+    assert (cancelled["status"], cancelled["remaining"]) == ("CANCELLED", 5)
+    assert client.get("/api/book/AERN").json()["bids"] == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"account": "<b>"},
+        {"account": ""},
+        {"client_order_id": 0},
+        {"client_order_id": 2**53},
+        {"symbol": "../etc"},
+        {"side": "HOLD"},
+        {"price": -1},
+        {"quantity": 0},
+        {"quantity": 1.5},
+        {"quantity": 10**9},
+    ],
+    ids=str,
+)
+def test_what_is_no_order_is_refused(client: TestClient, change: dict[str, Any]) -> None:
+    assert client.post("/api/orders", json=ORDER | change).status_code == 422
+
+
+def test_an_engine_that_does_not_answer_is_told_with_what_to_do(
+    client: TestClient, engine: Engine
+) -> None:
+    engine.error = CallLostError("the server was lost")
+    answer = client.post("/api/orders", json=ORDER)
+    assert answer.status_code == 503
+    assert "same client_order_id" in answer.json()["detail"]
+    engine.error = CallFailedError("4096 commands wait", status=Status.RESOURCE_EXHAUSTED)
+    assert "refused" in client.post("/api/orders", json=ORDER).json()["detail"]
+    with client.websocket_connect("/ws/orders?account=ann") as socket:
+        socket.send_json(ORDER | {"type": "order"})
+        assert socket.receive_json()["type"] == "error"
+
+
+def test_fills_go_to_their_account_only(client: TestClient) -> None:
+    with (
+        client.websocket_connect("/ws/orders?account=ann") as ann,
+        client.websocket_connect("/ws/orders?account=bob") as bob,
+    ):
+        ann.send_json(ORDER | {"type": "order"})
+        assert ann.receive_json()["status"] == "RESTING"
+        bob.send_json(ORDER | {"type": "order", "account": "bob", "side": "SELL", "quantity": 3})
+        said = [bob.receive_json() for _ in range(2)]
+        assert {each["type"] for each in said} == {"ack", "fill"}
+        fill = ann.receive_json()
+        assert (fill["account"], fill["quantity"], fill["remaining"]) == ("ann", 3, 2)
+        ann.send_json({"type": "cancel", "account": "ann", "client_order_id": 9, "order_id": 1})
+        assert ann.receive_json()["status"] == "CANCELLED"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[]", '{"type": "order"}', '{"type": "<b>"}', "9" * 5_000, "\x00", "nonsense"],
+    ids=repr,
+)
+def test_a_message_that_makes_no_sense_is_answered_without_its_text(
+    client: TestClient, text: str
+) -> None:
+    with client.websocket_connect("/ws/orders?account=ann") as socket:
+        socket.send_text(text)
+        said = socket.receive_json()
+        assert said["type"] == "error"
+        assert "nonsense" not in said["error"]
+        assert len(said["error"]) < 1_000
+        # Others are still taken.
+        socket.send_json(ORDER | {"type": "order"})
+        assert socket.receive_json()["type"] == "ack"
+
+
+def test_a_websocket_is_for_one_account(client: TestClient) -> None:
+    with client.websocket_connect("/ws/orders?account=bob") as socket:
+        socket.send_json(ORDER | {"type": "order"})
+        assert "account ann is not bob" in socket.receive_json()["error"]
+
+
+def test_a_browser_is_shown_the_newest_book(client: TestClient) -> None:
+    with client.websocket_connect("/ws/market?symbol=AERN") as socket:
+        assert socket.receive_json()["type"] == "status"
+        assert socket.receive_json()["bids"] == []
+        client.post("/api/orders", json=ORDER)
+        assert socket.receive_json()["bids"] == [[10_000, 5, 1]]
+
+
+def test_there_is_a_limit_of_browsers(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "BROWSERS_MOST", 1)
+    with (
+        client.websocket_connect("/ws/market?symbol=AERN"),
+        pytest.raises(WebSocketDisconnect) as refused,
+        client.websocket_connect("/ws/market?symbol=AERN"),
+    ):
+        pass
+    assert refused.value.code == 1013
+    with client.websocket_connect("/ws/market?symbol=AERN") as socket:
+        assert socket.receive_json()["type"] == "status"
+
+
+def test_only_pages_of_the_gateway_may_trade(client: TestClient) -> None:
+    for headers in ({"Origin": "https://elsewhere.example"}, {"Host": "elsewhere.example"}):
+        assert client.post("/api/orders", json=ORDER, headers=headers).status_code == 403
+        with (
+            pytest.raises(WebSocketDisconnect),
+            client.websocket_connect("/ws/orders?account=ann", headers=headers),
+        ):
+            pass
+    own = {"Origin": "http://testserver"}
+    assert client.post("/api/orders", json=ORDER, headers=own).status_code == 200
+
+
+def test_the_page_may_load_nothing_from_elsewhere(client: TestClient) -> None:
+    page = client.get("/")
+    assert page.headers["content-security-policy"].startswith("default-src 'self'")
+    assert "http://" not in page.text
+    assert "https://" not in page.text
+    for name in ("exchange.js", "exchange.css", "favicon.svg"):
+        assert f"/static/{name}" in page.text
+        assert client.get(f"/static/{name}").status_code == 200
+    assert "innerHTML" not in client.get("/static/exchange.js").text
+    assert client.get("/metrics").text == "aeron_info 1\n"
+    assert client.get("/api/book/none").status_code == 404
+    assert client.get("/api/symbols").json()[0] == "AERN"
+
+
+async def test_a_screen_is_made_once_for_all_browsers() -> None:
+    engine = Engine()
+    first = engine.desk.screen("AERN")
+    assert engine.desk.screen("AERN") is first
+    waiting = asyncio.create_task(
+        engine.desk.wait_changed("AERN", engine.desk.book.symbols["AERN"].version)
+    )
+    other = asyncio.create_task(
+        engine.desk.wait_changed("BOLT", engine.desk.book.symbols["BOLT"].version)
+    )
+    services = Services(engine.desk, engine.submit, engine.metrics)
+    await services.carry_out(gateway.OrderBody.model_validate(ORDER).command())
+    assert await waiting == engine.desk.book.symbols["AERN"].version
+    assert not other.done()
+    other.cancel()
+    assert engine.desk.screen("AERN") != first
+
+
+def fill(number: int) -> Fill:
+    return Fill(number, "ann", 1, "AERN", "BUY", 100, 1, 0)
+
+
+async def test_fills_that_a_browser_does_not_take_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(desks, "FILLS_WAITING_MOST", 2)
+    monkeypatch.setattr(desks, "LISTENERS_MOST", 1)
+    desk = Desk()
+    with desk.fills_of("ann") as queue:
+        assert queue is not None
+        with desk.fills_of("ann") as refused:
+            assert refused is None
+        for number in range(1, 4):
+            desk.on_fill(fill(number))
+        assert [each.number for each in await queue.take()] == [2, 3]
+        assert queue.missed_count == 1
+    desk.on_fill(fill(4))
+    assert list(queue.fills) == []
+
+
+def test_replicas_agree_or_it_is_said() -> None:
+    desk = Desk()
+    desk.on_checkpoint("engine", Progress(64, 1, 7))
+    assert desk.status()["agreed"] == 0
+    desk.on_checkpoint("market", Progress(64, 1, 7))
+    assert desk.status()["agreed"] == 64
+    desk.on_checkpoint("market", Progress(128, 1, 8))
+    desk.on_checkpoint("engine", Progress(128, 1, 9))
+    assert (desk.status()["agreed"], desk.status()["differing"]) == (64, 128)

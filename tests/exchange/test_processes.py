@@ -1,0 +1,101 @@
+"""The exchange as processes: what was acknowledged outlives the engine, and nothing is left."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="pip install 'aeron-async[exchange]'")
+pytest.importorskip("websockets", reason="pip install 'aeron-async[exchange]'")
+pytest.importorskip("httpx2", reason="pip install httpx2")
+
+import httpx2
+
+from tests.exchange.programs import is_running, running
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
+]
+
+PARTS = ("archive", "engine", "market", "gateway")
+ORDERS = 70
+"""More than the commands between two checkpoints."""
+
+
+def order(number: int) -> dict[str, Any]:
+    return {
+        "account": "ann",
+        "client_order_id": number,
+        "symbol": "AERN",
+        "side": "BUY",
+        "price": 9_000 + number % 10,
+        "quantity": number,
+    }
+
+
+async def until_agreed(client: httpx2.AsyncClient, command: int) -> dict[str, Any]:
+    """Wait until both replicas have had a command and agree, and the book shows that."""
+    async with asyncio.timeout(30):
+        while True:
+            status = (await client.get("/api/status")).json()
+            assert status["differing"] == 0
+            if status["agreed"] >= command:
+                return (await client.get("/api/book/AERN")).json()  # type: ignore[no-any-return]
+            await asyncio.sleep(0.05)
+
+
+async def test_what_was_acknowledged_outlives_the_engine(tmp_path: Path) -> None:
+    with running(tmp_path, "--no-traders") as program:
+        pids = {part: program.pid(part) for part in PARTS}
+        async with httpx2.AsyncClient(base_url=program.address, timeout=30) as client:
+
+            async def place(number: int) -> dict[str, Any]:
+                answer = await client.post("/api/orders", json=order(number))
+                assert answer.status_code == 200, answer.text
+                return answer.json()  # type: ignore[no-any-return]
+
+            first = await asyncio.gather(*map(place, range(1, ORDERS + 1)))
+            assert {each["status"] for each in first} == {"RESTING"}
+            book = await until_agreed(client, 64)
+
+            # Killed while orders are under way: each is done once, and answered.
+            under_way = [
+                asyncio.create_task(place(number)) for number in range(ORDERS + 1, 2 * ORDERS + 1)
+            ]
+            await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+            program.kill("engine")
+            second = await asyncio.gather(*under_way)
+            assert {each["status"] for each in second} == {"RESTING"}
+            assert len({each["order_id"] for each in (*first, *second)}) == 2 * ORDERS
+
+            # One that is sent again has its answer again, from before the engine was killed.
+            again = await place(1)
+            assert again["is_repeated"] == 1
+            assert again["order_id"] == first[0]["order_id"]
+            assert again["sequence"] == first[0]["sequence"]
+
+            # The new engine and the replica that saw it all have the same state.
+            book = await until_agreed(client, 128)
+            quantities = {price: quantity for price, quantity, _ in book["bids"]}
+            assert quantities == {
+                9_000 + last: sum(n for n in range(1, 2 * ORDERS + 1) if n % 10 == last)
+                for last in range(10)
+            }
+            status = (await client.get("/api/status")).json()
+            assert status["engine"] is True
+            assert status["losses"] == 1
+        assert program.pid("engine") != pids["engine"]
+        printed = program.interrupt()
+        assert program.process.returncode == 0, printed
+        assert "engine | was ended by SIGKILL; it starts again" in printed
+        assert "closed" in printed
+        pids["new engine"] = program.pid("engine")
+        assert [part for part, pid in pids.items() if is_running(pid)] == []
+        assert program.doors() == []
