@@ -79,7 +79,7 @@ function showState(status) {
     const agreed = status.differing
       ? `the replicas DIFFER at command ${status.differing}`
       : `both replicas agree up to command ${status.agreed}`;
-    state.textContent = `Open; ${agreed}${status.losses ? `; the engine was lost ${status.losses} times` : ""}`;
+    state.textContent = `Open; ${agreed}${status.losses ? `; the engine was lost ${status.losses === 1 ? "once" : `${status.losses} times`}` : ""}`;
   }
 }
 
