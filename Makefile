@@ -141,7 +141,7 @@ exchange: $(EXCHANGE_STAMP)
 
 exchange-bars: $(SPARK_STAMP) $(EXCHANGE_STAMP)
 	@$(PIP) --quiet --no-compile 'aeron-async[spark]'
-	$(BIN)/python -m examples.exchange.bars $(if $(FOLDER),'$(FOLDER)')
+	$(BIN)/python -m examples.exchange.bars '$(FOLDER)'
 
 pipeline: $(STAMP)
 	$(BIN)/aeron-async pipeline demo

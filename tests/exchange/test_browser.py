@@ -137,7 +137,9 @@ async def test_the_page_survives_a_kill_of_the_engine(exchange: Program) -> None
         # What was acknowledged before is there, and can be cancelled.
         await page.get_by_role("button", name=re.compile("Cancel order .* sell 11 AERN")).click()
         await page.wait_for_function("() => /cancelled/.test(said.innerText)")
-        await page.wait_for_function("() => /the engine was lost (once|[0-9]+ times)/.test(state.innerText)")
+        await page.wait_for_function(
+            "() => /the engine was lost (once|[0-9]+ times)/.test(state.innerText)"
+        )
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -75,6 +75,9 @@ async def test_what_was_acknowledged_outlives_the_engine(tmp_path: Path) -> None
             assert {each["status"] for each in second} == {"RESTING"}
             assert len({each["order_id"] for each in (*first, *second)}) == 2 * ORDERS
 
+            # Market data of a new process goes on where the old one was.
+            program.kill("market")
+
             # One that is sent again has its answer again, from before the engine was killed.
             again = await place(1)
             assert again["is_repeated"] == 1
