@@ -18,7 +18,14 @@ import attrs
 import aeron_async as aa
 from aeron_async.errors import AeronError, RpcError
 from examples.exchange.feed import MarketBook
-from examples.exchange.messages import FILL, FULL_BOOK, PROGRESS, Level, Progress, decode_market
+from examples.exchange.messages import (
+    FILL,
+    PROGRESS,
+    Level,
+    Progress,
+    decode_full_book,
+    decode_market,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +119,8 @@ class Desk:
     def _on_market(self, item: aa.Snapshot[bytes] | aa.Message) -> None:
         if isinstance(item, aa.Snapshot):
             self.snapshot_count += 1
-            self.book.load(FULL_BOOK.decode(item.data))
+            self.book.load(decode_full_book(item.data))
+            self.on_checkpoint("market", self.book.progress)
             for symbol in self._changed:
                 self._announce(symbol)
             return

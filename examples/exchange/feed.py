@@ -59,7 +59,7 @@ class MarketBook:
         self.symbols: Final[dict[str, SymbolBook]] = {}
         self.progress = Progress(0, 0, 0)
         self.last_trade = 0
-        self.load(FullBook(0, [], []))
+        self.load(FullBook(self.progress, [], []))
 
     def load(self, full: FullBook) -> None:
         """Replace all that is known by a snapshot."""
@@ -100,7 +100,7 @@ class MarketBook:
 
     def full(self) -> FullBook:
         """Return all that is known, for a snapshot."""
-        return FullBook(self.progress.sequence, list(self._levels()), list(self._trades()))
+        return FullBook(self.progress, list(self._levels()), list(self._trades()))
 
     def _levels(self) -> Iterator[Level]:
         for book in self.symbols.values():

@@ -20,7 +20,6 @@ from aeron_async import rpc
 from examples.exchange.feed import MarketBook
 from examples.exchange.matching import Exchange
 from examples.exchange.messages import (
-    FULL_BOOK,
     LEVEL,
     PROGRESS,
     QUOTE,
@@ -28,6 +27,7 @@ from examples.exchange.messages import (
     FullBook,
     decode_command,
     decode_market,
+    encode_full_book,
 )
 from examples.exchange.wiring import (
     CHANGES_STREAM,
@@ -49,6 +49,7 @@ __all__ = ["Market"]
 
 SNAPSHOT_S: Final = 0.25
 """Seconds between two snapshots: half of it is what a late reader waits for on average."""
+BEAT_S: Final = 0.5
 ENGINE_PATIENCE_S: Final = 30.0
 
 
@@ -91,10 +92,17 @@ class Market:
             dump=self._book.full,
         )
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
-        repeating = tasks.create_task(
-            server.loop(snapshots, interval=SNAPSHOT_S, encode=FULL_BOOK.encode)
-        )
-        stack.callback(repeating.cancel)
+        for work in (
+            server.loop(snapshots, interval=SNAPSHOT_S, encode=encode_full_book),
+            self._beat(server),
+        ):
+            stack.callback(tasks.create_task(work).cancel)
+
+    async def _beat(self, server: aa.SnapshotServer[FullBook]) -> None:
+        """Repeat the last checkpoint: readers learn of a new publisher by its first message."""
+        while True:
+            await asyncio.sleep(BEAT_S)
+            await server.publish(PROGRESS.encode(self.exchange.checkpoint))
 
     async def follow(self, log: Consumer, *, until: int | None = None) -> None:
         """Apply what the log has, up to a command, or for ever."""
@@ -121,6 +129,7 @@ class Market:
                 self._book.apply(made)
             for changed in effects.levels:
                 self._book.apply(changed)
+            self._book.apply(self.exchange.checkpoint)
             return
         for trade in effects.trades:
             await server.publish(TRADE.encode(trade))

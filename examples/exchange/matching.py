@@ -232,7 +232,7 @@ class Exchange:
         """Return all levels, and the latest trades."""
         levels = [each for book in self.books.values() for each in book.all_levels()]
         trades = [each for tape in self._tape.values() for each in tape]
-        return FullBook(self.sequence, levels, trades)
+        return FullBook(self.checkpoint, levels, trades)
 
     def orders_of(self, account: str) -> list[tuple[str, Order]]:
         """Return the orders of an account that rest, with their symbols."""

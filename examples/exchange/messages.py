@@ -19,7 +19,6 @@ __all__ = [
     "CANCEL_ORDER",
     "COMMANDS",
     "FILL",
-    "FULL_BOOK",
     "LEVEL",
     "NEW_ORDER",
     "PROGRESS",
@@ -42,8 +41,10 @@ __all__ = [
     "Trade",
     "all_changes",
     "decode_command",
+    "decode_full_book",
     "decode_market",
     "encode_command",
+    "encode_full_book",
 ]
 
 Side: TypeAlias = Literal["BUY", "SELL"]
@@ -149,20 +150,20 @@ class Quote(NamedTuple):
     last: int
 
 
-class FullBook(NamedTuple):
-    """The whole state of market data: all levels of all symbols, and the latest trades."""
-
-    sequence: int
-    levels: list[Level]
-    trades: list[Trade]
-
-
 class Progress(NamedTuple):
     """How far a replica has read the log, how many trades that made, and a digest of its state."""
 
     sequence: int
-    trades: int
+    trade_count: int
     digest: int
+
+
+class FullBook(NamedTuple):
+    """The whole state of market data: the last checkpoint, all levels, and the latest trades."""
+
+    progress: Progress
+    levels: list[Level]
+    trades: list[Trade]
 
 
 SCHEMA_FILE: Final = Path(__file__).parent / "messages.xml"
@@ -178,12 +179,7 @@ LEVEL: Final = SCHEMA.codec("Level", into=Level)
 TRADE: Final = SCHEMA.codec("Trade", into=Trade)
 QUOTE: Final = SCHEMA.codec("Quote", into=Quote)
 PROGRESS: Final = SCHEMA.codec("Progress", into=Progress)
-FULL_BOOK: Final = SCHEMA.codec(
-    "FullBook",
-    into=lambda sequence, levels, trades: FullBook(
-        sequence, [Level(*each) for each in levels], [Trade(*each) for each in trades]
-    ),
-)
+FULL_BOOK: Final = SCHEMA.codec("FullBook")
 COMMANDS: Final[dict[int, Any]] = {1: NEW_ORDER, 2: CANCEL_ORDER}
 MARKET: Final[dict[int, Any]] = {5: LEVEL, 6: TRADE, 9: PROGRESS}
 
@@ -215,8 +211,26 @@ def decode_market(data: bytes) -> Level | Trade | Progress:
     return change
 
 
-def all_changes(full: FullBook) -> Iterator[Level | Trade]:
+def encode_full_book(full: FullBook) -> bytes:
+    """Return the message of a snapshot."""
+    return FULL_BOOK.encode(FULL_BOOK.type(*full.progress, full.levels, full.trades))
+
+
+def decode_full_book(data: bytes) -> FullBook:
+    """Return a snapshot.
+
+    Raises:
+        DecodeError: The bytes are none.
+    """
+    *progress, levels, trades = FULL_BOOK.decode(data)
+    return FullBook(
+        Progress(*progress), [Level(*each) for each in levels], [Trade(*each) for each in trades]
+    )
+
+
+def all_changes(full: FullBook) -> Iterator[Level | Trade | Progress]:
     """Iterate over what a snapshot has, trades in their order."""
+    yield full.progress
     yield from full.levels
     yield from sorted(full.trades)
 

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("fastapi", reason="pip install 'aeron-async[exchange]'")
 pytest.importorskip("httpx2", reason="pip install httpx2")
 
+from fastapi import FastAPI
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
@@ -42,6 +43,7 @@ class Engine:
         self.desk = Desk()
         self.exchange = Exchange()
         self.error: RpcError | None = None
+        self._opened: Services | None = None
 
     async def submit(self, request: bytes) -> bytes:
         if self.error is not None:
@@ -57,9 +59,15 @@ class Engine:
     async def metrics(self) -> str:
         return "aeron_info 1\n"
 
+    @property
+    def opened(self) -> Services:
+        if self._opened is None:
+            self._opened = Services(self.desk, self.submit, self.metrics)
+        return self._opened
+
     @asynccontextmanager
     async def services(self) -> AsyncGenerator[Services]:
-        yield Services(self.desk, self.submit, self.metrics)
+        yield self.opened
 
 
 @pytest.fixture
@@ -215,8 +223,7 @@ async def test_a_screen_is_made_once_for_all_browsers() -> None:
     other = asyncio.create_task(
         engine.desk.wait_changed("BOLT", engine.desk.book.symbols["BOLT"].version)
     )
-    services = Services(engine.desk, engine.submit, engine.metrics)
-    await services.carry_out(gateway.OrderBody.model_validate(ORDER).command())
+    await engine.opened.carry_out(gateway.OrderBody.model_validate(ORDER).command())
     assert await waiting == engine.desk.book.symbols["AERN"].version
     assert not other.done()
     other.cancel()
@@ -254,3 +261,67 @@ def test_replicas_agree_or_it_is_said() -> None:
     desk.on_checkpoint("market", Progress(128, 1, 8))
     desk.on_checkpoint("engine", Progress(128, 1, 9))
     assert (desk.status()["agreed"], desk.status()["differing"]) == (64, 128)
+
+
+class Browser:
+    """A websocket whose browser reads, or does not."""
+
+    def __init__(self, engine: Engine, *, is_stuck: bool) -> None:
+        self.app = FastAPI()
+        self.app.state.services = engine.opened
+        self.is_stuck = is_stuck
+        self.sent: list[str] = []
+        self.closed: list[int] = []
+        self.gone = asyncio.Event()
+
+    async def accept(self) -> None:
+        pass
+
+    async def send_text(self, text: str) -> None:
+        if self.is_stuck:
+            await asyncio.Event().wait()
+        self.sent.append(text)
+
+    async def receive_text(self) -> str:
+        await self.gone.wait()
+        raise WebSocketDisconnect(1000)
+
+    async def close(self, code: int, _reason: str) -> None:
+        self.closed.append(code)
+
+
+async def test_a_browser_that_does_not_read_is_ended_and_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gateway, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(gateway, "FRAME_S", 0.001)
+    engine = Engine()
+    services = engine.opened
+    stuck, reading = Browser(engine, is_stuck=True), Browser(engine, is_stuck=False)
+
+    def served(browser: Any) -> asyncio.Task[None]:
+        return asyncio.create_task(
+            gateway.serve(
+                browser,
+                lambda: gateway.show(browser, "AERN"),
+                lambda: gateway.ignore(browser),
+            )
+        )
+
+    tasks = [served(stuck), served(reading)]
+    number = 0
+    while not stuck.closed:
+        number += 1
+        body = ORDER | {"client_order_id": number}
+        await services.carry_out(gateway.OrderBody.model_validate(body).command())
+        await asyncio.sleep(0)
+    assert stuck.closed == [1008]
+    await tasks[0]
+    assert (stuck.sent, services.browser_count) == ([], 1)
+    # More has changed than was drawn, and the newest is what is drawn in the end.
+    while reading.sent[-1] != engine.desk.screen("AERN"):
+        await asyncio.sleep(0)
+    assert 1 < len(reading.sent) < engine.desk.book.symbols["AERN"].version
+    reading.gone.set()
+    await asyncio.gather(*tasks)
+    assert services.browser_count == 0

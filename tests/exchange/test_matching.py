@@ -11,10 +11,11 @@ from examples.exchange.book import LEVELS_MOST
 from examples.exchange.matching import Effects, Exchange
 from examples.exchange.messages import (
     ACK,
-    FULL_BOOK,
     CancelOrder,
     NewOrder,
     decode_command,
+    decode_full_book,
+    encode_full_book,
 )
 from examples.exchange.messages import COMMANDS as CODECS
 from tests.exchange.orders import COMMANDS, cancel, limit, market
@@ -133,7 +134,7 @@ def test_a_side_has_a_limit_of_prices(monkeypatch: pytest.MonkeyPatch) -> None:
     assert effects[-2].ack.reason == "TOO_MANY_LEVELS"
     assert effects[-1].ack.status == "RESTING"
     # The state that late readers get fits one message.
-    assert len(FULL_BOOK.encode(exchange.full_book())) < 40 * LEVELS_MOST
+    assert len(encode_full_book(exchange.full_book())) < 40 * LEVELS_MOST
 
 
 @given(COMMANDS)
@@ -181,7 +182,7 @@ def test_a_replay_of_the_recorded_bytes_gives_the_same_state(commands: list[Comm
         assert ACK.decode(ACK.encode(effects.ack)) == effects.ack
         assert first.digest() == second.digest()
     full = first.full_book()
-    assert FULL_BOOK.decode(FULL_BOOK.encode(full)) == full
+    assert decode_full_book(encode_full_book(full)) == full
 
 
 @given(COMMANDS)

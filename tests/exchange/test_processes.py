@@ -71,12 +71,11 @@ async def test_what_was_acknowledged_outlives_the_engine(tmp_path: Path) -> None
             ]
             await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
             program.kill("engine")
+            # The new one goes on where this one was.
+            program.kill("market")
             second = await asyncio.gather(*under_way)
             assert {each["status"] for each in second} == {"RESTING"}
             assert len({each["order_id"] for each in (*first, *second)}) == 2 * ORDERS
-
-            # Market data of a new process goes on where the old one was.
-            program.kill("market")
 
             # One that is sent again has its answer again, from before the engine was killed.
             again = await place(1)
