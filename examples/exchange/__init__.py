@@ -11,5 +11,5 @@
 
 `book` and `matching` are the rules, without a clock, a socket or a task; `messages` are the bytes;
 `feed` keeps a book by market data; `wiring` says who is where. `python -m examples.exchange` starts
-all of them; see `docs/tutorial/exchange.md`.
+all of them; see `docs/explanation/exchange.md`.
 """

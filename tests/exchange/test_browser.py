@@ -1,7 +1,7 @@
 """The page of the exchange in a browser: a live book, an order by form, an engine that is killed.
 
 Runs where `playwright` and Debian's Chromium are installed, and takes half a minute. With
-AERON_ASYNC_SCREENSHOTS=1 the pictures of `docs/tutorial/exchange.md` are made anew.
+AERON_ASYNC_SCREENSHOTS=1 the pictures of `docs/explanation/exchange.md` are made anew.
 """
 
 from __future__ import annotations
