@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, Self, final
+from typing import TYPE_CHECKING, Final, Literal, Self, final
 
 import attrs
 
@@ -204,7 +204,7 @@ class Archive(ABC):
         channel: str,
         stream_id: int,
         *,
-        source_location: SourceLocation = SourceLocation.LOCAL,
+        source_location: SourceLocation | Literal["local", "remote"] = SourceLocation.LOCAL,
         auto_stop: bool = False,
         on_failed: Callable[[ArchiveError], object] | None = None,
     ) -> int:
@@ -232,7 +232,7 @@ class Archive(ABC):
         channel: str,
         stream_id: int,
         *,
-        source_location: SourceLocation = SourceLocation.LOCAL,
+        source_location: SourceLocation | Literal["local", "remote"] = SourceLocation.LOCAL,
         auto_stop: bool = False,
         on_failed: Callable[[ArchiveError], object] | None = None,
     ) -> int:

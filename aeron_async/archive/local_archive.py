@@ -9,7 +9,7 @@ import asyncio
 from abc import abstractmethod
 from contextlib import AsyncExitStack
 from itertools import islice
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Literal, final
 from weakref import WeakSet
 
 import attrs
@@ -496,7 +496,7 @@ class LocalArchive(LocalListing, Archive):
         channel: str,
         stream_id: int,
         *,
-        source_location: SourceLocation = SourceLocation.LOCAL,
+        source_location: SourceLocation | Literal["local", "remote"] = SourceLocation.LOCAL,
         auto_stop: bool = False,
         on_failed: Callable[[ArchiveError], object] | None = None,
         correlation_id: int = -1,
@@ -518,7 +518,7 @@ class LocalArchive(LocalListing, Archive):
         channel: str,
         stream_id: int,
         *,
-        source_location: SourceLocation = SourceLocation.LOCAL,
+        source_location: SourceLocation | Literal["local", "remote"] = SourceLocation.LOCAL,
         auto_stop: bool = False,
         on_failed: Callable[[ArchiveError], object] | None = None,
         correlation_id: int = -1,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Final, Self, final
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, final
 from uuid import UUID
 
 from aeron_async.archive.api import ALL_AND_FOLLOW, Archive, RecordingSubscription, SourceLocation
@@ -512,7 +512,7 @@ class RemoteArchive(RemoteListing, Archive):
         channel: str,
         stream_id: int,
         *,
-        source_location: SourceLocation = SourceLocation.LOCAL,
+        source_location: SourceLocation | Literal["local", "remote"] = SourceLocation.LOCAL,
         auto_stop: bool = False,
         on_failed: Callable[[ArchiveError], object] | None = None,
     ) -> int:
@@ -532,7 +532,7 @@ class RemoteArchive(RemoteListing, Archive):
         channel: str,
         stream_id: int,
         *,
-        source_location: SourceLocation = SourceLocation.LOCAL,
+        source_location: SourceLocation | Literal["local", "remote"] = SourceLocation.LOCAL,
         auto_stop: bool = False,
         on_failed: Callable[[ArchiveError], object] | None = None,
     ) -> int:

@@ -7,7 +7,7 @@ it from any place. Both work with an archive in this loop and with one elsewhere
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Self, final
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, final
 from uuid import UUID
 
 from aeron_async.archive.api import Archive, SourceLocation
@@ -66,7 +66,7 @@ class DurableStream:
         channel: str,
         stream_id: int,
         *,
-        source_location: SourceLocation = SourceLocation.LOCAL,
+        source_location: SourceLocation | Literal["local", "remote"] = SourceLocation.LOCAL,
         log_id: UUID | None = None,
     ) -> None:
         check_log(archive, log_id)

@@ -16,7 +16,6 @@ from aeron_async.archive import (
     DurableStream,
     LocalArchive,
     RemoteArchive,
-    SourceLocation,
     SqliteCursorStore,
 )
 from aeron_async.errors import ArchiveBusyError
@@ -44,7 +43,7 @@ def log_of(aeron: Aeron, ports: tuple[int, int]) -> DurableStream:
         aeron,
         f"aeron:udp?endpoint=127.0.0.1:{ports[1]}",
         STREAM,
-        source_location=SourceLocation.REMOTE,
+        source_location="remote",
     )
 
 
