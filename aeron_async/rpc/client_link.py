@@ -630,6 +630,8 @@ class ClientLink:
         self._heard_ns = self._next_ns = now_ns
         self._disconnected_ns = 0
         self._ping_count = 0
+        # Without a server, the publication's wait says so.
+        self._subscription.logs_waits = False
         self._subscription.on_message(self._on_message)
 
     def _new_outbox(self) -> Outbox:

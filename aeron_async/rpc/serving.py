@@ -267,6 +267,8 @@ class Serving:
         self._subscription = await self._aeron.add_subscription(
             wiring.requests, wiring.stream_id, on_unavailable_image=self._on_image_gone
         )
+        # A server may have no client for as long as it likes.
+        self._subscription.logs_waits = False
         self._starter = EagerStarter(self._calls, self._tasks)
         self._subscription.on_message(self._on_message)
 

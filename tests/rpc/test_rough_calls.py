@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from aeron_async import rpc
 from aeron_async.errors import ClosedError, ConfigurationError
@@ -37,6 +38,31 @@ async def pair_of(
     ):
         await client.wait_connected(5)
         yield serving, client
+
+
+def long_waits(lines: Any) -> list[str]:
+    return [line["operation"] for line in lines if line["event"] == "wait_lasted_long"]
+
+
+def test_a_server_without_clients_is_no_reason_to_warn() -> None:
+    async def story(world: World) -> None:
+        async with world.host("bob").aeron() as bob, make_server().serve(bob, UDP):
+            with capture_logs() as lines:
+                await world.sleep(30)
+            assert long_waits(lines) == []
+
+    simulate(story, seed=1)
+
+
+def test_a_client_without_a_server_warns_once() -> None:
+    async def story(world: World) -> None:
+        world.host("bob")
+        async with world.host("alice").aeron() as alice, rpc.Client(alice, UDP, SERVICE):
+            with capture_logs() as lines:
+                await world.sleep(30)
+            assert long_waits(lines) == ["wait_connected"]
+
+    simulate(story, seed=1)
 
 
 def test_more_than_fits_into_the_outbox_waits_and_is_answered() -> None:
