@@ -1,35 +1,40 @@
 """The gateway: orders and cancels by HTTP and websocket, the live book to browsers.
 
 FastAPI owns the requests and its lifespan owns Aeron: the driver, the calls and the streams open
-before the first request is taken, and close after the last one. A browser has three tasks at most,
-all of one task group, so that it leaves nothing behind; one that does not read is ended, and until
-then holds up nothing but itself.
+before the first request is taken, and close after the last one.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import signal
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import uvicorn
-from fastapi import FastAPI, HTTPException, Query, Request, WebSocket, WebSocketDisconnect
-from fastapi import Path as PathParameter
+from fastapi import FastAPI, HTTPException, Request, WebSocket
 from fastapi.responses import FileResponse, PlainTextResponse, Response
 from fastapi.staticfiles import StaticFiles
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from aeron_async import rpc
-from aeron_async.errors import CallFailedError, RpcError
+from aeron_async.errors import RpcError
 from aeron_async.metrics import MetricsText
+from examples.exchange.browsers import (
+    MESSAGE_MOST,
+    REFUSED,
+    ignore,
+    serve,
+    show,
+    take,
+    tell_fills,
+)
 from examples.exchange.desk import Desk
-from examples.exchange.matching import PRICE_MOST, QUANTITY_MOST, SYMBOLS
-from examples.exchange.messages import ACK, CancelOrder, NewOrder, encode_command
+from examples.exchange.matching import SYMBOLS
+from examples.exchange.messages import CancelOrder
+from examples.exchange.services import Account, ClientOrderId, OrderBody, Services, refusal_of
 from examples.exchange.wiring import (
     CHANGES_STREAM,
     SERVICE,
@@ -39,124 +44,25 @@ from examples.exchange.wiring import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+    from collections.abc import AsyncGenerator, Callable, Coroutine
     from contextlib import AbstractAsyncContextManager
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from examples.exchange.messages import Command, Fill
+    from examples.exchange.messages import Command
 
-__all__ = ["Services", "make_app"]
+__all__ = ["make_app"]
 
 log = logging.getLogger("examples.exchange")
 
 STATIC: Final = Path(__file__).parent / "static"
-FRAME_S: Final = 0.05
-"""Least time between two pictures of the book for one browser."""
-STATUS_S: Final = 1.0
-PATIENCE_S: Final = 10.0
-"""How long a browser may leave what it was sent unread."""
-BROWSERS_MOST: Final = 64
-ORDERS_AT_ONCE: Final = 16
-"""Commands of one websocket that have no answer yet; it is read on when one has."""
 ORDER_TIMEOUT_S: Final = 15.0
-MESSAGE_MOST: Final = 1_024
-"""Bytes of a message from a browser."""
-SAFE_INTEGER: Final = 2**53 - 1
-"""The greatest integer that JavaScript has exactly."""
-TRY_AGAIN_LATER: Final = 1013
-TOO_SLOW: Final = 1008
 HEADERS: Final = {
     b"content-security-policy": b"default-src 'self'; frame-ancestors 'none'; base-uri 'none'",
     b"x-content-type-options": b"nosniff",
     b"referrer-policy": b"no-referrer",
     b"cache-control": b"no-store",
 }
-
-Account = Annotated[str, Field(pattern=r"^[a-z0-9-]{1,16}$")]
-ClientOrderId = Annotated[int, Field(ge=1, le=SAFE_INTEGER)]
-Symbol = Annotated[str, Field(pattern=r"^[A-Z]{1,8}$")]
-
-
-class OrderBody(BaseModel):
-    """An order, as HTTP and websockets bring it."""
-
-    type: Literal["order"] = "order"
-    account: Account
-    client_order_id: ClientOrderId
-    symbol: Symbol
-    side: Literal["BUY", "SELL"]
-    kind: Literal["LIMIT", "MARKET"] = "LIMIT"
-    price: Annotated[int, Field(ge=0, le=PRICE_MOST)] = 0
-    quantity: Annotated[int, Field(ge=1, le=QUANTITY_MOST)]
-
-    def command(self) -> Command:
-        """Return the command; the engine sets its time."""
-        return NewOrder(
-            self.account,
-            self.client_order_id,
-            0,
-            self.symbol,
-            self.side,
-            self.kind,
-            self.price,
-            self.quantity,
-        )
-
-
-class CancelBody(BaseModel):
-    """The wish to cancel an order, as websockets bring it."""
-
-    type: Literal["cancel"]
-    account: Account
-    client_order_id: ClientOrderId
-    order_id: ClientOrderId
-
-    def command(self) -> Command:
-        """Return the command; the engine sets its time."""
-        return CancelOrder(self.account, self.client_order_id, 0, self.order_id)
-
-
-FROM_BROWSER: Final[TypeAdapter[OrderBody | CancelBody]] = TypeAdapter(
-    Annotated[OrderBody | CancelBody, Field(discriminator="type")]
-)
-
-
-class Services:
-    """What requests need: the desk, the way to the engine, and the metrics.
-
-    Args:
-        desk: What all browsers share.
-        submit: Brings an encoded command to the engine, and returns its encoded answer.
-        metrics: Returns the page of metrics.
-    """
-
-    def __init__(
-        self,
-        desk: Desk,
-        submit: Callable[[bytes], Awaitable[bytes]],
-        metrics: Callable[[], Awaitable[str]],
-    ) -> None:
-        self.desk = desk
-        self.metrics = metrics
-        self.browser_count = 0
-        self._submit = submit
-
-    async def carry_out(self, command: Command) -> dict[str, Any]:
-        """Let the engine carry out a command; return its answer, with the time that took.
-
-        Raises:
-            RpcError: There is no answer.
-        """
-        began_ns = now_ns()
-        ack = ACK.decode(await self._submit(encode_command(command)))
-        return {"type": "ack", "call_ns": now_ns() - began_ns} | ack._asdict()
-
-
-def now_ns() -> int:
-    """Return the time of the event loop in nanoseconds."""
-    return int(asyncio.get_running_loop().time() * 1e9)
-
 
 # The way to Aeron.
 
@@ -296,18 +202,11 @@ def add_orders(app: FastAPI) -> None:
     @app.delete("/api/orders/{order_id}")
     async def cancel(
         request: Request,
-        order_id: Annotated[int, PathParameter(ge=1, le=SAFE_INTEGER)],
-        account: Annotated[str, Query(pattern=r"^[a-z0-9-]{1,16}$")],
-        client_order_id: Annotated[int, Query(ge=1, le=SAFE_INTEGER)],
+        order_id: ClientOrderId,
+        account: Account,
+        client_order_id: ClientOrderId,
     ) -> dict[str, Any]:
         return await carried_out(request, CancelOrder(account, client_order_id, 0, order_id))
-
-
-def refusal_of(error: RpcError) -> str:
-    """Return why there is no answer, and what the sender may do."""
-    if isinstance(error, CallFailedError):
-        return f"the engine refused it: {error}"
-    return f"{error}. Send it again with the same client_order_id: it will not be done twice"
 
 
 def add_streams(app: FastAPI) -> None:
@@ -316,140 +215,25 @@ def add_streams(app: FastAPI) -> None:
     @app.websocket("/ws/market")
     async def market(websocket: WebSocket, symbol: str = SYMBOLS[0]) -> None:
         if symbol in SYMBOLS:
-            await serve(websocket, lambda: show(websocket, symbol), lambda: ignore(websocket))
+            services = services_of(websocket)
+            await serve(
+                websocket,
+                services,
+                lambda: show(websocket, services.desk, symbol),
+                lambda: ignore(websocket),
+            )
         else:
-            await websocket.close(TOO_SLOW, "unknown symbol")
+            await websocket.close(REFUSED, "unknown symbol")
 
     @app.websocket("/ws/orders")
-    async def orders(
-        websocket: WebSocket, account: Annotated[str, Query(pattern=r"^[a-z0-9-]{1,16}$")]
-    ) -> None:
+    async def orders(websocket: WebSocket, account: Account) -> None:
+        services = services_of(websocket)
         await serve(
-            websocket, lambda: tell_fills(websocket, account), lambda: take(websocket, account)
+            websocket,
+            services,
+            lambda: tell_fills(websocket, services.desk, account),
+            lambda: take(websocket, services, account),
         )
-
-
-async def serve(
-    websocket: WebSocket,
-    send: Callable[[], Coroutine[Any, Any, None]],
-    receive: Callable[[], Coroutine[Any, Any, None]],
-) -> None:
-    """Serve one browser until it goes, or does not read for too long."""
-    services = services_of(websocket)
-    if services.browser_count >= BROWSERS_MOST:
-        await websocket.close(TRY_AGAIN_LATER, "too many browsers")
-        return
-    services.browser_count += 1
-    try:
-        await websocket.accept()
-        async with asyncio.TaskGroup() as group:
-            sending = group.create_task(send())
-            try:
-                # It ends when the browser goes: only who reads a websocket learns of that.
-                await receive()
-            finally:
-                sending.cancel()
-    except* (WebSocketDisconnect, RuntimeError):
-        # It has gone; Starlette says so by one or the other, by what was tried last.
-        pass
-    except* TimeoutError:
-        with suppress(RuntimeError):
-            await asyncio.wait_for(websocket.close(TOO_SLOW, "too slow"), 1)
-    finally:
-        services.browser_count -= 1
-
-
-async def told(websocket: WebSocket, text: str) -> None:
-    """Send a text.
-
-    Raises:
-        TimeoutError: The browser has not read for ten seconds.
-    """
-    async with asyncio.timeout(PATIENCE_S):
-        await websocket.send_text(text)
-
-
-async def ignore(websocket: WebSocket) -> None:
-    """Read until the browser goes."""
-    while True:
-        await websocket.receive_text()
-
-
-async def show(websocket: WebSocket, symbol: str) -> None:
-    """Send the book whenever it has changed, at most twenty times a second, and always the newest.
-
-    Whatever changed while the browser was busy is left out: `version` says how much that was.
-    """
-    desk = services_of(websocket).desk
-    shown, said_at = -1, 0.0
-    loop = asyncio.get_running_loop()
-    while True:
-        if loop.time() - said_at >= STATUS_S:
-            said_at = loop.time()
-            await told(websocket, json.dumps(desk.status()))
-        with suppress(TimeoutError):
-            async with asyncio.timeout(STATUS_S):
-                await desk.wait_changed(symbol, shown)
-        version = desk.book.symbols[symbol].version
-        if version != shown:
-            shown = version
-            await told(websocket, desk.screen(symbol))
-        await asyncio.sleep(FRAME_S)
-
-
-async def tell_fills(websocket: WebSocket, account: str) -> None:
-    """Send the fills of an account as they come."""
-    with services_of(websocket).desk.fills_of(account) as queue:
-        if queue is None:
-            await told(websocket, json.dumps({"type": "error", "error": "too many listen"}))
-            return
-        while True:
-            for fill in await queue.take():
-                await told(websocket, json.dumps(fill_shown(fill, queue.missed_count)))
-
-
-def fill_shown(fill: Fill, missed_count: int) -> dict[str, Any]:
-    """Return a fill for a browser."""
-    return {"type": "fill", "missed": missed_count} | fill._asdict()
-
-
-async def take(websocket: WebSocket, account: str) -> None:
-    """Carry out the commands of a browser, a few at once."""
-    services = services_of(websocket)
-    room = asyncio.Semaphore(ORDERS_AT_ONCE)
-
-    async def answer(body: OrderBody | CancelBody) -> None:
-        try:
-            said = await services.carry_out(body.command())
-        except RpcError as error:
-            number = body.client_order_id
-            said = {"type": "error", "client_order_id": number, "error": refusal_of(error)}
-        finally:
-            room.release()
-        await told(websocket, json.dumps(said))
-
-    async with asyncio.TaskGroup() as group:
-        while True:
-            text = await websocket.receive_text()
-            try:
-                body = FROM_BROWSER.validate_json(text[:MESSAGE_MOST])
-            except ValidationError as error:
-                await told(websocket, json.dumps({"type": "error", "error": wrong(error)}))
-                continue
-            if body.account != account:
-                what = f"account {body.account} is not {account}, for which this websocket is"
-                await told(websocket, json.dumps({"type": "error", "error": what}))
-                continue
-            await room.acquire()
-            group.create_task(answer(body))
-
-
-def wrong(error: ValidationError) -> str:
-    """Return what is wrong with a message, without its text."""
-    return "; ".join(
-        f"{'.'.join(map(str, each['loc']))}: {each['msg']}"
-        for each in error.errors(include_url=False, include_input=False)
-    )
 
 
 class SameOrigin:
@@ -472,7 +256,7 @@ class SameOrigin:
         if is_here and (origin is None or urlsplit(origin).netloc == host):
             await self._app(scope, receive, with_headers(send))
         elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": TOO_SLOW, "reason": "another origin"})
+            await send({"type": "websocket.close", "code": REFUSED, "reason": "another origin"})
         else:
             await PlainTextResponse("another origin\n", 403)(scope, receive, send)
 

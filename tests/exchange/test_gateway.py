@@ -11,17 +11,17 @@ import pytest
 pytest.importorskip("fastapi", reason="pip install 'aeron-async[exchange]'")
 pytest.importorskip("httpx2", reason="pip install httpx2")
 
-from fastapi import FastAPI
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from aeron_async.errors import CallFailedError, CallLostError, RpcError, Status
+from examples.exchange import browsers
 from examples.exchange import desk as desks
-from examples.exchange import gateway
 from examples.exchange.desk import Desk
-from examples.exchange.gateway import Services, make_app
+from examples.exchange.gateway import make_app
 from examples.exchange.matching import Exchange
 from examples.exchange.messages import ACK, Fill, Level, Progress, Trade, decode_command
+from examples.exchange.services import OrderBody, Services
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
@@ -111,6 +111,19 @@ def test_what_is_no_order_is_refused(client: TestClient, change: dict[str, Any])
     assert client.post("/api/orders", json=ORDER | change).status_code == 422
 
 
+@pytest.mark.parametrize(
+    "path", ["0?account=ann&client_order_id=2", "1?account=%3Cb&client_order_id=2", "1?account=a"]
+)
+def test_what_is_no_cancel_is_refused(client: TestClient, path: str) -> None:
+    assert client.delete(f"/api/orders/{path}").status_code == 422
+
+
+@pytest.mark.parametrize("path", ["orders", "orders?account=%3Cb%3E", "market?symbol=none"])
+def test_a_websocket_for_nobody_is_refused(client: TestClient, path: str) -> None:
+    with pytest.raises(WebSocketDisconnect), client.websocket_connect(f"/ws/{path}"):
+        pass
+
+
 def test_an_engine_that_does_not_answer_is_told_with_what_to_do(
     client: TestClient, engine: Engine
 ) -> None:
@@ -175,7 +188,7 @@ def test_a_browser_is_shown_the_newest_book(client: TestClient) -> None:
 
 
 def test_there_is_a_limit_of_browsers(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway, "BROWSERS_MOST", 1)
+    monkeypatch.setattr(browsers, "BROWSERS_MOST", 1)
     with (
         client.websocket_connect("/ws/market?symbol=AERN"),
         pytest.raises(WebSocketDisconnect) as refused,
@@ -223,7 +236,7 @@ async def test_a_screen_is_made_once_for_all_browsers() -> None:
     other = asyncio.create_task(
         engine.desk.wait_changed("BOLT", engine.desk.book.symbols["BOLT"].version)
     )
-    await engine.opened.carry_out(gateway.OrderBody.model_validate(ORDER).command())
+    await engine.opened.carry_out(OrderBody.model_validate(ORDER).command())
     assert await waiting == engine.desk.book.symbols["AERN"].version
     assert not other.done()
     other.cancel()
@@ -266,9 +279,7 @@ def test_replicas_agree_or_it_is_said() -> None:
 class Browser:
     """A websocket whose browser reads, or does not."""
 
-    def __init__(self, engine: Engine, *, is_stuck: bool) -> None:
-        self.app = FastAPI()
-        self.app.state.services = engine.opened
+    def __init__(self, *, is_stuck: bool) -> None:
         self.is_stuck = is_stuck
         self.sent: list[str] = []
         self.closed: list[int] = []
@@ -293,18 +304,19 @@ class Browser:
 async def test_a_browser_that_does_not_read_is_ended_and_holds_up_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(gateway, "PATIENCE_S", 0.05)
-    monkeypatch.setattr(gateway, "FRAME_S", 0.001)
+    monkeypatch.setattr(browsers, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(browsers, "FRAME_S", 0.001)
     engine = Engine()
     services = engine.opened
-    stuck, reading = Browser(engine, is_stuck=True), Browser(engine, is_stuck=False)
+    stuck, reading = Browser(is_stuck=True), Browser(is_stuck=False)
 
     def served(browser: Any) -> asyncio.Task[None]:
         return asyncio.create_task(
-            gateway.serve(
+            browsers.serve(
                 browser,
-                lambda: gateway.show(browser, "AERN"),
-                lambda: gateway.ignore(browser),
+                services,
+                lambda: browsers.show(browser, engine.desk, "AERN"),
+                lambda: browsers.ignore(browser),
             )
         )
 
@@ -313,7 +325,7 @@ async def test_a_browser_that_does_not_read_is_ended_and_holds_up_no_other(
     while not stuck.closed:
         number += 1
         body = ORDER | {"client_order_id": number}
-        await services.carry_out(gateway.OrderBody.model_validate(body).command())
+        await services.carry_out(OrderBody.model_validate(body).command())
         await asyncio.sleep(0)
     assert stuck.closed == [1008]
     await tasks[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from examples.exchange import desk, engine, gateway, matching
+from examples.exchange import browsers, desk, engine, matching
 from examples.exchange.__main__ import DEATHS_MOST, PARTS
 from examples.exchange.book import LEVELS_MOST
 
@@ -37,8 +37,8 @@ def test_the_limits_are_those_of_the_code() -> None:
         LEVELS_MOST,
         engine.WAITING_MOST,
         engine.FILLS_KEPT,
-        gateway.BROWSERS_MOST,
-        gateway.ORDERS_AT_ONCE,
+        browsers.BROWSERS_MOST,
+        browsers.ORDERS_AT_ONCE,
         desk.FILLS_WAITING_MOST,
         DEATHS_MOST,
     ):
