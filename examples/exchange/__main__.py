@@ -1,6 +1,6 @@
 """Starts the exchange: every part as a process, and again when it dies.
 
-    python -m examples.exchange [--folder DIR] [--port N] [--no-traders]
+    python -m examples.exchange [--folder DIR] [--port N] [--no-traders] [--no-multicast]
 
 Without a folder the recordings are removed at the end. Ctrl-C ends everything in order.
 """
@@ -167,7 +167,7 @@ def invitation(folder: Path, wiring: Wiring) -> str:
     doors = " ".join(f"--door {wiring.door(name)}" for name in PARTS)
     how = "multicast over loopback"
     if not wiring.is_multicast:
-        how = "one stream for each reader (MDC): multicast over loopback does not work here"
+        how = "a stream for each reader (MDC), without multicast over loopback"
     return f"""
 The exchange is open; market data goes by {how}.
 
@@ -186,7 +186,7 @@ def missing() -> list[str]:
     return [each for each in NEEDED if importlib.util.find_spec(each) is None]
 
 
-async def run(folder: Path, names: Sequence[str], port: int) -> None:
+async def run(folder: Path, names: Sequence[str], port: int, *, is_multicast: bool) -> None:
     """Run all parts until SIGINT or SIGTERM."""
     task = asyncio.current_task()
     assert task is not None
@@ -196,7 +196,7 @@ async def run(folder: Path, names: Sequence[str], port: int) -> None:
         # A log is known by its channel: with its recordings its addresses stay.
         wiring = Wiring.read(folder)
     except FileNotFoundError:
-        wiring = Wiring.new(folder, is_multicast=has_multicast(), web_port=port)
+        wiring = Wiring.new(folder, is_multicast=is_multicast, web_port=port)
     await supervise(folder, wiring, names)
 
 
@@ -206,6 +206,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="keep recordings here, and go on with them")
     parser.add_argument("--port", type=int, default=0, help="port of the page; any free one else")
     parser.add_argument("--no-traders", action="store_true", help="leave the simulated traders out")
+    parser.add_argument("--no-multicast", action="store_true", help="a stream for each reader")
     given = parser.parse_args()
     if lacking := missing():
         print(f"missing: {', '.join(lacking)}; pip install 'aeron-async[exchange]'")
@@ -216,7 +217,8 @@ def main() -> int:
     code = 0
     try:
         with suppress(asyncio.CancelledError):
-            asyncio.run(run(folder.resolve(), names, given.port))
+            is_multicast = not given.no_multicast and has_multicast()
+            asyncio.run(run(folder.resolve(), names, given.port, is_multicast=is_multicast))
         print("closed")
     except* GivenUpError as errors:
         for each in errors.exceptions:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 import aeron_async as aa
-from aeron_async.errors import AeronError, RpcError
+from aeron_async.errors import AeronError, DecodeError, RpcError
 from examples.exchange.feed import MarketBook
 from examples.exchange.messages import (
     FILL,
@@ -83,6 +83,7 @@ class Desk:
         book: The live book.
         is_engine_up: Whether the engine takes commands.
         engine_losses: How often it was lost.
+        undecodable_count: How many messages of market data were none.
         snapshot_count: How many snapshots were needed: one, and another at each gap.
     """
 
@@ -90,6 +91,7 @@ class Desk:
         self.book = MarketBook()
         self.is_engine_up = False
         self.engine_losses = 0
+        self.undecodable_count = 0
         self.snapshot_count = 0
         self._fill_number = 0
         self._changed = {symbol: asyncio.Event() for symbol in self.book.symbols}
@@ -106,12 +108,14 @@ class Desk:
         """Keep the book: by a snapshot, then by each change behind it; again after each gap."""
         while True:
             try:
-                reader = aa.join_with_snapshot(changes, aa.looped_snapshots(snapshots))
-                async for item in reader:
-                    self._on_market(item)
-            except aa.SnapshotError as error:
-                # The publisher was away for longer than we ask for snapshots: ask again.
-                log.warning("no snapshot joins: %s", error)
+                async with aa.join_with_snapshot(changes, aa.looped_snapshots(snapshots)) as reader:
+                    async for item in reader:
+                        self._on_market(item)
+            except aa.ClosedError:
+                raise
+            except AeronError as error:
+                # No snapshot joins, for the publisher was away for long; or one is none.
+                log.warning("market data begins again: %s", error)
                 await asyncio.sleep(RETRY_S)
             else:
                 return
@@ -124,7 +128,11 @@ class Desk:
             for symbol in self._changed:
                 self._announce(symbol)
             return
-        self.on_change(decode_market(item.data))
+        try:
+            self.on_change(decode_market(item.data))
+        except DecodeError:
+            # Anyone in the group may send anything.
+            self.undecodable_count += 1
 
     def on_change(self, change: Level | Trade | Progress) -> None:
         """Apply a change, and wake those who show its symbol."""
@@ -238,6 +246,7 @@ class Desk:
             "agreed": self._agreed,
             "differing": self._differing,
             "snapshots": self.snapshot_count,
+            "undecodable": self.undecodable_count,
         }
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from aeron_async import rpc
-from aeron_async.errors import RpcError
+from aeron_async.errors import DecodeError, RpcError
 from examples.exchange.matching import SYMBOLS
 from examples.exchange.messages import ACK, QUOTE, CancelOrder, NewOrder, Quote, encode_command
 from examples.exchange.wiring import QUOTES_STREAM, SERVICE, Wiring, as_program
@@ -48,8 +49,10 @@ class Prices:
         """Keep the newest quote of each symbol."""
         async with quotes.latest(lambda message: message.data[8:16]) as latest:
             async for message in latest:
-                quote = QUOTE.decode(message.data)
-                self.quotes[quote.symbol] = quote
+                # Anyone in the group may send anything.
+                with suppress(DecodeError):
+                    quote = QUOTE.decode(message.data)
+                    self.quotes[quote.symbol] = quote
 
     def next(self, symbol: str) -> float:
         """Return what a symbol is worth now, and let it walk on."""

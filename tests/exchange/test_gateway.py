@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -263,6 +264,14 @@ async def test_fills_that_a_browser_does_not_take_are_counted(
         assert queue.missed_count == 1
     desk.on_fill(fill(4))
     assert list(queue.fills) == []
+
+
+def test_what_is_no_market_data_is_counted() -> None:
+    desk = Desk()
+    for data in (b"", b"nonsense", bytes(100)):
+        message: Any = SimpleNamespace(data=data)
+        desk._on_market(message)
+    assert desk.status()["undecodable"] == 3
 
 
 def test_replicas_agree_or_it_is_said() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,10 @@ pytest.importorskip("httpx2", reason="pip install httpx2")
 
 import httpx2
 
-from tests.exchange.programs import is_running, running
+from examples.exchange import __main__ as supervisor
+from examples.exchange.wiring import Wiring, free_ports
+from tests.exchange.programs import END_S, ROOT, is_running, running
+from tests.tracing import untraced_environment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +57,7 @@ async def until_agreed(client: httpx2.AsyncClient, command: int) -> dict[str, An
 
 
 async def test_what_was_acknowledged_outlives_the_engine(tmp_path: Path) -> None:
-    with running(tmp_path, "--no-traders") as program:
+    with running(tmp_path, "--no-traders", "--no-multicast") as program:
         pids = {part: program.pid(part) for part in PARTS}
         async with httpx2.AsyncClient(base_url=program.address, timeout=30) as client:
 
@@ -101,3 +106,41 @@ async def test_what_was_acknowledged_outlives_the_engine(tmp_path: Path) -> None
         pids["new engine"] = program.pid("engine")
         assert [part for part, pid in pids.items() if is_running(pid)] == []
         assert program.doors() == []
+
+
+def test_a_part_ends_with_its_supervisor(tmp_path: Path) -> None:
+    """Also if the supervisor was killed: the part's standard input ends then."""
+    Wiring.new(tmp_path, is_multicast=False)
+    part = subprocess.Popen(
+        [sys.executable, "-m", "examples.exchange.archive", str(tmp_path)],
+        cwd=ROOT,
+        env=untraced_environment() | {"PYTHONPATH": str(ROOT), "EXCHANGE_SUPERVISED": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert part.stdout is not None
+    assert part.stdout.readline() == "ready\n"
+    part.communicate(timeout=END_S)
+    assert part.returncode == 0
+
+
+async def test_a_part_that_always_dies_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(supervisor, "DEATHS_MOST", 2)
+    monkeypatch.setattr(supervisor, "FIRST_PAUSE_S", 0)
+    part = supervisor.Part("nothing", tmp_path)
+    with pytest.raises(supervisor.GivenUpError, match="nothing has ended 2 times"):
+        await part.run()
+    assert part.start_count == 2
+    assert "No module named examples.exchange.nothing" in capsys.readouterr().out
+
+
+def test_a_wiring_is_read_as_it_was_written(tmp_path: Path) -> None:
+    for is_multicast in (True, False):
+        wiring = Wiring.new(tmp_path, is_multicast=is_multicast)
+        assert Wiring.read(tmp_path) == wiring
+        assert wiring.is_multicast is is_multicast
+        assert ("control-mode=dynamic" in wiring.market_reader) is not is_multicast
+    assert len(set(free_ports(20, socket.SOCK_STREAM))) == 20
