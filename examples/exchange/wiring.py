@@ -48,6 +48,8 @@ SERVICE: Final = "exchange"
 HOST: Final = "127.0.0.1"
 GROUP: Final = "239.192.73.11"
 """A group for this machine only: its interface is the loopback device."""
+ARCHIVE_PATIENCE_S: Final = 2.0
+"""How long an archive may take to answer; then another connection is tried."""
 PROBE_S: Final = 1.0
 
 
@@ -132,7 +134,9 @@ class Wiring:
     def log(self, aeron: aa.Aeron, channel: str, stream_id: int) -> DurableStream:
         """Return a log in the archive, which is opened again whenever the archive was away."""
         return DurableStream(
-            lambda: RemoteArchive.connect(aeron, control_channel=self.control),
+            lambda: RemoteArchive.connect(
+                aeron, control_channel=self.control, timeout=ARCHIVE_PATIENCE_S
+            ),
             aeron,
             channel,
             stream_id,

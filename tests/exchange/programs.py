@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +47,12 @@ class Program:
         return list(self.folder.glob("*.door"))
 
     def kill(self, part: str) -> None:
-        os.kill(self.pid(part), signal.SIGKILL)
+        """Kill a part, unless it is away already."""
+        pid = self.pid(part)
+        with suppress(FileNotFoundError, ProcessLookupError):
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if f"examples.exchange.{part}".encode() in command:
+                os.kill(pid, signal.SIGKILL)
 
     def wait_for(self, pattern: str) -> re.Match[str]:
         """Read what is printed until a line has what is looked for."""
