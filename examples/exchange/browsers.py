@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from examples.exchange.messages import Fill
     from examples.exchange.services import Services
 
-__all__ = ["MESSAGE_MOST", "REFUSED", "ignore", "serve", "show", "take", "tell_fills"]
+__all__ = ["REFUSED", "ignore", "serve", "show", "take", "tell_fills"]
 
 FRAME_S: Final = 0.05
 """Least time between two pictures of the book for one browser."""

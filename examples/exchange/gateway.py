@@ -23,7 +23,6 @@ from aeron_async import rpc
 from aeron_async.errors import RpcError
 from aeron_async.metrics import MetricsText
 from examples.exchange.browsers import (
-    MESSAGE_MOST,
     REFUSED,
     ignore,
     serve,
@@ -57,6 +56,8 @@ log = logging.getLogger("examples.exchange")
 
 STATIC: Final = Path(__file__).parent / "static"
 ORDER_TIMEOUT_S: Final = 15.0
+BODY_MOST: Final = 4_096
+"""Bytes of a request; its length must be known before it is read."""
 HEADERS: Final = {
     b"content-security-policy": b"default-src 'self'; frame-ancestors 'none'; base-uri 'none'",
     b"x-content-type-options": b"nosniff",
@@ -253,7 +254,11 @@ class SameOrigin:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         host, origin = headers.get(b"host", ""), headers.get(b"origin")
         is_here = urlsplit(f"//{host}").hostname in {"127.0.0.1", "localhost", "::1", "testserver"}
-        if is_here and (origin is None or urlsplit(origin).netloc == host):
+        length = headers.get(b"content-length", "0")
+        is_long = not length.isdecimal() or int(length) > BODY_MOST
+        if scope["type"] == "http" and (is_long or b"transfer-encoding" in headers):
+            await PlainTextResponse("too long\n", 413)(scope, receive, send)
+        elif is_here and (origin is None or urlsplit(origin).netloc == host):
             await self._app(scope, receive, with_headers(send))
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": REFUSED, "reason": "another origin"})
@@ -280,7 +285,7 @@ async def main(wiring: Wiring) -> None:
         host="127.0.0.1",
         port=wiring.web_port,
         ws="websockets-sansio",
-        ws_max_size=4 * MESSAGE_MOST,
+        ws_max_size=BODY_MOST,
         log_level="warning",
         timeout_graceful_shutdown=3,
         lifespan="on",

@@ -213,6 +213,12 @@ def test_only_pages_of_the_gateway_may_trade(client: TestClient) -> None:
     assert client.post("/api/orders", json=ORDER, headers=own).status_code == 200
 
 
+def test_a_request_that_is_too_long_is_not_read(client: TestClient) -> None:
+    assert client.post("/api/orders", content=bytes(5_000)).status_code == 413
+    chunked = client.post("/api/orders", content=iter([b"{", b"}"]))
+    assert chunked.status_code == 413
+
+
 def test_the_page_may_load_nothing_from_elsewhere(client: TestClient) -> None:
     page = client.get("/")
     assert page.headers["content-security-policy"].startswith("default-src 'self'")
