@@ -40,6 +40,7 @@ MESSAGE_MOST: Final = 1_024
 """Bytes of a message from a browser."""
 TRY_AGAIN_LATER: Final = 1013
 REFUSED: Final = 1008
+NO_TEXT: Final = 1003
 FROM_BROWSER: Final[TypeAdapter[OrderBody | CancelBody]] = TypeAdapter(
     Annotated[OrderBody | CancelBody, Field(discriminator="type")]
 )
@@ -85,10 +86,22 @@ async def told(websocket: WebSocket, text: str) -> None:
         await websocket.send_text(text)
 
 
+async def heard(websocket: WebSocket) -> str:
+    """Return the next text.
+
+    Raises:
+        WebSocketDisconnect: The browser has gone, or sends what is no text.
+    """
+    try:
+        return await websocket.receive_text()
+    except KeyError:
+        raise WebSocketDisconnect(NO_TEXT) from None
+
+
 async def ignore(websocket: WebSocket) -> None:
     """Read until the browser goes."""
     while True:
-        await websocket.receive_text()
+        await heard(websocket)
 
 
 async def show(websocket: WebSocket, desk: Desk, symbol: str) -> None:
@@ -144,7 +157,7 @@ async def take(websocket: WebSocket, services: Services, account: str) -> None:
 
     async with asyncio.TaskGroup() as group:
         while True:
-            text = await websocket.receive_text()
+            text = await heard(websocket)
             try:
                 body = FROM_BROWSER.validate_json(text[:MESSAGE_MOST])
             except ValidationError as error:

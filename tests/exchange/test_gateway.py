@@ -174,6 +174,15 @@ def test_a_message_that_makes_no_sense_is_answered_without_its_text(
         assert socket.receive_json()["type"] == "ack"
 
 
+@pytest.mark.parametrize("path", ["orders?account=ann", "market?symbol=AERN"])
+def test_a_browser_that_sends_no_text_is_left(
+    client: TestClient, engine: Engine, path: str
+) -> None:
+    with client.websocket_connect(f"/ws/{path}") as socket:
+        socket.send_bytes(b"\xff")
+    assert engine.opened.browser_count == 0
+
+
 def test_a_websocket_is_for_one_account(client: TestClient) -> None:
     with client.websocket_connect("/ws/orders?account=bob") as socket:
         socket.send_json(ORDER | {"type": "order"})
