@@ -174,15 +174,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m examples.exchange.bars", description=__doc__)
     parser.add_argument("folder", type=Path, help="folder of the exchange")
     parser.add_argument("--seconds", type=int, default=5, help="length of a bar")
-    parser.add_argument("--out", type=Path, default=Path("bars.html"), help="where the report goes")
+    parser.add_argument("--out", type=Path, help="the report; bars.html in the folder otherwise")
     given = parser.parse_args()
     archive = given.folder / "archive"
     if not archive.is_dir():
         print(f"{given.folder} has no recordings: start make exchange FOLDER={given.folder}")
         return 1
     found = collected(archive, given.seconds)
-    given.out.write_text(page(found, given.seconds))
-    print(f"{sum(bar.trades for bar in found)} trades in {len(found)} bars: {given.out}")
+    out = given.out or given.folder / "bars.html"
+    out.write_text(page(found, given.seconds))
+    print(f"{sum(bar.trades for bar in found)} trades in {len(found)} bars: {out}")
     return 0
 
 
