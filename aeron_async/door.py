@@ -46,7 +46,7 @@ from aeron_async.errors import (
 )
 from aeron_async.logs import LogBudget, get_logger
 from aeron_async.stats import Stats
-from aeron_async.stats_json import decode_json, encode_json, json_pieces
+from aeron_async.stats_json import Kept, decode_json, encode_json, json_pieces
 from aeron_async.tasks import TaskOwner, Turns
 from aeron_async.text import SHORT, printable
 
@@ -94,8 +94,12 @@ def text_of(error: BaseException) -> str:
     return printable(str(error) or type(error).__name__)
 
 
-async def chunks_of(value: object) -> list[bytes]:
+async def chunks_of(value: object, kept: Kept | None = None) -> list[bytes]:
     """Return the JSON of a value in chunks; the loop turns while it is made.
+
+    Args:
+        value: What is served.
+        kept: See `json_pieces`.
 
     Raises:
         TypeError: JSON has nothing for a part of it.
@@ -105,7 +109,7 @@ async def chunks_of(value: object) -> list[bytes]:
     pieces: list[bytes] = []
     length = total = 0
     turns = Turns(SystemClock.now_ns)
-    for piece in json_pieces(value):
+    for piece in json_pieces(value, kept):
         pieces.append(piece)
         length += len(piece)
         if length >= CHUNK:
@@ -185,6 +189,8 @@ class StatsDoor:
         self._watches: dict[int, DoorWatch] = {}
         self._encoding = asyncio.Lock()
         self._state: list[bytes] = []
+        # Of the state, as long as there is one.
+        self._kept: Kept = {}
         self._state_ns = 0
         self._shown_ns = 0
         self._clock = SystemClock()
@@ -322,6 +328,7 @@ class StatsDoor:
             self._peers_log.warning("door_client_too_slow", path=self.path)
         if self.client_count == 0:
             self._state = []
+            self._kept.clear()
 
     async def _serve(self, connection: DoorConnection) -> None:
         """Answer a client until it is gone."""
@@ -395,7 +402,7 @@ class StatsDoor:
                 else:
                     self._state_ns = min(now_ns, stats.monotonic_ns)
                 self._shown_ns = stats.monotonic_ns
-                self._state = await chunks_of(stats)
+                self._state = await chunks_of(stats, self._kept)
             if watch is not None:
                 watch.shown_ns = self._shown_ns
             return self._state

@@ -25,14 +25,15 @@ Losses are told apart by these words, which metrics, logs and views share:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
 from aeron_async.errors import ConfigurationError
+from aeron_async.stats_columns import Table, names_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
 __all__ = [
     "BLOCKED_BY",
@@ -75,7 +76,6 @@ BLOCKED_NAMES: Final = tuple((by, f"blocked_{by}_ns") for by in BLOCKED_BY)
 NS_PER_SECOND: Final = 1_000_000_000
 
 Row = TypeVar("Row")
-Cell = TypeVar("Cell")
 
 
 @attrs.frozen
@@ -345,87 +345,6 @@ class DriverStats:
     def identity(self) -> tuple[int, int | None]:
         """Return what tells drivers of one source apart: the process, and when they started."""
         return self.pid, self.started_ns
-
-
-class Table(Sequence[Row], Generic[Row]):
-    """Rows of one type, kept as columns; a row is made when it is asked for.
-
-    Args:
-        row_type: An attrs class whose positional arguments are the columns, in order.
-        make: Returns the columns; called once, when the table is first looked at.
-    """
-
-    __slots__ = ("_columns", "_length", "_make", "row_type")
-
-    def __init__(
-        self, row_type: type[Row], length: int, make: Callable[[], Sequence[Sequence[Any]]]
-    ) -> None:
-        self.row_type: Final = row_type
-        self._length = length
-        self._make: Callable[[], Sequence[Sequence[Any]]] | None = make
-        self._columns: dict[str, Sequence[Any]] = {}
-
-    @classmethod
-    def of(cls, row_type: type[Row], rows: Sequence[Row]) -> Self:
-        """Return a table of rows that are there."""
-        names = names_of(row_type)
-        return cls(
-            row_type, len(rows), lambda: [[getattr(row, name) for row in rows] for name in names]
-        )
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return the names of the columns, in order."""
-        return names_of(self.row_type)
-
-    def column(self, name: str) -> Sequence[Any]:
-        """Return one column, a value for each row.
-
-        Raises:
-            KeyError: There is no such column.
-        """
-        return self.columns[name]
-
-    @property
-    def columns(self) -> Mapping[str, Sequence[Any]]:
-        """Return the columns by name."""
-        if self._make is not None:
-            made = self._make()
-            self._columns = dict(zip(self.names, made, strict=True))
-            self._make = None
-        return self._columns
-
-    def __len__(self) -> int:
-        return self._length
-
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Row]: ...
-
-    def __getitem__(self, index: int | slice) -> Row | list[Row]:
-        columns = self.columns.values()
-        if isinstance(index, slice):
-            return [self.row_type(*row) for row in zip(*(c[index] for c in columns), strict=True)]
-        return self.row_type(*[column[index] for column in columns])
-
-    def __iter__(self) -> Iterator[Row]:
-        make = cast("Callable[..., Row]", self.row_type)
-        return map(make, *self.columns.values())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Table) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"<Table of {len(self)} {self.row_type.__name__}>"
-
-
-def names_of(row_type: type[Any]) -> tuple[str, ...]:
-    """Return the names of the columns of a table of such rows."""
-    return tuple(each.name for each in attrs.fields(row_type))
 
 
 @attrs.frozen

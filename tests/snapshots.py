@@ -21,8 +21,8 @@ from aeron_async.stats import (
     Stats,
     SubscriptionStats,
     Table,
-    names_of,
 )
+from aeron_async.stats_columns import names_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -39,6 +39,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "metrics.text": ("metrics.definitions", "metrics.series", "protocol"),
     "settings": ("protocol.units", "unused_variables"),
     "stats": (),
+    "stats_columns": (),
     "stats_json": ("stats",),
     "tasks": (),
     "text": (),
@@ -167,7 +168,17 @@ TOP_LEVEL = {
     "pyproject.toml",
     "tests",
 }
-OPEN_TO_ALL = {"_speedups", "errors", "logs", "settings", "stats", "tasks", "text", "waits"}
+OPEN_TO_ALL = {
+    "_speedups",
+    "errors",
+    "logs",
+    "settings",
+    "stats",
+    "stats_columns",
+    "tasks",
+    "text",
+    "waits",
+}
 DOORS = ("cli", "spark", "testing")
 
 

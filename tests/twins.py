@@ -31,6 +31,7 @@ COMPILED: Final = (
     "messages",
     "paths",
     "silence",
+    "walks",
 )
 IN_PYTHON: Final = {
     "driver.core.lanes": (
@@ -39,6 +40,9 @@ IN_PYTHON: Final = {
     "driver.core.silent_streams": ("HeartbeatsIn", "HeartbeatsOut", "ReportsIn", "ReportsOut"),
     "driver.schedule": ("Schedule",),
     "driver.stall_clock": ("StallClock",),
+    "driver.stream_blocks": (
+        *("entries_of", "fields_of", "firsts_of", "intake_of", "oldest_of", "values_at"),
+    ),
     "logbuffer.atomics": (
         *("IS_ATOMIC", "compare_and_swap_32", "compare_and_swap_64", "fetch_add_32"),
         *("fetch_add_64", "load_acquire_32", "load_acquire_64", "store_release_32"),
@@ -61,7 +65,7 @@ IN_PYTHON: Final = {
     "client.home_loop": ("HomeLoop",),
     "client.message_delivery": ("Delivering",),
     "client.publication": ("Offering",),
-    "client.reading": ("NOTHING", "Reading", "Taking", "inheriting"),
+    "client.reading": ("NOTHING", "Reading", "Taking", "inheriting", "message_counts"),
 }
 
 

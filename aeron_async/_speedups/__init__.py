@@ -56,6 +56,7 @@ def _why_pure() -> str | None:
             "paths",
             "lanes",
             "silence",
+            "walks",
         ):
             import_module(f"{__name__}.{name}")
     except (ImportError, ValueError) as error:

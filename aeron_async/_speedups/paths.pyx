@@ -663,16 +663,6 @@ cdef object term_at(log, int64_t position, int64_t *begin):
 cdef class Taking:
     """The compiled part of an image; twin of `client.reading.Taking`."""
 
-    cdef public int64_t _position
-    cdef public int64_t _trigger
-    cdef public int64_t _message_count
-    cdef public bint _is_closed
-    cdef public Cell _cell
-    cdef public WakeFlag _wake_flag
-    cdef public object _port
-    cdef public object _reader
-    cdef public object _log
-
     def _attach(self, Cell cell, WakeFlag wake_flag):
         self._cell = cell
         self._wake_flag = wake_flag
@@ -727,11 +717,16 @@ NOTHING = NO_BATCH
 
 
 @cython.auto_pickle(False)
-cdef class Reading:
+cdef class Counted:
+    """What a subscription has counted, or will; the base of `Reading`."""
+
+
+
+@cython.auto_pickle(False)
+cdef class Reading(Counted):
     """The compiled part of a subscription; twin of `client.reading.Reading`."""
 
     cdef Step spare
-    cdef public Batch _batch
     cdef public Message _taken
     cdef public int64_t _calls_until_check
     cdef public bint _is_closed

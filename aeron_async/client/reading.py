@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.commands import ImageReady
     from aeron_async.logbuffer.wake_flag import WakeFlag
 
-__all__ = ["NOTHING", "Reading", "SubscriptionEvents", "Taking", "inheriting"]
+__all__ = ["NOTHING", "Reading", "SubscriptionEvents", "Taking", "inheriting", "message_counts"]
 
 Kind = TypeVar("Kind")
 
@@ -33,12 +33,16 @@ class SubscriptionEvents:
     on_unavailable_image: Callable[..., None]
     on_unanswered: Callable[[str | None], None]
     on_lapsed: Callable[[], None]
-    count_messages: Callable[[], int]
+    reading: Reading
     deliver: Callable[[], object] | None = None
     gone_count: int = 0
     is_expecting: bool = False
     is_polling: bool = False
     written_channel: str | None = None
+
+    def count_messages(self, readings: list[Reading]) -> list[int]:
+        """Return how many messages each of some subscriptions has handed out."""
+        return message_counts(readings)
 
 
 class Reading:
@@ -50,6 +54,8 @@ class Reading:
         _calls_until_check: Messages that may be delivered before the turn is checked again;
             negative if the loop must run other tasks now.
         _is_closed: Whether the subscription is closed.
+        _lent: A list that was delivered and is not taken yet, or None.
+        _images: The images that are announced.
     """
 
     _batch: Batch[Any] = NOTHING
@@ -57,6 +63,9 @@ class Reading:
     _calls_until_check: int = 0
     _is_closed: bool
     _turn: list[Any]
+    _lent: Any
+    _images: dict[int, Any]
+    _listener: Any
 
     def _begin_wait(self) -> Any:
         """Begin to wait, for the compiled twin; return a future, or None to leave all of it.
@@ -175,6 +184,18 @@ class Taking:
         return None
 
 
+def message_counts(readings: list[Reading]) -> list[int]:
+    """Return how many messages each of some subscriptions has handed out, images gone included."""
+    return [
+        reading._listener.gone_count  # noqa: SLF001 - parts of one reader
+        - reading._batch.left  # noqa: SLF001 - see above
+        # It may be put back: it counts when it is taken.
+        - (0 if reading._lent is None else len(reading._lent))  # noqa: SLF001 - see above
+        + sum(each._message_count for each in reading._images.values())  # noqa: SLF001 - see above
+        for reading in readings
+    ]
+
+
 def inheriting(kind: type[Kind]) -> type[Kind]:
     """Return a subclass of `Reading` unchanged; the compiled twin saves it a call by name."""
     return kind
@@ -182,3 +203,4 @@ def inheriting(kind: type[Kind]) -> type[Kind]:
 
 if not TYPE_CHECKING and WHY_PURE is None:
     from aeron_async._speedups.paths import NOTHING, Reading, Taking, inheriting
+    from aeron_async._speedups.walks import message_counts

@@ -129,23 +129,13 @@ class SubscriptionBase(Reading, ABC):
             self._remove_image,
             self._on_unanswered,
             self._on_lapsed,
-            self._count_messages,
+            self,
         )
         self._lent: MessageBatch | None = None
         self._last_image: Image | None = None
         self.last_error: str | None = None
         self._waits_since_ns: int | None = None
         self._image_wait = Wait(self, "anext", self._waits_since)
-
-    def _count_messages(self) -> int:
-        """Return how many messages were handed out, those of images that are gone included."""
-        count = self._listener.gone_count - self._batch.left
-        if self._lent is not None:
-            # It may be put back: it counts when it is taken.
-            count -= len(self._lent)
-        for image in self._images.values():
-            count += image._message_count  # noqa: SLF001 - two halves of one reader
-        return count
 
     @abstractmethod
     def _make_image(self, ready: ImageReady) -> Image: ...

@@ -1,45 +1,48 @@
-"""The statistics of a driver in this event loop: taken now or in slices, made into rows later.
+"""The statistics of a driver in this event loop: taken now or in slices, made into columns later.
 
-What is taken of a stream is what changes: its counters, and a few fields. What does not change is
-looked up once for each stream, and forgotten with it. Everything else is done when the columns of
-the snapshot are read. It is taken field by field, as columns: to make an object for each stream
-would cost more than all of them, and would set off the garbage collector.
+What is taken of the streams is what changes; see `stream_blocks`. A column of the snapshot is made
+of that when it is asked for, and a row of columns.
 
-In slices, the loop runs other tasks between a few streams and the next; what is taken of one
-stream is still of one moment.
-
-This module reads private attributes of objects on the data path, as `sightings` does. It changes
-nothing, and costs nothing while nobody asks.
+In slices, the loop runs other tasks between some streams and the next; what is taken of one stream
+is still of one moment.
 """
 
 from __future__ import annotations
 
 import os
 from functools import lru_cache, partial
-from heapq import nsmallest
 from importlib.metadata import version as installed_version
-from itertools import chain, islice, repeat
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Final,
-    Generic,
-    NamedTuple,
-    Protocol,
-    TypeGuard,
-    TypeVar,
-    cast,
-)
+from itertools import accumulate, chain, islice, pairwise, repeat
+from operator import add, sub
+from typing import TYPE_CHECKING, Any, Final, TypeGuard, TypeVar
 
 import attrs
 
 from aeron_async._speedups import WHY_PURE
-from aeron_async.counters import VALUE_LENGTH
 from aeron_async.driver.core.flow_control.base import format_receiver_id
+from aeron_async.driver.core.image_state import ImageState
 from aeron_async.driver.core.ipc_publication import IpcPublication
 from aeron_async.driver.core.network_publication import NetworkPublication
+from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.core.udp_channel import format_address
+from aeron_async.driver.stream_blocks import (
+    BLOCK,
+    MAX_RECEIVERS_SHOWN,
+    ImageBlock,
+    ImagesTaken,
+    KnownStream,
+    LinkBlock,
+    PublicationBlock,
+    PublicationsTaken,
+    Roster,
+    StreamBlock,
+    StreamsTaken,
+    SubscriptionsTaken,
+    fields_of,
+    known_image,
+    known_publication,
+)
 from aeron_async.stats import (
     BLOCKED_BY,
     BudgetStats,
@@ -55,39 +58,26 @@ from aeron_async.stats import (
     SubscriptionStats,
     Table,
 )
+from aeron_async.stats_columns import Columns, Groups
 from aeron_async.tasks import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        Callable,
-        Collection,
-        Container,
-        Iterable,
-        Iterator,
-        Sequence,
-    )
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from aeron_async.driver.core.image_state import ImageState
-    from aeron_async.driver.core.outbox import Address
-    from aeron_async.driver.core.publication import PublicationState, SubscribablePublication
+    from aeron_async.driver.core.publication import SubscribablePublication
     from aeron_async.driver.core.publication_image import PublicationImage
-    from aeron_async.driver.core.receiver_liveness import ReceiverLiveness
-    from aeron_async.driver.core.subscriber_position import SubscriberPositions
     from aeron_async.driver.endpoints import SendEndpoints
-    from aeron_async.driver.publication_table import PublicationEntry, PublicationTable
+    from aeron_async.driver.publication_table import PublicationTable
     from aeron_async.driver.resources import DriverResources
     from aeron_async.driver.subscribers import SubscriptionLink
     from aeron_async.driver.subscriptions import Subscriptions
 
 __all__ = ["MAX_RECEIVERS_SHOWN", "StatsTaker"]
 
-VALUE_WORDS: Final = VALUE_LENGTH // 8
 MAX_ENDPOINTS: Final = 64
 """Most endpoints whose sockets are looked at: each costs a call to the system."""
-SLICE: Final = 16
-"""Streams that are taken before it is seen whether the loop should run other tasks."""
-MAX_RECEIVERS_SHOWN: Final = 256
-"""Most receivers and readers of one publication in a snapshot: those furthest behind."""
+KNOWN_KEPT: Final = 64
+"""Streams that have gone may be kept, as many as are there and so many more."""
 LIMITS: Final = (
     DriverCounterId.NAKS_SUPPRESSED,
     DriverCounterId.ELICITED_SETUPS_SUPPRESSED,
@@ -110,36 +100,8 @@ LIMITS: Final = (
 LIMIT_NAMES: Final = tuple(each.name.lower() for each in LIMITS)
 AGENTS: Final = ("conductor", "sender", "receiver")
 
-
-class KnownStream(NamedTuple):
-    """What does not change of a publication or an image.
-
-    `start` is where an image has joined; `words` are the places of its counters' values.
-    """
-
-    registration_id: int
-    channel: str
-    stream_id: int
-    session_id: int
-    source: str
-    is_exclusive: bool
-    start: int
-    words: tuple[int, ...]
-
-
-Heard = tuple[tuple[int, int, int, int, "Address | None"], ...]
-"""Receivers: id, position, window, when it was heard last, and its address."""
-Readers = tuple[tuple[int, int], ...]
-"""Readers in this driver: the registration id of each, and its position."""
-Offers = tuple[int, tuple[int, ...], int, int]
-Columns = list[list[Any]]
-"""What was taken, field by field: each has a value for each stream."""
-Row = tuple[Any, ...]
-Lags = dict[int, list[tuple[int, int | None]]]
-"""How far each subscription is behind its streams: bytes, and nanoseconds if known."""
-READERS: Final = 5
-OLDEST: Final = 10
-"""Places of two columns: the readers of any stream, and since when bytes wait in an image."""
+Stream = TypeVar("Stream")
+Taken = TypeVar("Taken")
 
 
 class StatsTaker:
@@ -171,11 +133,28 @@ class StatsTaker:
         self._senders = senders
         self._started_ns = started_ns
         self.latest: Stats | None = None
-        # By registration id, which no later stream has.
-        self._publications: dict[int, KnownStream] = {}
-        self._images: dict[int, KnownStream] = {}
-        # To write a channel takes longer than everything else.
-        self._channels: dict[int, str] = {}
+        entries, images = table.entries, subscriptions.images
+        # By registration id, which no later stream has. To write a channel takes longer than
+        # everything else.
+        self._known: dict[int, KnownStream] = {}
+        known = partial(remembered, self._known)
+        publication, image = partial(known, known_publication), partial(known, self._known_image)
+        self._network: Roster[Any, PublicationsTaken] = Roster(
+            lambda streams: PublicationBlock(streams, entries, publication)
+        )
+        self._ipc: Roster[Any, PublicationsTaken] = Roster(
+            lambda streams: PublicationBlock(streams, entries, publication)
+        )
+        self._images: Roster[PublicationImage, ImagesTaken] = Roster(
+            lambda streams: ImageBlock(streams, image)
+        )
+        self._links: Roster[SubscriptionLink, SubscriptionsTaken] = Roster(
+            lambda streams: LinkBlock(streams, partial(known, known_link))
+        )
+        table.on_removed = self._forget_publication
+        images.on_removed = self._images.forget
+        subscriptions.on_removed = self._links.forget
+        self._fixed = [FixedColumns([], []) for _ in range(3)]
         self._version = installed_version("aeron-async")
         system = resources.system_counters
         self._named = [
@@ -184,158 +163,126 @@ class StatsTaker:
 
     def take(self) -> Stats:
         """Return the statistics of this moment."""
-        entries, images = self._table.entries, self._subscriptions.images.endpoints
-        network = self._take_network([each for each in entries if is_over_network(each)])
-        ipc = self._take_ipc([each for each in entries if is_over_ipc(each)])
-        received = self._take_images(list(images))
-        links = self._take_links(self._subscriptions.links)
-        lags: Lags = {}
-
-        def subscription_rows() -> Iterable[Row]:
-            for taken in (network, ipc):
-                note_lags(lags, taken, are_images=False)
-            note_lags(lags, received, are_images=True)
-            return map(partial(link_row, lags), *links)
-
-        return self._stats(
-            Table(
-                PublicationStats,
-                len(network[0]) + len(ipc[0]),
-                lambda: as_columns(
-                    PublicationStats, chain(map(network_row, *network), map(ipc_row, *ipc))
-                ),
-            ),
-            Table(
-                ImageStats,
-                len(received[0]),
-                lambda: as_columns(ImageStats, map(image_row, *received)),
-            ),
-            Table(
-                SubscriptionStats,
-                len(links[0]),
-                lambda: as_columns(SubscriptionStats, subscription_rows()),
-            ),
-        )
+        self._renew()
+        published, received, subscribed = PublicationsTaken(), ImagesTaken(), SubscriptionsTaken()
+        now_ns = self._resources.clock.now_ns()
+        values = self._resources.counters_manager.value_words
+        for roster, taken in self._rosters(published, received, subscribed):
+            if len(roster.blocks) > 2 * (len(roster) // BLOCK + 1):
+                roster.join()
+            for block in roster.blocks:
+                block.take(taken, now_ns, values)
+        return self._stats(published, received, subscribed)
 
     async def take_in_slices(self) -> Stats:
-        """Return the statistics of about now; the loop runs other tasks between a few streams.
-
-        Its columns are made in the same slices.
-        """
-        entries, images = self._table.entries, self._subscriptions.images.endpoints
-        turns = Turns(self._resources.clock.now_ns)
-        published, received = Slices(PublicationStats, turns), Slices(ImageStats, turns)
-        subscribed = Slices(SubscriptionStats, turns)
-        lags: Lags = {}
-        network = [each for each in entries if is_over_network(each)]
-        await published.take(network, entries, self._take_network, network_row, lags)
-        ipc = [each for each in entries if is_over_ipc(each)]
-        await published.take(ipc, entries, self._take_ipc, ipc_row, lags)
-        await received.take(list(images), images, self._take_images, image_row, lags)
-        links = self._subscriptions.links
-        await subscribed.take(links, None, self._take_links, partial(link_row, lags), None)
-        self.latest = self._stats(published.table, received.table, subscribed.table)
+        """Return the statistics of about now; the loop runs other tasks between some streams."""
+        clock = self._resources.clock
+        self._renew()
+        published, received, subscribed = PublicationsTaken(), ImagesTaken(), SubscriptionsTaken()
+        rosters = self._rosters(published, received, subscribed)
+        # All blocks of one time: none that is made while the loop turns has a stream of another.
+        blocks: list[tuple[Roster[Any, Any], StreamBlock[Any], Any]] = []
+        for roster, taken in rosters:
+            roster.halve()
+            roster.join()
+            blocks += [(roster, block, taken) for block in roster.blocks]
+        turns = Turns(clock.now_ns)
+        for roster, block, taken in blocks:
+            whole = block if block.is_whole else self._left_of(roster, block)
+            if whole is not None:
+                whole.take(taken, clock.now_ns(), self._resources.counters_manager.value_words)
+            await turns.step()
+        self.latest = self._stats(published, received, subscribed)
         return self.latest
+
+    def _rosters(
+        self,
+        published: PublicationsTaken,
+        received: ImagesTaken,
+        subscribed: SubscriptionsTaken,
+    ) -> list[tuple[Roster[Any, Any], Any]]:
+        """Return what there is, in order, and where what is taken of it goes."""
+        return [
+            (self._network, published),
+            (self._ipc, published),
+            (self._images, received),
+            (self._links, subscribed),
+        ]
+
+    def _renew(self) -> None:
+        """Have a block for each stream, and forget what does not change of those that have gone."""
+        entries, images = self._table.entries, self._subscriptions.images.endpoints
+        links = self._subscriptions.links
+        network, ipc = self._network, self._ipc
+        is_changed = False
+        if network.is_stale or ipc.is_stale or len(network) + len(ipc) != len(entries):
+            network.renew([each for each in entries if is_over_network(each)])
+            ipc.renew([each for each in entries if is_over_ipc(each)])
+            is_changed = True
+        if self._images.is_stale or len(self._images) != len(images):
+            self._images.renew(list(images))
+            is_changed = True
+        if self._links.is_stale or len(self._links) != len(links):
+            self._links.renew(links)
+            is_changed = True
+        if is_changed:
+            forget_gone(self._known, [*entries, *images, *links])
+
+    def _left_of(
+        self, roster: Roster[Any, Taken], block: StreamBlock[Taken]
+    ) -> StreamBlock[Taken] | None:
+        """Return a block of those streams of another that are still there; None without one."""
+        there = [each for each in block.streams if self._is_there(each)]
+        return roster.block_of(there) if there else None
+
+    def _is_there(self, stream: Any) -> bool:
+        return (
+            stream in self._table.entries
+            or stream in self._subscriptions.images.endpoints
+            or self._subscriptions.has(stream.registration_id)
+        )
+
+    def _forget_publication(self, publication: SubscribablePublication) -> None:
+        (self._network if is_over_network(publication) else self._ipc).forget(publication)
+
+    def _known_image(self, image: PublicationImage) -> KnownStream:
+        endpoint = self._subscriptions.images.endpoints[image]
+        return known_image(image, str(endpoint.channel.uri))
 
     def _stats(
         self,
-        publications: Table[PublicationStats],
-        images: Table[ImageStats],
-        subscriptions: Table[SubscriptionStats],
+        published: PublicationsTaken,
+        received: ImagesTaken,
+        subscribed: SubscriptionsTaken,
     ) -> Stats:
         clock = self._resources.clock
-        forget_gone(self._publications, self._table.entries)
-        forget_gone(self._images, self._subscriptions.images.endpoints)
-        forget_gone(self._channels, self._subscriptions.links)
+        every: tuple[StreamsTaken | SubscriptionsTaken, ...] = published, received, subscribed
+        for place, taken in enumerate(every):
+            if self._fixed[place].numbers != taken.numbers:
+                self._fixed[place] = FixedColumns(taken.numbers, taken.known)
+        publications, images, subscriptions = self._fixed
         return Stats(
             source="driver",
             epoch_ns=clock.epoch_ns(),
             monotonic_ns=clock.now_ns() + clock.stalled_ns,
-            publications=publications,
-            images=images,
-            subscriptions=subscriptions,
+            publications=Table(
+                PublicationStats,
+                len(published),
+                Columns(PublicationColumns(published, publications), PUBLICATION_COLUMNS),
+            ),
+            images=Table(
+                ImageStats, len(received), Columns(ImageColumns(received, images), IMAGE_COLUMNS)
+            ),
+            subscriptions=Table(
+                SubscriptionStats,
+                len(subscribed),
+                Columns(
+                    SubscriptionColumns(subscribed, subscriptions, published, received),
+                    SUBSCRIPTION_COLUMNS,
+                ),
+            ),
             driver=self._driver(),
         )
-
-    def _take_links(self, taken: Sequence[SubscriptionLink]) -> Columns:
-        channels = self._channels
-        for link in taken:
-            if link.registration_id not in channels:
-                channels[link.registration_id] = link.channel
-        return [
-            [link.registration_id for link in taken],
-            [channels[link.registration_id] for link in taken],
-            [link.stream_id for link in taken],
-            [message_count_of(link) for link in taken],
-        ]
-
-    def _take_network(self, taken: list[NetworkPublication]) -> Columns:
-        # The first columns are the same for publications of both kinds.
-        handlers = [each._retransmit_handler for each in taken]  # noqa: SLF001 - see the head
-        receivers = [each._receivers for each in taken]  # noqa: SLF001 - see the head
-        return [
-            *self._take_publications(taken),
-            [each.resend_count for each in handlers],
-            [each.resent_length for each in handlers],
-            [receivers_of(each) for each in receivers],
-            [len(each.reports) for each in receivers],
-        ]
-
-    def _take_ipc(self, taken: list[IpcPublication]) -> Columns:
-        return self._take_publications(taken)
-
-    def _take_publications(self, taken: list[NetworkPublication] | list[IpcPublication]) -> Columns:
-        known, entries, now_ns = self._publications, self._table.entries, self._now_ns
-        for each in taken:
-            if each.registration_id not in known:
-                known[each.registration_id] = publication_identity(each)
-        identities = [known[each.registration_id] for each in taken]
-        offers = [offers_of(entries[each]) for each in taken]
-        return [
-            identities,
-            [now_ns] * len(taken),
-            list(map(with_live_position, self._values(identities), taken, offers)),
-            [each.state for each in taken],
-            [each.is_connected for each in taken],
-            [positions_of(each) for each in taken],
-            offers,
-        ]
-
-    def _take_images(self, taken: list[PublicationImage]) -> Columns:
-        known, endpoints = self._images, self._subscriptions.images.endpoints
-        for each in taken:
-            if each.registration_id not in known:
-                channel = str(endpoints[each].channel.uri)
-                known[each.registration_id] = image_identity(each, channel)
-        identities = [known[each.registration_id] for each in taken]
-        feedback = [each._feedback for each in taken]  # noqa: SLF001 - see the head
-        readings = [reading_of(each) for each in taken]
-        return [
-            identities,
-            [self._now_ns] * len(taken),
-            self._values(identities),
-            [each.life.state for each in taken],
-            [each.is_end_of_stream for each in taken],
-            [positions for positions, _ in readings],
-            [each.window_length for each in feedback],
-            [each.sent_count for each in feedback],
-            [each.last_packet_ns for each in taken],
-            [each.losses.by_cause() for each in taken],
-            [oldest_ns for _, oldest_ns in readings],
-            [left_count_of(each.subscribers) for each in taken],
-        ]
-
-    @property
-    def _now_ns(self) -> int:
-        return self._resources.clock.now_ns()
-
-    def _values(self, identities: list[KnownStream]) -> list[Any]:
-        """Return the values of the counters of some streams, a tuple for each."""
-        if not identities:
-            return []
-        values = self._resources.counters_manager.value_words
-        places = zip(*[each.words for each in identities], strict=True)
-        return list(zip(*[[values[word] for word in words] for words in places], strict=True))
 
     def _driver(self) -> DriverStats:
         counters = {name: counter.get() for name, counter in self._named}
@@ -381,63 +328,6 @@ class StatsTaker:
         )
 
 
-# Taking.
-
-Kind = TypeVar("Kind")
-
-
-class Slices(Generic[Kind]):
-    """A table that is made of a few streams in each turn of the loop."""
-
-    def __init__(self, kind: type[Kind], turns: Turns) -> None:
-        self._kind = kind
-        self._turns = turns
-        self._columns: Columns = [[] for _ in attrs.fields(cast("type[Any]", kind))]
-
-    async def take(
-        self,
-        streams: Sequence[Any],
-        there: Container[Any] | None,
-        take: Callable[[list[Any]], Columns],
-        row: Callable[..., Row],
-        lags: Lags | None,
-    ) -> None:
-        """Take streams, a few in each turn; those that have gone since are left out."""
-        for together in slices_of(streams):
-            part = [each for each in together if there is None or each in there]
-            taken = take(part)
-            if lags is not None:
-                note_lags(lags, taken, are_images=self._kind is ImageStats)
-            made = zip(*map(row, *taken), strict=True)
-            # Without a stream there is no column either.
-            for column, more in zip(self._columns, made, strict=bool(part)):
-                column.extend(more)
-            await self._turns.step()
-
-    @property
-    def table(self) -> Table[Kind]:
-        """Return what was taken."""
-        made = self._columns
-        return Table(self._kind, len(made[0]), lambda: made)
-
-
-def slices_of(streams: Sequence[Any]) -> Iterator[list[Any]]:
-    """Yield a few streams at a time: fewer if they have many receivers or readers."""
-    part: list[Any] = []
-    weight = 0
-    for each in streams:
-        part.append(each)
-        subscribers = getattr(each, "subscribers", None)
-        weight += 1 if subscribers is None else 1 + len(subscribers.active)
-        receivers: ReceiverLiveness | None = getattr(each, "_receivers", None)
-        weight += 0 if receivers is None else len(receivers.reports)
-        if weight >= SLICE:
-            yield part
-            part, weight = [], 0
-    if part:
-        yield part
-
-
 def is_over_network(publication: SubscribablePublication) -> TypeGuard[NetworkPublication]:
     """Return whether a publication sends over the network."""
     return isinstance(publication, NetworkPublication)
@@ -448,356 +338,341 @@ def is_over_ipc(publication: SubscribablePublication) -> TypeGuard[IpcPublicatio
     return isinstance(publication, IpcPublication)
 
 
-def forget_gone(known: dict[int, Any], there: Collection[Registered]) -> None:
+def known_link(link: SubscriptionLink) -> KnownStream:
+    """Return what does not change of a subscription."""
+    return KnownStream(link.registration_id, link.channel, link.stream_id)
+
+
+def remembered(
+    known: dict[int, KnownStream], look_up: Callable[[Any], KnownStream], stream: Any
+) -> KnownStream:
+    """Return what does not change of a stream, which is looked up once."""
+    found = known.get(stream.registration_id)
+    if found is None:
+        found = known[stream.registration_id] = look_up(stream)
+    return found
+
+
+def forget_gone(known: dict[int, KnownStream], there: Collection[Any]) -> None:
     """Forget streams that have gone, once they are as many as those that are there."""
-    if len(known) > 2 * len(there) + SLICE:
+    if len(known) > 2 * len(there) + KNOWN_KEPT:
         for each in known.keys() - {each.registration_id for each in there}:
             del known[each]
 
 
-def publication_identity(publication: NetworkPublication | IpcPublication) -> KnownStream:
-    """Return what does not change of a publication."""
-    used = [publication.counters.publisher_position, publication.counters.publisher_limit]
-    if isinstance(publication, NetworkPublication):
-        counters = publication.counters
-        used += [
-            counters.sender_position,
-            counters.sender_limit,
-            counters.back_pressure_events,
-            counters.naks_received,
-        ]
-    return KnownStream(
-        registration_id=publication.registration_id,
-        channel=publication.channel,
-        stream_id=publication.stream_id,
-        session_id=publication.session_id,
-        source="",
-        is_exclusive=publication.params.is_exclusive,
-        start=0,
-        words=tuple(each.id * VALUE_WORDS for each in used),
-    )
-
-
-def image_identity(image: PublicationImage, channel: str) -> KnownStream:
-    """Return what does not change of an image."""
-    counters = image.counters
-    used = counters.receiver_position, counters.receiver_hwm, counters.naks_sent
-    return KnownStream(
-        registration_id=image.registration_id,
-        channel=channel,
-        stream_id=image.stream_id,
-        session_id=image.session_id,
-        source=format_address(image.source),
-        is_exclusive=False,
-        start=image._join_position,  # noqa: SLF001 - see the head
-        words=tuple(each.id * VALUE_WORDS for each in used),
-    )
-
-
-def receivers_of(receivers: ReceiverLiveness) -> Heard:
-    """Return what a publication knows of its receivers."""
-    reports, heard_ns, sources = receivers.reports, receivers._last_heard_ns, receivers._sources  # noqa: SLF001 - see the head
-    if len(reports) == 1:
-        # Most publications have one, and a comprehension takes longer than all else.
-        for each, report in reports.items():
-            return ((each, report[0], report[1], heard_ns.get(each, 0), sources.get(each)),)
-    # Ids come off the wire: peers decide how many there are.
-    slowest = nsmallest(MAX_RECEIVERS_SHOWN, reports.items(), key=lambda each: each[1][0])
-    return tuple(
-        [
-            (each, report[0], report[1], heard_ns.get(each, 0), sources.get(each))
-            for each, report in slowest
-        ]
-    )
-
-
-def positions_of(stream: NetworkPublication | IpcPublication | PublicationImage) -> Readers:
-    """Return the registration id of each reader in this driver, and its position."""
-    active = stream.subscribers.active
-    if not active:
-        return ()
-    if len(active) == 1:
-        return ((active[0].subscription_id, active[0].position.cell[0]),)
-    return tuple([(each.subscription_id, each.position.get()) for each in active])
-
-
-def reading_of(image: PublicationImage) -> tuple[Readers, int | None]:
-    """Return the readers of an image, and since when the oldest byte has been there for them.
-
-    The time is 0 if they have consumed everything, and None without readers.
-    """
-    positions = positions_of(image)
-    if not positions:
-        return positions, None
-    slowest = positions[0][1] if len(positions) == 1 else min(at for _, at in positions)
-    is_behind = slowest < image.rebuild_position
-    return positions, image.arrivals.arrived_ns(slowest) if is_behind else 0
-
-
-def with_live_position(
-    values: tuple[int, ...],
-    publication: NetworkPublication | IpcPublication,
-    offers: tuple[Offers | None, ...],
-) -> tuple[int, ...]:
-    """Return the values of the counters of a publication, its position as its log has it.
-
-    A client elsewhere does not wake the driver for what it publishes, so the counter may be old.
-    """
-    if None not in offers:
-        return values
-    return max(values[0], publication.producer_position), *values[1:]
-
-
-def offers_of(entry: PublicationEntry) -> tuple[Offers | None, ...]:
-    """Return what each client of a publication says of its offers; None for one elsewhere.
-
-    What those said that hold it no more is added.
-    """
-    links, gone = entry.links, entry.gone
-    if len(links) == 1 and gone.is_nothing:
-        return (offers_by(links[0].listener),)
-    before = None if gone.has_others else (gone.message_count, gone.blocked_ns, -1, 0)
-    return (before, *[offers_by(each.listener) for each in links])
-
-
-def offers_by(client: Any) -> Offers | None:
-    """Return what a client says of its offers; None for one that is not in this loop."""
-    line: OfferTimes | None = getattr(client, "offers", None)
-    if line is None:
-        return None
-    appender = client.appender
-    count = 0 if appender is None else appender.message_count
-    return count, line.blocked_ns, line.blocked_by, line.since_blocked_ns
-
-
-def left_count_of(subscribers: SubscriberPositions) -> int:
-    """Return how often a stream has gone on without an untethered reader."""
-    return sum(each.left_count for each in subscribers.untethered) if subscribers.untethered else 0
-
-
-def message_count_of(link: SubscriptionLink) -> int | None:
-    """Return how many messages a subscription was given; None if its client is elsewhere."""
-    count: Callable[[], int] | None = getattr(link.listener, "count_messages", None)
-    return None if count is None else count()
-
-
-# Rows.
+# Columns.
 
 receiver_name: Final = lru_cache(4096)(format_receiver_id)
 address_name: Final = lru_cache(4096)(format_address)
+PUBLICATION_STATES: Final = {each.value: each.name.lower() for each in PublicationState}
+IMAGE_STATES: Final = {each.value: each.name.lower() for each in ImageState}
 
 
-class Registered(Protocol):
-    """A stream, or a subscription."""
+class FixedColumns:
+    """Columns of what does not change: the same objects as long as the streams are the same."""
 
-    @property
-    def registration_id(self) -> int:
-        """Return its registration id."""
-        ...
+    __slots__ = ("_columns", "_known", "numbers")
 
+    def __init__(self, numbers: list[int], known: list[KnownStream]) -> None:
+        self.numbers: Final = numbers
+        self._known = known
+        self._columns: tuple[tuple[Any, ...], ...] | None = None
 
-class OfferTimes(Protocol):
-    """What a client in this loop says of the offers that wait; see `OfferWaiters`."""
-
-    blocked_ns: tuple[int, ...]
-    blocked_by: int
-    since_blocked_ns: int
-
-
-def as_columns(kind: type[Any], rows: Iterable[Sequence[Any]]) -> Sequence[Sequence[Any]]:
-    """Return rows as columns."""
-    return list(zip(*rows, strict=True)) or [()] * len(attrs.fields(kind))
+    def __getitem__(self, name: str) -> tuple[Any, ...]:
+        if self._columns is None:
+            # Without a stream there is no column either.
+            empty: tuple[tuple[Any, ...], ...] = ((),) * len(KnownStream._fields)
+            self._columns = tuple(zip(*self._known, strict=True)) or empty
+        return self._columns[KnownStream._fields.index(name)]
 
 
-def network_row(
-    identity: KnownStream,
-    now_ns: int,
-    values: Sequence[int],
-    state: PublicationState,
-    is_connected: bool,  # noqa: FBT001 - a column
-    readers: Readers,
-    offers: tuple[Offers | None, ...],
-    resend_count: int,
-    resent_bytes: int,
-    receivers: Heard,
-    receiver_count: int,
-) -> tuple[Any, ...]:
-    """Return the fields of `PublicationStats`, in order."""
-    position, limit, sender_position, sender_limit, back_pressure_count, nak_count = values
-    seen = receiver_rows(receivers, sender_position, now_ns)
-    seen += reader_rows(readers, position, "spy")
-    return (
-        *identity[:4],
-        state.name.lower(),
-        is_connected,
-        identity.is_exclusive,
-        position,
-        limit,
-        sender_position,
-        sender_limit,
-        max(0, limit - position),
-        max(0, position - sender_position),
-        *offers_columns(offers, now_ns),
-        back_pressure_count,
-        nak_count,
-        resend_count,
-        resent_bytes,
-        receiver_count + len(readers),
-        tuple(seen[:MAX_RECEIVERS_SHOWN]),
-    )
+def fixed(name: str) -> Maker:
+    """Return what makes a column of what does not change."""
+    return lambda streams, _: streams.fixed[name]
 
 
-def ipc_row(
-    identity: KnownStream,
-    now_ns: int,
-    values: Sequence[int],
-    state: PublicationState,
-    is_connected: bool,  # noqa: FBT001 - a column
-    readers: Readers,
-    offers: tuple[Offers | None, ...],
-) -> tuple[Any, ...]:
-    """Return the fields of `PublicationStats`, in order."""
-    position, limit = values
-    seen = reader_rows(readers, position, "ipc")
-    return (
-        *identity[:4],
-        state.name.lower(),
-        is_connected,
-        identity.is_exclusive,
-        position,
-        limit,
-        None,
-        None,
-        max(0, limit - position),
-        max((each.lag_bytes for each in seen), default=0),
-        *offers_columns(offers, now_ns),
-        0,
-        0,
-        0,
-        0,
-        len(seen),
-        tuple(seen[:MAX_RECEIVERS_SHOWN]),
-    )
+def as_taken(name: str) -> Maker:
+    """Return what makes a column of what was taken as it is shown."""
+    return lambda streams, _: listed(getattr(streams.taken, name))
 
 
-def offers_columns(offers: tuple[Offers | None, ...], now_ns: int) -> tuple[Any, ...]:
-    """Return the count of messages, the time that offers were held back, and by what they are.
-
-    Of a client elsewhere nobody knows either, so count and times of the publication are None then.
-    """
-    count = 0
-    blocked_ns, blocked_by = [0] * len(BLOCKED_BY), ""
-    for each in offers:
-        if each is None:
-            continue
-        message_count, before_ns, by, since_ns = each
-        count += message_count
-        for index, waited_ns in enumerate(before_ns):
-            blocked_ns[index] += waited_ns
-        if by >= 0:
-            blocked_ns[by] += max(0, now_ns - since_ns)
-            blocked_by = BLOCKED_BY[by]
-    if None in offers:
-        return None, *[None] * len(BLOCKED_BY), blocked_by
-    return count, *blocked_ns, blocked_by
-
-
-def receiver_rows(receivers: Heard, sent_position: int, now_ns: int) -> list[ReceiverStats]:
-    """Return the receivers of the network, the furthest behind first."""
-    rows = [
-        ReceiverStats(
-            "receiver",
-            receiver_name(receiver_id),
-            "" if source is None else address_name(source),
-            position,
-            window,
-            now_ns - heard_ns,
-            max(0, sent_position - position),
-        )
-        for receiver_id, position, window, heard_ns, source in receivers
+def of_network(name: str, otherwise: int | None) -> Maker:
+    """Return what makes a column of what only publications of the network have."""
+    return lambda streams, _: [
+        *listed(getattr(streams.taken, name)),
+        *repeat(otherwise, len(streams.taken) - streams.taken.network_count),
     ]
-    if len(rows) > 1:
-        rows.sort(key=lambda each: each.position)
-    return rows
 
 
-def reader_rows(readers: Readers, position: int, kind: str) -> list[ReceiverStats]:
-    """Return the readers of a publication in this driver, the furthest behind first."""
-    rows = [
-        ReceiverStats(kind, str(registration_id), "", at, None, None, max(0, position - at))
-        for registration_id, at in readers
+def blocked_for(by: int) -> Maker:
+    """Return what makes a column of how long offers were held back by one thing."""
+    return lambda streams, _: streams.blocked_ns(by)
+
+
+def listed(values: Any) -> list[Any]:
+    """Return values as a list."""
+    return values if isinstance(values, list) else list(values)
+
+
+def texts_of(names: Mapping[int, str], taken: StreamsTaken) -> list[str]:
+    """Return the states of streams as texts."""
+    return list(map(names.__getitem__, fields_of(taken.states, "_value_")))
+
+
+def differences(greater: Iterable[int], smaller: Iterable[int]) -> list[int]:
+    """Return how much greater the ones are than the others; 0 if they are not."""
+    return [
+        most - least if most > least else 0 for most, least in zip(greater, smaller, strict=True)
     ]
-    rows.sort(key=lambda each: each.position)
-    return rows
 
 
-def image_row(
-    identity: KnownStream,
-    now_ns: int,
-    values: Sequence[int],
-    state: ImageState,
-    is_end_of_stream: bool,  # noqa: FBT001 - a column
-    positions: Readers,
-    window_length: int,
-    status_message_count: int,
-    last_packet_ns: int,
-    lost: tuple[tuple[str, int, int], ...],
-    oldest_ns: int | None,
-    left_count: int,
-) -> tuple[Any, ...]:
-    """Return the fields of `ImageStats`, in order."""
-    position, hwm_position, nak_count = values
-    readers = tuple(
-        ReaderStats(registration_id, at, max(0, position - at)) for registration_id, at in positions
-    )
-    losses = tuple(LossStats(*each) for each in lost)
-    if left_count:
-        losses += (LossStats("left_behind", left_count, 0),)
-    return (
-        *identity[:5],
-        state.name.lower(),
-        is_end_of_stream,
-        position,
-        hwm_position,
-        max(0, hwm_position - position),
-        window_length,
-        max((each.lag_bytes for each in readers), default=0),
-        lag_ns_of(oldest_ns, now_ns),
-        position - identity.start,
-        now_ns - last_packet_ns,
-        nak_count,
-        status_message_count,
-        losses,
-        readers,
-    )
+def starts_of(counts: Iterable[int]) -> list[int]:
+    """Return where each of some groups starts, and where the last one ends."""
+    return list(accumulate(counts, initial=0))
 
 
-def lag_ns_of(oldest_ns: int | None, now_ns: int) -> int | None:
-    """Return how long a byte has been there that came at `oldest_ns`; see `reading_of`."""
-    return oldest_ns and max(0, now_ns - oldest_ns)
+def repeated(values: Sequence[Any], counts: Sequence[int]) -> Sequence[Any]:
+    """Return each value as often as its count says."""
+    if counts.count(1) == len(counts):
+        return values
+    return list(chain.from_iterable(map(repeat, values, counts)))
 
 
-def note_lags(lags: Lags, taken: Columns, *, are_images: bool) -> None:
-    """Note how far each reader is behind the streams that were taken."""
-    # A publication does not know when what its readers in this driver read was published.
-    oldest = taken[OLDEST] if are_images else repeat(None)
-    for now_ns, values, readers, oldest_ns in zip(
-        taken[1], taken[2], taken[READERS], oldest, strict=False
-    ):
-        for registration_id, at in readers:
-            lag = max(0, values[0] - at)
-            lag_ns = lag_ns_of(oldest_ns, now_ns) if lag else 0
-            lags.setdefault(registration_id, []).append((lag, lag_ns))
+def reader_lags(taken: StreamsTaken) -> list[int]:
+    """Return how far each reader in this driver is behind its stream."""
+    return differences(repeated(taken.positions, taken.reader_counts), taken.reader_positions)
 
 
-def link_row(
-    lags: Lags, registration_id: int, channel: str, stream_id: int, message_count: int | None
-) -> Row:
-    """Return the fields of `SubscriptionStats`, in order."""
-    read = lags.get(registration_id, [])
-    if len(read) == 1:
-        lag, lag_ns = read[0]
-    else:
-        times = [each for _, each in read if each is not None]
-        lag, lag_ns = max((each for each, _ in read), default=0), max(times, default=None)
-    return registration_id, channel, stream_id, len(read), message_count, lag, lag_ns
+def slowest_lags(taken: StreamsTaken) -> list[int]:
+    """Return how far the reader furthest behind is behind each stream; 0 without one."""
+    lags = reader_lags(taken)
+    if taken.reader_counts.count(1) == len(taken.reader_counts):
+        return lags
+    return [
+        max(lags[start:end], default=0) for start, end in pairwise(starts_of(taken.reader_counts))
+    ]
+
+
+@attrs.frozen(eq=False)
+class PublicationColumns:
+    """What was taken of publications, and what does not change of them."""
+
+    taken: PublicationsTaken
+    fixed: FixedColumns
+
+    def backlog_bytes(self, columns: Columns) -> list[int]:
+        """Return what was published and not sent; of IPC what was not consumed."""
+        taken, count = self.taken, self.taken.network_count
+        backlog = differences(columns["position"][:count], taken.sender_positions)
+        return backlog if count == len(taken) else backlog + slowest_lags(taken)[count:]
+
+    def blocked_ns(self, by: int) -> list[int | None]:
+        """Return how long offers were held back by one thing, a wait that lasts included."""
+        taken = self.taken
+        before = [None if each is None else each[by] for each in taken.blocked_ns]
+        if by in taken.blocked_by:
+            for index, waits_for in enumerate(taken.blocked_by):
+                known = before[index]
+                if waits_for == by and known is not None:
+                    lasts_ns = max(0, taken.times_ns[index] - taken.since_ns[index])
+                    before[index] = known + lasts_ns
+        return before
+
+    def receiver_count(self, _: Columns) -> list[int]:
+        """Return how many receivers and readers there are, those that are not shown included."""
+        taken = self.taken
+        network = taken.receiver_counts + [0] * (len(taken) - taken.network_count)
+        return list(map(add, network, taken.reader_counts))
+
+    def receivers(self, _: Columns) -> Groups[ReceiverStats]:
+        """Return who reads."""
+        taken = self.taken
+        rows = Table(ReceiverStats, len(taken.seen_ids), Columns(taken, RECEIVER_COLUMNS))
+        return Groups(rows, starts_of(taken.seen_counts))
+
+
+def receiver_lags(taken: PublicationsTaken, columns: Columns) -> list[int]:
+    """Return how far each is behind what was sent or, in this driver, published."""
+    sent = [*taken.sender_positions, *taken.positions[taken.network_count :]]
+    ends = repeated(sent, taken.seen_counts)
+    lags = differences(ends, columns["position"])
+    if taken.reader_ids:
+        published = repeated(taken.positions, taken.seen_counts)
+        for index, kind in enumerate(taken.seen_kinds):
+            if kind != "receiver":
+                lags[index] = max(0, published[index] - columns["position"][index])
+    return lags
+
+
+def receiver_silences(taken: PublicationsTaken, _: Columns) -> list[int | None]:
+    """Return since when each was not heard; None of a reader in this driver."""
+    times_ns = repeated(taken.times_ns, taken.seen_counts)
+    kinds = taken.seen_kinds
+    return [
+        now_ns - (heard_ns or 0) if kind == "receiver" else None
+        for now_ns, heard_ns, kind in zip(times_ns, taken.seen_heard_ns, kinds, strict=True)
+    ]
+
+
+@attrs.frozen(eq=False)
+class ImageColumns:
+    """What was taken of images, and what does not change of them."""
+
+    taken: ImagesTaken
+    fixed: FixedColumns
+
+    def lag_ns(self, _: Columns) -> list[int | None]:
+        """Return how long the oldest byte has been there; 0 if there is none to be consumed."""
+        taken = self.taken
+        if not any(taken.oldest_ns):
+            return taken.oldest_ns
+        return [
+            oldest_ns and max(0, now_ns - oldest_ns)
+            for oldest_ns, now_ns in zip(taken.oldest_ns, taken.times_ns, strict=True)
+        ]
+
+    def losses(self, _: Columns) -> Groups[LossStats]:
+        """Return what was lost."""
+        lost, count = self.taken.losses, len(self.taken)
+        rows = [each for row in sorted(lost) for each in lost[row]]
+        table = Table(LossStats, len(rows), lambda: list(zip(*rows, strict=True)) or [()] * 3)
+        starts = [0] * (count + 1)
+        if rows:
+            starts = starts_of(len(lost.get(row, ())) for row in range(count))
+        return Groups(table, starts)
+
+    def readers(self, _: Columns) -> Groups[ReaderStats]:
+        """Return the subscriptions that read it."""
+        taken = self.taken
+        rows = Table(ReaderStats, len(taken.reader_ids), Columns(taken, READER_COLUMNS))
+        return Groups(rows, starts_of(taken.reader_counts))
+
+
+@attrs.define(eq=False)
+class SubscriptionColumns:
+    """What was taken of subscriptions, and of the streams that they read."""
+
+    taken: SubscriptionsTaken
+    fixed: FixedColumns
+    published: PublicationsTaken
+    received: ImagesTaken
+    _reading: list[Sequence[int | None]] | None = None
+
+    def reading(self, place: int, columns: Columns) -> Sequence[int | None]:
+        """Return how many streams each reads, or how far it is behind: bytes, or nanoseconds."""
+        if self._reading is None:
+            self._reading = self._read(columns["registration_id"])
+        return self._reading[place]
+
+    def _read(self, registration_ids: Sequence[int]) -> list[Sequence[int | None]]:
+        published, received = self.published, self.received
+        ids = published.reader_ids + received.reader_ids
+        before, behind = reader_lags(published), reader_lags(received)
+        oldest = repeated(received.oldest_ns, received.reader_counts)
+        times = repeated(received.times_ns, received.reader_counts)
+        # A publication does not know when what its readers in this driver read was published.
+        lags, lags_ns = before + behind, [None if each else 0 for each in before]
+        lags_ns += [
+            (oldest_ns and max(0, now_ns - oldest_ns)) if lag else 0
+            for lag, oldest_ns, now_ns in zip(behind, oldest, times, strict=True)
+        ]
+        places: Any = dict(zip(ids, range(len(ids)), strict=True))
+        if len(places) == len(ids):
+            # Most subscriptions read one stream.
+            own = list(map(places.get, registration_ids))
+            return [
+                [0 if each is None else 1 for each in own],
+                [0 if each is None else lags[each] for each in own],
+                [None if each is None else lags_ns[each] for each in own],
+            ]
+        read: dict[int, list[int]] = {}
+        for place, registration_id in enumerate(ids):
+            read.setdefault(registration_id, []).append(place)
+        every = [read.get(each, []) for each in registration_ids]
+        times_of = [[lags_ns[each] for each in some] for some in every]
+        return [
+            list(map(len, every)),
+            [max((lags[each] for each in some), default=0) for some in every],
+            [max((ns for ns in some if ns is not None), default=None) for some in times_of],
+        ]
+
+
+def blocked_by(streams: PublicationColumns, _: Columns) -> list[str]:
+    """Return what holds offers back now."""
+    return [BLOCKED_BY[each] if each >= 0 else "" for each in streams.taken.blocked_by]
+
+
+if TYPE_CHECKING:
+    Maker = Callable[[Any, Columns], Sequence[Any]]
+
+PUBLICATION_COLUMNS: Final[Mapping[str, Maker]] = {
+    **{name: fixed(name) for name in ("registration_id", "channel", "stream_id", "session_id")},
+    "state": lambda streams, _: texts_of(PUBLICATION_STATES, streams.taken),
+    "is_connected": as_taken("connected"),
+    "is_exclusive": fixed("is_exclusive"),
+    "position": as_taken("positions"),
+    "position_limit": as_taken("limits"),
+    "sender_position": of_network("sender_positions", None),
+    "sender_limit": of_network("sender_limits", None),
+    "window_bytes": lambda _, columns: differences(columns["position_limit"], columns["position"]),
+    "backlog_bytes": PublicationColumns.backlog_bytes,
+    "message_count": as_taken("message_counts"),
+    **{f"blocked_{name}_ns": blocked_for(by) for by, name in enumerate(BLOCKED_BY)},
+    "blocked_by": blocked_by,
+    "back_pressure_count": of_network("back_pressure_counts", 0),
+    "nak_count": of_network("nak_counts", 0),
+    "retransmit_count": of_network("resend_counts", 0),
+    "retransmitted_bytes": of_network("resent_bytes", 0),
+    "receiver_count": PublicationColumns.receiver_count,
+    "receivers": PublicationColumns.receivers,
+}
+RECEIVER_COLUMNS: Final[Mapping[str, Maker]] = {
+    "kind": lambda taken, _: taken.seen_kinds,
+    "id": lambda taken, _: [
+        receiver_name(each) if kind == "receiver" else str(each)
+        for each, kind in zip(taken.seen_ids, taken.seen_kinds, strict=True)
+    ],
+    "address": lambda taken, _: [
+        "" if each is None else address_name(each) for each in taken.seen_sources
+    ],
+    "position": lambda taken, _: [position for position, _ in taken.seen_reports],
+    "window_bytes": lambda taken, _: [window for _, window in taken.seen_reports],
+    "silent_ns": receiver_silences,
+    "lag_bytes": receiver_lags,
+}
+IMAGE_COLUMNS: Final[Mapping[str, Maker]] = {
+    **{
+        name: fixed(name)
+        for name in ("registration_id", "channel", "stream_id", "session_id", "source")
+    },
+    "state": lambda streams, _: texts_of(IMAGE_STATES, streams.taken),
+    "is_end_of_stream": as_taken("ended"),
+    "position": as_taken("positions"),
+    "hwm_position": as_taken("hwm_positions"),
+    "missing_bytes": lambda _, columns: differences(columns["hwm_position"], columns["position"]),
+    "window_bytes": as_taken("window_lengths"),
+    "lag_bytes": lambda streams, _: slowest_lags(streams.taken),
+    "lag_ns": ImageColumns.lag_ns,
+    "received_bytes": lambda streams, columns: list(
+        map(sub, columns["position"], streams.fixed["start"])
+    ),
+    "silent_ns": lambda streams, _: list(
+        map(sub, streams.taken.times_ns, streams.taken.last_packets_ns)
+    ),
+    "nak_count": as_taken("nak_counts"),
+    "status_message_count": as_taken("status_message_counts"),
+    "losses": ImageColumns.losses,
+    "readers": ImageColumns.readers,
+}
+READER_COLUMNS: Final[Mapping[str, Maker]] = {
+    "registration_id": lambda taken, _: taken.reader_ids,
+    "position": lambda taken, _: taken.reader_positions.tolist(),
+    "lag_bytes": lambda taken, _: reader_lags(taken),
+}
+SUBSCRIPTION_COLUMNS: Final[Mapping[str, Maker]] = {
+    **{name: fixed(name) for name in ("registration_id", "channel", "stream_id")},
+    "image_count": lambda streams, columns: streams.reading(0, columns),
+    "message_count": as_taken("message_counts"),
+    "lag_bytes": lambda streams, columns: streams.reading(1, columns),
+    "lag_ns": lambda streams, columns: streams.reading(2, columns),
+}

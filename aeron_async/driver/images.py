@@ -324,6 +324,8 @@ class Images:
         self._stream_links = stream_links
         self._on_endpoint_released = on_endpoint_released
         self._images: dict[PublicationImage, ReceiveChannelEndpoint] = {}
+        # Called with each image that is removed, once statistics are taken.
+        self.on_removed: Callable[[PublicationImage], object] | None = None
         # The same by stream: there may be thousands, and most streams have one.
         self._stream_images: dict[int, dict[PublicationImage, ReceiveChannelEndpoint]] = {}
         self._refusal_frames = RefusalFrames(resources)
@@ -512,6 +514,8 @@ class Images:
     def on_image_done(self, image: PublicationImage) -> None:
         """Free what an image used."""
         endpoint = self._images.pop(image)
+        if self.on_removed is not None:
+            self.on_removed(image)
         images = self._stream_images[image.stream_id]
         del images[image]
         if not images:

@@ -3,8 +3,8 @@
 A publication that several clients share is released when the last of them closes it. It stays in
 the table until it has drained and its log is freed.
 
-Invariant: besides this table, only the sender's schedule holds a publication, and, for a network
-publication, the dispatcher of its endpoint.
+Invariant: besides this table, only the sender's schedule holds a publication, for a network
+publication the dispatcher of its endpoint, and what takes statistics, until `on_removed`.
 
 Source: Aeron `PublicationLink`, `DriverConductor.onRemovePublication`.
 """
@@ -18,11 +18,12 @@ import attrs
 
 from aeron_async.driver.core.ipc_publication import IpcPublication
 from aeron_async.driver.core.network_publication import NetworkPublication
+from aeron_async.driver.core.rare_changes import RARE_CHANGES
 from aeron_async.errors import ErrorCode, PublicationError, RegistrationError
 from aeron_async.stats import BLOCKED_BY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from aeron_async.driver.commands import PublicationErrorFrame, PublicationListener
     from aeron_async.driver.core.publication import SubscribablePublication
@@ -103,6 +104,9 @@ class PublicationTable:
     Args:
         resources: What the driver's parts share.
         sender: Polls the publications.
+
+    Attributes:
+        on_removed: Called with each publication that is removed; None before statistics are taken.
     """
 
     def __init__(self, resources: DriverResources, sender: Sender) -> None:
@@ -113,6 +117,7 @@ class PublicationTable:
         self._originals: dict[int, SubscribablePublication] = {}
         self._links: dict[int, PublicationLink] = {}
         self._client_links: dict[int, dict[int, PublicationLink]] = {}
+        self.on_removed: Callable[[SubscribablePublication], object] | None = None
 
     def __iter__(self) -> Iterator[SubscribablePublication]:
         return iter(tuple(self._entries))
@@ -160,6 +165,8 @@ class PublicationTable:
     def remove(self, publication: SubscribablePublication) -> None:
         """Remove a publication that is done; if it failed, notify the clients that hold it."""
         links = self._entries.pop(publication).links
+        if self.on_removed is not None:
+            self.on_removed(publication)
         publication.window_listeners.clear()
         if self._originals.get(publication.registration_id) is publication:
             # Once nobody holds a publication, a client may take its id for another one.
@@ -197,6 +204,7 @@ class PublicationTable:
         self._links[link.registration_id] = link
         self._client_links.setdefault(client_id, {})[registration_id] = link
         self._entries[publication].links.append(link)
+        RARE_CHANGES.note()
         publication.window_listeners.append(listener)
 
     def find(self, registration_id: int) -> SubscribablePublication | None:
@@ -242,6 +250,7 @@ class PublicationTable:
         entry.gone.add(link.listener)
         links = entry.links
         links.remove(link)
+        RARE_CHANGES.note()
         publication.window_listeners.remove(link.listener)
         if not links:
             publication.release(self._resources.clock.now_ns())

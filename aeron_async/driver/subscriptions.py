@@ -298,6 +298,8 @@ class Subscriptions:
         self._resources = resources
         self._receiver = receiver
         self._links: dict[int, SubscriptionLink] = {}
+        # Called with each subscription that is removed, once statistics are taken.
+        self.on_removed: Callable[[SubscriptionLink], object] | None = None
         self._client_links: dict[int, dict[int, SubscriptionLink]] = {}
         self._stream_links: dict[int, dict[int, SubscriptionLink]] = {}
         # How many subscriptions receive at each endpoint.
@@ -440,6 +442,8 @@ class Subscriptions:
         if link is None:
             return None
         self.responses.forget(registration_id)
+        if self.on_removed is not None:
+            self.on_removed(link)
         _forget_in(self._client_links, link.client_id, registration_id)
         _forget_in(self._stream_links, link.stream_id, registration_id)
         endpoint = link.endpoint

@@ -110,9 +110,9 @@ class LatestStats:
         try:
             stats = check_stats(self._take(), TAKEN)
             for table in (stats.publications, stats.images, stats.subscriptions):
-                _ = table.columns
+                table.complete()
             if stats.archive is not None:
-                _ = stats.archive.recordings.columns
+                stats.archive.recordings.complete()
         except Exception as error:  # noqa: BLE001 - `take` is the caller's, and may be closed
             self.failed_count += 1
             if not self._is_failing:

@@ -11,10 +11,11 @@ last snapshot, and series that have no stream for up to five minutes.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from functools import lru_cache
 from itertools import accumulate, chain
 from operator import add, lt
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, final
 
 import attrs
 
@@ -37,6 +38,7 @@ from aeron_async.metrics.definitions import (
 )
 from aeron_async.protocol.arguments import check_number
 from aeron_async.stats import BLOCKED_BY, LOSS_CAUSES, check_stats, network_backlog, slowest_of
+from aeron_async.stats_columns import Groups
 from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
@@ -61,6 +63,12 @@ WHOLES: Final = {
 """Sources whose series are those of the snapshot itself."""
 UNKNOWN_CAUSE: Final = "unknown"
 NS_PER_SECOND: Final = 1_000_000_000
+
+MERGES: Final[Mapping[Merge, Callable[[list[int]], int]]] = {
+    Merge.SUM: sum,
+    Merge.LARGEST: max,
+    Merge.SMALLEST: min,
+}
 
 Number: TypeAlias = int | float
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
@@ -143,8 +151,13 @@ class SeriesTable:
         # By row of the last snapshot; of a column what was last known:
         self._ids: list[Hashable] = []
         self._series: list[int] = []
+        # By series: its first row, -1 without one; and the rows of those that have several.
+        self._first_rows: list[int] = []
+        self._shared: dict[int, list[int]] = {}
         self._is_one_to_one = True
         self._last: dict[str, Column] = dict.fromkeys(self._bases, ())
+        # What was made of each column; the same again while it does not change.
+        self._results: dict[str, tuple[Column, Family]] = {}
         self._hidden: dict[Hashable, Pairs] = {}
 
     @property
@@ -178,11 +191,18 @@ class SeriesTable:
         """Yield the series of each metric; columns that are not known have None or are empty."""
         for metric in self._metrics:
             column = columns[metric.column]
+            # Most columns stay as they are: nothing is lost, and nobody waits.
+            before = self._results.get(metric.name)
+            if before is not None and before[0] == column:
+                yield before[1]
+                continue
             if metric.kind is MetricKind.COUNTER:
                 values = self._sums(metric.column, column)
             else:
                 values = self._merged(metric.merge, column)
-            yield family(metric, self._labels, values)
+            found = family(metric, self._labels, values)
+            self._results[metric.name] = column, found
+            yield found
 
     def _join(self, ids: list[Hashable], pairs_of: Callable[[int], Pairs], now_ns: int) -> None:
         """Find a series for each row, and keep in the sums what rows had that have gone."""
@@ -208,8 +228,21 @@ class SeriesTable:
             self._gone_at_ns[each] = now_ns
         for each in living & self._gone_at_ns.keys():
             del self._gone_at_ns[each]
-        self._ids, self._series = ids, series
+        self._ids = ids
+        self._place(series)
+
+    def _place(self, series: list[int]) -> None:
+        """Note the series of each row."""
+        self._series = series
+        self._results.clear()
         self._is_one_to_one = series == list(range(len(series)))
+        self._first_rows, self._shared = [-1] * len(self._labels), {}
+        for row, each in enumerate(series):
+            first = self._first_rows[each]
+            if first < 0:
+                self._first_rows[each] = row
+            else:
+                self._shared.setdefault(each, [first]).append(row)
 
     def _series_for(self, row_id: Hashable, pairs: Pairs) -> int:
         """Return the series of labels; those beyond the limit share one."""
@@ -237,8 +270,7 @@ class SeriesTable:
         self._labels = [self._labels[each] for each in kept]
         self._series_by_pairs = {each.pairs: new for new, each in enumerate(self._labels)}
         self._bases = {name: [base[each] for each in kept] for name, base in self._bases.items()}
-        self._series = [number[each] for each in self._series]
-        self._is_one_to_one = self._series == list(range(len(self._series)))
+        self._place([number[each] for each in self._series])
         self._gone_at_ns = {
             number[each]: at_ns for each, at_ns in self._gone_at_ns.items() if each not in gone
         }
@@ -252,20 +284,14 @@ class SeriesTable:
             pairs = zip(self._last[name], column, strict=True)
             column = [was if now is None else now for was, now in pairs]
         self._follow(name, column)
-        base, series = self._bases[name], self._series
         self._last[name] = column
-        if self._is_one_to_one and None not in column:
-            bases: Any = base
-            return [*map(add, bases, column), *base[len(column) :]]
-        sums: list[Any] = base.copy()
-        if None in column:
-            for each, now in zip(series, column, strict=True):
-                if now is not None:
-                    sums[each] += now
-        else:
-            for each, now in zip(series, column, strict=True):
-                sums[each] += now
-        return sums
+        bases: Any = self._bases[name]
+        own = self._merged(Merge.SUM, column)
+        if None in own:
+            return [
+                base if now is None else base + now for base, now in zip(bases, own, strict=True)
+            ]
+        return list(map(add, bases, own))
 
     def _follow(self, name: str, column: Column) -> None:
         """Change the base of sums where a row began or fell since it was last known."""
@@ -285,15 +311,11 @@ class SeriesTable:
         """Return a gauge by series; None where no row has a value."""
         if self._is_one_to_one:
             return [*column, *[None] * (len(self._labels) - len(column))]
-        values: list[int | None] = [None] * len(self._labels)
-        for each, now in zip(self._series, column, strict=True):
-            was = values[each]
-            if was is None or now is None:
-                values[each] = now if was is None else was
-            elif merge is Merge.SUM:
-                values[each] = was + now
-            elif (now > was) is (merge is Merge.LARGEST):
-                values[each] = now
+        padded = [*column, None]
+        values = [padded[row] for row in self._first_rows]
+        for each, rows in self._shared.items():
+            known = [now for now in [column[row] for row in rows] if now is not None]
+            values[each] = MERGES[merge](known) if known else None
         return values
 
 
@@ -325,6 +347,8 @@ class MetricSeries:
         self._at_ns = 0
         self._regs: Sequence[Any] = ()
         self._blocked_ids: Sequence[Hashable] = ()
+        # By metric.
+        self._texts: dict[str, tuple[Family, str]] = {}
         self._tables = {
             source: SeriesTable(
                 [each for each in METRICS if each.source is source],
@@ -336,6 +360,14 @@ class MetricSeries:
             for source in MetricSource
             if source not in WHOLES
         }
+
+    def text_of(self, found: Family, write: Callable[[Family], str]) -> str:
+        """Return the text of a family, which is written once while the family stays the same."""
+        name = found.metric.name
+        before = self._texts.get(name)
+        if before is None or before[0] is not found:
+            before = self._texts[name] = found, write(found)
+        return before[1]
 
     @property
     def kept_count(self) -> int:
@@ -410,19 +442,16 @@ class MetricSeries:
         if None in sent:
             positions = rows.column("position")
             sent = [at if to is None else to for to, at in zip(sent, positions, strict=True)]
-        yield from table.families(
-            {
-                **rows.columns,
-                "sent": sent,
-                "slowest_lag": list(
-                    map(slowest_lag, rows.column("receivers"), rows.column("backlog_bytes"))
-                ),
-                "rows": [1] * len(rows),
-                "connected": [
-                    None if each is None else int(each) for each in rows.column("is_connected")
-                ],
-            }
-        )
+        added = {
+            "sent": sent,
+            "slowest_lag": slowest_lags(rows.column("receivers"), rows.column("backlog_bytes")),
+            "rows": [1] * len(rows),
+            "connected": [
+                None if each is None else int(each) for each in rows.column("is_connected")
+            ],
+        }
+        # Nothing is made of a column that no metric shows.
+        yield from table.families(ChainMap(added, cast("dict[str, Any]", rows.columns)))
         table = self._tables[MetricSource.BLOCKED]
         if regs != self._regs:
             self._regs = regs
@@ -445,15 +474,14 @@ class MetricSeries:
         is_known = any(each is not None for each in received) or not received
         table.positions = frozenset() if is_known else frozenset({"received"})
         table.update(regs, pairs_of, stats.monotonic_ns)
-        yield from table.families(
-            {
-                **rows.columns,
-                "received": received if is_known else rows.column("position"),
-            }
-        )
+        added = {"received": received if is_known else rows.column("position")}
+        yield from table.families(ChainMap(added, cast("dict[str, Any]", rows.columns)))
         losses: dict[tuple[Any, str], tuple[int, int, int]] = {}
-        for row, column in enumerate(rows.column("losses")):
-            for each in column:
+        column = rows.column("losses")
+        # Most streams lose nothing.
+        lossy = column.filled if isinstance(column, Groups) else range(len(column))
+        for row in lossy:
+            for each in column[row]:
                 key = regs[row], each.cause if each.cause in LOSS_CAUSES else UNKNOWN_CAUSE
                 _, count, lost_bytes = losses.get(key, (row, 0, 0))
                 losses[key] = row, count + each.count, lost_bytes + each.bytes
@@ -571,6 +599,20 @@ def stream_pairs_of(rows: Table[Any]) -> Callable[[int], Pairs]:
         return (*pairs, ("alias", alias)) if alias else pairs
 
     return pairs_of
+
+
+def slowest_lags(
+    column: Sequence[Sequence[ReceiverStats]], backlogs: Sequence[int | None]
+) -> list[int | None]:
+    """Return how far the receiver that allows the least is behind what was published, by row."""
+    if isinstance(column, Groups) and column.are_single:
+        # Most publications have one receiver, and nobody needs the row.
+        lags, kinds = column.rows.column("lag_bytes"), column.rows.column("kind")
+        return [
+            lag + (backlog or 0) if kind == "receiver" else lag
+            for lag, kind, backlog in zip(lags, kinds, backlogs, strict=True)
+        ]
+    return list(map(slowest_lag, column, backlogs))
 
 
 def slowest_lag(receivers: Sequence[ReceiverStats], backlog_bytes: int | None) -> int | None:

@@ -71,7 +71,7 @@ def write_metrics(
         refused: What the server of the page has refused, by reason.
     """
     for family in series.collect(stats, now_ns=now_ns, refused=refused):
-        yield written(family)
+        yield series.text_of(family, written)
 
 
 def written(family: Family) -> str:

@@ -34,7 +34,8 @@ MODULES: Final = (
         "frames",
         "lanes",
     ),
-    *("memory", "messages", "paths", "silence", "sockets", "spinning", "watching", "writing"),
+    *("memory", "messages", "paths", "silence", "sockets", "spinning", "walks"),
+    *("watching", "writing"),
 )
 EPOCH: Final = 20_000
 """After so many calls all values and objects are made anew."""

@@ -23,6 +23,7 @@ import attrs
 
 from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.context import EOS_STATUS_MESSAGE_COUNT
+from aeron_async.driver.core.rare_changes import RARE_CHANGES
 from aeron_async.driver.core.system_counters import SYSTEM_COUNTER_LABELS, SystemCounterId
 from aeron_async.logs import get_logger, within
 
@@ -417,6 +418,7 @@ class ImageLife:
 
     def _set_state(self, event: ImageStateEvent, now_ns: int, position: int) -> None:
         before, self.state = self.state, next_state(self.state, event)
+        RARE_CHANGES.note()
         self._changed_ns = now_ns
         if before is ImageState.ACTIVE:
             self.ended = ImageEnd.at(REASONS[event], position)

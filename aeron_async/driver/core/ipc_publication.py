@@ -24,6 +24,7 @@ from aeron_async.driver.core.publication import (
     SubscribablePublication,
 )
 from aeron_async.driver.core.publisher_window import RETRY_INTERVAL_NS
+from aeron_async.driver.core.rare_changes import RARE_CHANGES
 from aeron_async.driver.core.subscriber_position import release_subscribers
 from aeron_async.logbuffer.log_buffers import clean_to, producer_position
 
@@ -280,6 +281,7 @@ class IpcPublication(SubscribablePublication):
         if is_connected == self.is_connected:
             return False
         self.is_connected = is_connected
+        RARE_CHANGES.note()
         self.log.metadata.is_connected = is_connected
         return True
 

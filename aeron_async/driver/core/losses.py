@@ -16,6 +16,7 @@ from array import array
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
+from aeron_async.driver.core.rare_changes import RARE_CHANGES
 from aeron_async.stats import LOSS_CAUSES
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class Losses:
         """Count a loss of `length` bytes, by its place in `LOSS_CAUSES`."""
         if not self._counts:
             self._counts, self._bytes = [0] * len(LOSS_CAUSES), [0] * len(LOSS_CAUSES)
+            RARE_CHANGES.note()
         self._counts[cause] += 1
         self._bytes[cause] += length
 

@@ -49,6 +49,7 @@ from aeron_async.driver.core.publication import (
     SubscribablePublication,
 )
 from aeron_async.driver.core.publisher_window import PublisherWindow
+from aeron_async.driver.core.rare_changes import RARE_CHANGES
 from aeron_async.driver.core.receiver_liveness import ReceiverLiveness
 from aeron_async.driver.core.retransmit_handler import RetransmitHandler
 from aeron_async.driver.core.strategies import defer_exception
@@ -616,6 +617,7 @@ class NetworkPublication(SubscribablePublication):
         if is_connected == self.is_connected:
             return False
         self.is_connected = is_connected
+        RARE_CHANGES.note()
         self.log.metadata.is_connected = is_connected
         self._connection_log.info(
             "publication_connection_changed",

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.lanes import OfferSending
 from aeron_async.driver.core.publisher_window import BlockedPublisherCheck
+from aeron_async.driver.core.rare_changes import RARE_CHANGES
 from aeron_async.driver.core.strategies import cause_of_failure
 from aeron_async.driver.core.stream_params import StartPosition
 from aeron_async.driver.core.subscriber_position import (
@@ -345,6 +346,7 @@ class SubscribablePublication(OfferSending, ABC):
 
     def _set_state(self, event: PublicationEvent) -> None:
         before, self.state = self.state, next_state(self.state, event)
+        RARE_CHANGES.note()
         self._state_log.info(
             "publication_state_changed",
             before=before.name,

@@ -43,6 +43,7 @@ from aeron_async.driver.core.image_state import OUT_OF_SIGHT, ImageLife, ImageSt
 from aeron_async.driver.core.image_watch import ImageWatch
 from aeron_async.driver.core.lanes import Rebuilding
 from aeron_async.driver.core.losses import FORGED, MALFORMED, REFUSED, Arrivals, Losses
+from aeron_async.driver.core.rare_changes import RARE_CHANGES
 from aeron_async.driver.core.status_message_sender import StatusMessageSender
 from aeron_async.driver.core.strategies import defer_exception, defer_exception_at
 from aeron_async.driver.core.subscriber_position import SubscriberPositions, UntetheredCheck
@@ -507,6 +508,7 @@ class PublicationImage(Rebuilding):
             self._system_counters[DriverCounterId.STREAM_ENDS_IGNORED].increment()
             return
         self.is_end_of_stream = True
+        RARE_CHANGES.note()
         self._is_revoked = is_revoked
         if is_revoked:
             self.log.metadata.is_publication_revoked = True
@@ -528,6 +530,7 @@ class PublicationImage(Rebuilding):
         """Withdraw a false end of the stream: its publisher is still sending."""
         self._system_counters[DriverCounterId.STREAM_ENDS_WITHDRAWN].increment()
         self.is_end_of_stream = self._is_revoked = False
+        RARE_CHANGES.note()
         self._is_fast_way_closed = self.is_rejected
         metadata = self.log.metadata
         self._end_position = metadata.end_of_stream_position = END_OF_STREAM_UNKNOWN

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.budgets import ReplyLimiter
+from aeron_async.driver.core.rare_changes import RARE_CHANGES
 from aeron_async.driver.core.system_counters import DriverCounterId
 
 if TYPE_CHECKING:
@@ -92,8 +93,9 @@ class ReceiverLiveness:
             del heard_ns[oldest]
             self._drop(oldest)
         heard_ns[receiver_id] = now_ns
-        if source is not None:
+        if source is not None and self._sources.get(receiver_id) != source:
             self._sources[receiver_id] = source
+            RARE_CHANGES.note()
 
     def on_goodbye(self, receiver_id: int) -> bool:
         """Remove a receiver that sent a goodbye; return False if it was unknown.
@@ -176,6 +178,7 @@ class ReceiverLiveness:
     def _drop(self, receiver_id: int) -> None:
         """Drop all else that is known of a receiver that is no longer alive."""
         self._sources.pop(receiver_id, None)
+        RARE_CHANGES.note()
         self.reports.pop(receiver_id, None)
 
     def _forget(self, receiver_id: int) -> None:

@@ -23,6 +23,7 @@ from aeron_async.driver.core.context import PENDING_SETUP_TIMEOUT_NS
 from aeron_async.driver.core.image_connection import NEVER_HEARD_NS
 from aeron_async.driver.core.lanes import Reporting
 from aeron_async.driver.core.outbox import ReportBatch
+from aeron_async.driver.core.rare_changes import RARE_CHANGES
 from aeron_async.driver.core.strategies import raise_failures
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.errors import ErrorCode
@@ -197,7 +198,9 @@ class StatusMessageSender(Reporting):
                 kept = self._boundaries[1 - BOUNDARIES_KEPT :]
                 self._boundaries = (*kept, self.next_sm_position)
             self.next_sm_position = position
-            self.window_length = window_length
+            if window_length != self.window_length:
+                self.window_length = window_length
+                RARE_CHANGES.note()
             self._is_pending = True
             self._same_again = None
         return is_due

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 import attrs
 
 from aeron_async.clock import NEVER_NS
+from aeron_async.driver.core.rare_changes import RARE_CHANGES
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
@@ -211,6 +212,7 @@ class SubscriberPositions:
 
     def add(self, subscriber: SubscriberPosition) -> None:
         """Add a subscriber, the youngest."""
+        RARE_CHANGES.note()
         # In pieces, here and in `remove`: one client may have thousands.
         self._all[subscriber.subscription_id] = subscriber
         if subscriber.state in WORKING:
@@ -224,6 +226,7 @@ class SubscriberPositions:
         """Remove a subscription and return its position, if it had one."""
         subscriber = self._all.pop(subscription_id, None)
         if subscriber is not None:
+            RARE_CHANGES.note()
             if subscriber.state in WORKING:
                 self._working.remove(subscriber.position)
             self.active = without(self.active, subscriber)
@@ -252,6 +255,7 @@ class SubscriberPositions:
         self._sort()
 
     def _sort(self) -> None:
+        RARE_CHANGES.note()
         subscribers = self._all.values()
         self._working = [each.position for each in subscribers if each.state in WORKING]
         self.active = tuple(each for each in subscribers if each.is_active)
