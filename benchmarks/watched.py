@@ -5,8 +5,8 @@
 One event loop publishes on so many streams and reads them, by turns unwatched and watched. While
 it is watched, another process fetches its metrics once a second, and a third runs
 `aeron-async top` at its door. The figures are ratios of medians, watched by unwatched; then the
-processor time of the silent process, which others on the machine change least; then how long a
-snapshot stops the loop.
+processor time of the silent process, which others on the machine change least; then the processor
+time of one snapshot, and how long it stops the loop.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ from typing import TYPE_CHECKING, Any, Final
 import aeron_async as aa
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.metrics import serve_metrics
+from aeron_async.metrics.series import MetricSeries
+from aeron_async.metrics.text import write_metrics
+from aeron_async.stats_json import Kept, json_pieces
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -103,6 +106,29 @@ async def one_turn() -> int:
     return time.perf_counter_ns() - before_ns
 
 
+async def look(aeron: aa.Aeron, count: int) -> dict[str, float]:
+    """Return the processor time of a snapshot at once, of its metrics, and of its JSON.
+
+    Each is the first in a while, as that of a watcher is: what it reads has left the caches.
+    """
+    series, kept = MetricSeries(), Kept()
+    times: dict[str, list[int]] = {"stats": [], "metrics": [], "json": []}
+    for _ in range(count):
+        await asyncio.sleep(0.3)
+        began_ns = time.thread_time_ns()
+        stats = aeron.stats()
+        times["stats"].append(time.thread_time_ns() - began_ns)
+        began_ns = time.thread_time_ns()
+        for text in write_metrics(stats, series):
+            text.encode()
+        times["metrics"].append(time.thread_time_ns() - began_ns)
+        began_ns = time.thread_time_ns()
+        for _piece in json_pieces(stats, kept):
+            pass
+        times["json"].append(time.thread_time_ns() - began_ns)
+    return {f"{name}_processor_us": median(each) / NS_PER_US for name, each in times.items()}
+
+
 async def stall(aeron: aa.Aeron, count: int) -> dict[str, float]:
     """Return how long a snapshot takes at once, and the longest turn while one is gathered.
 
@@ -128,6 +154,7 @@ async def stall(aeron: aa.Aeron, count: int) -> dict[str, float]:
         quiet.append(longest_ns)
         await asyncio.sleep(0.05)
     return {
+        **await look(aeron, count),
         "stats_us": median(at_once) / NS_PER_US,
         "gather_stats_longest_turn_us": median(turns) / NS_PER_US,
         "longest_turn_without_us": median(quiet) / NS_PER_US,
