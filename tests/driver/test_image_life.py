@@ -7,6 +7,7 @@ from structlog.testing import capture_logs
 
 from aeron_async.clock import NEVER_NS
 from aeron_async.driver.core.image_state import ImageState
+from aeron_async.driver.core.rare_changes import RARE_CHANGES
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.protocol.header import StatusMessageFlags
 from aeron_async.protocol.nak import Nak
@@ -94,10 +95,12 @@ def test_heartbeats_that_the_network_has_delayed_withdraw_no_end(rig: ImageRig) 
     assert rig.state() is ImageState.DRAINING
     assert rig.image.is_end_of_stream
     # A publisher that goes on is at the end, or behind it.
+    number_before = RARE_CHANGES.number
     for number in range(5, 7):
         rig.feed(heartbeat(128), number)
         rig.image.poll(number)
     assert not rig.image.is_end_of_stream
+    assert RARE_CHANGES.number != number_before
 
 
 def test_a_lingering_image_that_nobody_holds_is_done(rig: ImageRig) -> None:
