@@ -10,6 +10,7 @@ import pytest
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.stats import LossStats, ReceiverStats, Stats, SubscriptionStats, Table
+from aeron_async.stats_columns import Columns, Groups
 from tests.snapshots import (
     ARCHIVE,
     DRIVER,
@@ -46,6 +47,45 @@ def test_a_table_makes_its_columns_once_and_rows_of_them() -> None:
     assert table == Table.of(SubscriptionStats, list(table))
     with pytest.raises(KeyError):
         table.column("colour")
+
+
+def test_a_column_is_made_when_it_is_asked_for_of_what_was_taken_and_other_columns() -> None:
+    made: list[str] = []
+
+    def maker(name: str) -> Any:
+        def make(taken: list[int], columns: Columns) -> list[int]:
+            made.append(name)
+            return taken if name == "count" else [2 * each for each in columns["count"]]
+
+        return make
+
+    columns = Columns([3, 4], {"cause": lambda *_: ["a", "b"], "count": maker("count")})
+    assert (len(columns), list(columns)) == (2, ["cause", "count"])
+    makers = {"cause": lambda *_: ["a", "b"], "count": maker("count"), "bytes": maker("bytes")}
+    table = Table(LossStats, 2, Columns([3, 4], makers))
+    assert not made
+    assert table.column("bytes") == [6, 8]
+    assert made == ["bytes", "count"]
+    assert list(table) == [LossStats("a", 3, 6), LossStats("b", 4, 8)]
+    table.complete()
+    assert made == ["bytes", "count"]
+    with pytest.raises(KeyError):
+        table.column("colour")
+
+
+def test_cells_that_are_columns_are_tuples_of_rows() -> None:
+    rows = [LossStats("gap", number, number) for number in range(5)]
+    cells = Groups(Table.of(LossStats, rows), [0, 2, 2, 5])
+
+    assert list(cells) == [(rows[0], rows[1]), (), (rows[2], rows[3], rows[4])]
+    assert (cells[0], cells[-1], cells[1:]) == ((rows[0], rows[1]), tuple(rows[2:]), [(), cells[2]])
+    assert cells == list(cells)
+    assert cells != [(), (), ()]
+    assert (cells.filled, cells.are_single) == ([0, 2], False)
+    assert Groups(Table.of(LossStats, rows), [0, 1, 2, 3, 4, 5]).are_single
+    assert Groups(Table.of(LossStats, []), [0, 0]).filled == []
+    with pytest.raises(IndexError):
+        cells[3]
 
 
 def test_the_slowest_receiver_allows_the_least_to_be_sent() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -12,10 +13,13 @@ from hypothesis import strategies as st
 
 from aeron_async import stats_json
 from aeron_async.stats import LossStats, PublicationStats, Table
+from aeron_async.stats_columns import Groups
 from aeron_async.stats_json import (
     CELLS_MAX,
+    NESTED_MAX,
     ROWS_MAX,
     TEXT_MAX,
+    Kept,
     decode_json,
     encode_json,
     groups_of,
@@ -97,6 +101,54 @@ def test_any_value_comes_back(value: object) -> None:
 def test_any_text_comes_back(text: str) -> None:
     assert joined(text) == text
     assert joined([text, None, text]) == [text, None, text]
+
+
+def groups(sizes: list[int]) -> Groups[LossStats]:
+    """Return cells of so many rows each."""
+    count = sum(sizes)
+    columns = [["gap", 'so"me,thing', "\ud800"] * count, list(range(count)), [None] * count]
+    table = Table(LossStats, count, lambda: [each[:count] for each in columns])
+    return Groups(table, list(accumulate(sizes, initial=0)))
+
+
+@given(sizes=st.lists(st.integers(0, 3), max_size=20) | st.lists(st.just(1), max_size=20))
+def test_cells_that_are_columns_are_written_as_rows(sizes: list[int]) -> None:
+    cells = groups(sizes)
+    assert joined(cells) == [[stats_json.plain_of(row) for row in cell] for cell in cells]
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        [NESTED_MAX, NESTED_MAX + 1, 0, 1],
+        [0] * (CELLS_MAX + 1),
+        [3 * NESTED_MAX + 1],
+        [1] * (2 * NESTED_MAX),
+        [0, 2 * NESTED_MAX, 0],
+    ],
+)
+def test_cells_that_are_columns_are_written_in_pieces(sizes: list[int]) -> None:
+    cells = groups(sizes)
+    assert list(map(len, joined(cells))) == sizes == list(map(len, cells))
+    pieces = list(json_pieces(cells))
+    assert max(piece.count(b"cause") for piece in pieces) <= NESTED_MAX
+    assert max(piece.count(b"[") for piece in pieces) <= CELLS_MAX
+
+
+def test_a_column_that_stays_is_written_once() -> None:
+    kept: Kept = {}
+    first = stats_of_many(3)
+    assert json.loads(b"".join(json_pieces(first, kept))) == first.to_dict()
+    before = {name: pieces for name, (_, pieces) in kept.items()}
+    moved = [attrs.evolve(row, position=row.position + 1) for row in first.publications]
+    second = attrs.evolve(first, publications=Table.of(PublicationStats, moved))
+
+    assert json.loads(b"".join(json_pieces(second, kept))) == second.to_dict()
+    changed = {name for name, (_, pieces) in kept.items() if pieces is not before[name]}
+    assert changed == {"publications position"}
+    fewer = stats_of_many(2)
+    assert json.loads(b"".join(json_pieces(fewer, kept))) == fewer.to_dict()
+    assert kept.keys() == before.keys()
 
 
 def test_what_json_has_nothing_for_is_refused() -> None:

@@ -99,8 +99,8 @@ def test_heartbeats_that_the_network_has_delayed_withdraw_no_end(rig: ImageRig) 
     for number in range(5, 7):
         rig.feed(heartbeat(128), number)
         rig.image.poll(number)
-    assert not rig.image.is_end_of_stream
     assert RARE_CHANGES.number != number_before
+    assert not rig.image.is_end_of_stream
 
 
 def test_a_lingering_image_that_nobody_holds_is_done(rig: ImageRig) -> None:
