@@ -182,7 +182,7 @@ class Aeron:
     def stats(self) -> Stats:
         """Return the statistics of this moment: streams, receivers, losses, and the driver itself.
 
-        It takes some microseconds a stream: with hundreds of streams, prefer `gather_stats`. Of a
+        It takes a microsecond a stream, or two: of thousands, prefer `gather_stats`. Of a
         driver in another process, or in a thread, it is what its counters and its loss report tell:
         that takes some milliseconds, for their files are opened and read.
 

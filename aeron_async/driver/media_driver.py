@@ -241,7 +241,7 @@ class MediaDriver:
     def stats(self) -> Stats:
         """Return the statistics of this moment: streams, receivers, losses, and the driver itself.
 
-        It takes some microseconds a stream: with hundreds of streams, prefer `gather_stats`.
+        It takes a microsecond a stream, or two: with thousands of streams, prefer `gather_stats`.
 
         Raises:
             ClosedError: The driver has not been started, or is closed.
