@@ -106,7 +106,11 @@ def test_any_text_comes_back(text: str) -> None:
 def groups(sizes: list[int]) -> Groups[LossStats]:
     """Return cells of so many rows each."""
     count = sum(sizes)
-    columns: list[list[Any]] = [["gap", 'so"me,thing', "\ud800"] * count, list(range(count)), [None] * count]
+    columns: list[list[Any]] = [
+        ["gap", 'so"me,thing', "\ud800"] * count,
+        list(range(count)),
+        [None] * count,
+    ]
     table = Table(LossStats, count, lambda: [each[:count] for each in columns])
     return Groups(table, list(accumulate(sizes, initial=0)))
 
