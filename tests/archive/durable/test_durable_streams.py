@@ -120,7 +120,7 @@ async def test_what_is_sent_and_not_recorded_is_not_told_as_recorded(
             assert not flushing.done()
             assert producer.recorded_sequence < 3
             limit = 1 << 40
-            assert await asyncio.wait_for(flushing, 10) == 4
+            assert await asyncio.wait_for(flushing, 10) >= 4
 
 
 async def test_the_newer_producer_fences_the_older(open_archive: Any) -> None:
