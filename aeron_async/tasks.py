@@ -151,6 +151,13 @@ class ParkedCoroutine(Coroutine[Any, Any, Any]):
         self.coroutine = coroutine
         self._context = context
         self._first = first
+        if first is None:
+            # In the next turn: anyio cancels no task whose future is done already.
+            self._gate.get_loop().call_soon(self._open_gate)
+        else:
+            self._open_gate()
+
+    def _open_gate(self) -> None:
         if not self._gate.done():
             self._gate.set_result(None)
 
@@ -161,7 +168,7 @@ class ParkedCoroutine(Coroutine[Any, Any, Any]):
 
     def send(self, value: Any) -> Any:
         """Run to where it waits next."""
-        if self.coroutine is None:
+        if self.coroutine is None or not self._gate.done():
             return next(self._gate.__await__())
         first, self._first = self._first, None
         if first is not None:
@@ -173,7 +180,15 @@ class ParkedCoroutine(Coroutine[Any, Any, Any]):
         """Raise an error where it waits."""
         if self.coroutine is None:
             raise error[0]
-        self._first = None
+        self._open_gate()
+        first, self._first = self._first, None
+        if (
+            asyncio.isfuture(first)
+            and isinstance(error[0], asyncio.CancelledError)
+            and first.cancel(*error[0].args)
+        ):
+            # As in a task that has begun to wait for it: a task that it awaits is cancelled, too.
+            return first
         return self._context.run(self.coroutine.throw, *error)
 
     def close(self) -> None:

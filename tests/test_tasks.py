@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from aeron_async.tasks import TURN_NS, EagerStarter, TaskOwner, Turns, make_in_thread
@@ -335,3 +336,60 @@ async def test_a_starter_goes_on_when_all_tasks_were_cancelled() -> None:
         task, _ = starter.start(seen_by([], lambda: asyncio.sleep(0)), "x")
         assert task is not None
         assert await task == "done"
+
+
+@pytest.mark.parametrize("is_gathered", [False, True])
+@pytest.mark.parametrize("is_own", [False, True])
+@pytest.mark.parametrize("turns", [0, 1])
+async def test_a_task_cancelled_before_it_waits_cancels_what_it_awaits(
+    turns: int, *, is_own: bool, is_gathered: bool
+) -> None:
+    log: list[str] = []
+
+    async def child() -> None:
+        log.append("began")
+        await forever(log, "ended")
+
+    async def parent() -> None:
+        children = [asyncio.ensure_future(child()) for _ in range(2)]
+        if is_own:
+            own = asyncio.current_task()
+            assert own is not None
+            own.cancel("why")
+        for each in [asyncio.gather(*children)] if is_gathered else children[:1]:
+            await each
+
+    async with eager() as (starter, _):
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        before = asyncio.all_tasks()
+        task, _ = starter.start(parent(), "x")
+        assert task is not None
+        if not is_own:
+            task.cancel("why")
+        children = asyncio.all_tasks() - before - {task, starter._spare}
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert len(children) == 2
+        assert sum(each.cancelled() for each in children) == 1 + is_gathered
+        for each in children:
+            each.cancel()
+        await asyncio.wait(children)
+
+
+@pytest.mark.parametrize("turns", [0, 1])
+async def test_a_scope_of_anyio_cancels_the_first_wait(turns: int) -> None:
+    async def cancelled() -> bool:
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await anyio.lowlevel.checkpoint()
+        return scope.cancelled_caught
+
+    async with eager() as (starter, _):
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        for _ in range(2):
+            task, _ = starter.start(cancelled(), "x")
+            assert task is not None
+            assert await task is True
+            assert task.cancelling() == 0
