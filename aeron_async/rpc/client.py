@@ -41,6 +41,7 @@ from aeron_async.rpc.envelope import (
     LAST,
     REPEATED,
     Extension,
+    checked,
     method_id,
     pack_extensions,
 )
@@ -65,6 +66,7 @@ RETRY_RATIO: Final = 0.1
 KEYED_MOST: Final = 64
 """How many queued calls that belong to other servers are passed over in search of one for this."""
 TIMEOUT_MOST_S: Final = 1e9
+REQUEST: Final = "a request"
 REFUSALS_MOST: Final = 3
 """How often one call is sent again after a server said that it did not begin."""
 
@@ -216,7 +218,7 @@ class Client:
             ClosedError: The client is closed, or not open yet.
         """
         if type(request) is not bytes:
-            request = bytes(request)
+            request = bytes(checked(request, REQUEST))
         if len(request) > self.chunk:
             return await self._call_large(method, request, timeout, idempotent, key, trace)
         flags = LAST | IDEMPOTENT if idempotent else LAST
@@ -281,13 +283,14 @@ class Client:
             trace: As for `call`.
         """
         is_whole = request is not None
-        if is_whole and len(request or b"") > self.chunk:
+        whole = bytes(checked(request, REQUEST)) if is_whole else b""
+        if len(whole) > self.chunk:
             message = (
-                f"a request of {len(request or b'')} bytes; at most {self.chunk} where answers "
+                f"a request of {len(whole)} bytes; at most {self.chunk} where answers "
                 f"stream: give None, and send it in elements"
             )
             raise ConfigurationError(message)
-        call = self._new_call(method, request or b"", LAST if is_whole else 0, timeout, trace)
+        call = self._new_call(method, whole, LAST if is_whole else 0, timeout, trace)
         call.outflow = None if is_whole else OutFlow()
         return ClientStream(self, call, key)
 
@@ -625,7 +628,7 @@ class Client:
             idempotent: As for `call`.
         """
         if type(request) is not bytes:
-            request = bytes(request)
+            request = bytes(checked(request, REQUEST))
         if len(request) > self.chunk:
             message = f"{method}: a request of {len(request)} bytes; at most {self.chunk} for all"
             raise ConfigurationError(message)

@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Self, final
 
 from aeron_async.errors import CallFailedError, ClosedError, Status
-from aeron_async.rpc.envelope import CONTINUED, LAST
+from aeron_async.rpc.envelope import CONTINUED, LAST, checked
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -46,7 +46,7 @@ class ClientStream:
             ClosedError: `end` was called, or the request was given whole.
         """
         self._check_sending()
-        await self._send_pieces(element, last_flags=0)
+        await self._send_pieces(bytes(checked(element, "an element")), last_flags=0)
 
     async def end(self) -> None:
         """Tell the server that no more elements come."""

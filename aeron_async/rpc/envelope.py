@@ -25,7 +25,7 @@ from __future__ import annotations
 import zlib
 from enum import IntEnum, IntFlag
 from struct import Struct
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from aeron_async.errors import ConfigurationError, ProtocolError
 
@@ -53,6 +53,7 @@ __all__ = [
     "Extension",
     "Template",
     "body_offset",
+    "checked",
     "extensions_of",
     "head",
     "kind_of",
@@ -278,6 +279,26 @@ def extensions_of(data: bytes, block_length: int, ext_length: int) -> dict[int, 
         found[type_id] = bytes(data[at : at + length])
         at += length + -length % ALIGNMENT
     return found
+
+
+def checked(payload: object, what: str) -> bytes | bytearray:
+    """Return a payload, whose length is in bytes: that of a view is in its items.
+
+    Args:
+        payload: What a program gives.
+        what: The subject of the error, such as "a request".
+
+    Raises:
+        TypeError: It is no bytes.
+    """
+    if isinstance(payload, bytes | bytearray):
+        return payload
+    buffer: Any = payload
+    try:
+        return memoryview(buffer).tobytes()
+    except TypeError:
+        message = f"{what} is bytes, not {type(payload).__name__}"
+        raise TypeError(message) from None
 
 
 def text_of(value: str) -> bytes:

@@ -22,6 +22,7 @@ from aeron_async.rpc.envelope import (
     QUICK,
     Extension,
     Template,
+    checked,
     head,
     kind_of,
     pack_extensions,
@@ -41,16 +42,17 @@ if TYPE_CHECKING:
     from aeron_async.trace_context import TraceContext
 
 __all__ = [
+    "ANSWER",
     "Caller",
     "Handler",
     "ServedMethod",
     "ServerCall",
     "ServerSession",
-    "check_answer",
 ]
 
 REPLY_KIND: Final = kind_of(Template.REPLY)
 PACK_QUICK: Final = QUICK.pack
+ANSWER: Final = "an answer"
 
 
 @final
@@ -244,7 +246,7 @@ class ServerSession:
         self,
         template: int,
         call_id: int,
-        body: bytes = b"",
+        body: bytes | bytearray = b"",
         *,
         amount: int = 0,
         number: int = 0,
@@ -269,15 +271,16 @@ class ServerSession:
 
     def reply_now(self, call_id: int, answer: object, elapsed_ns: int) -> bool:
         """Send a short answer; return whether there was room. `reply` is the long way."""
-        answer = check_answer(answer)
+        answer = checked(answer, ANSWER)
         if self.is_shared or len(answer) > self.chunk:
             return False
         frame = PACK_QUICK(REPLY_KIND, call_id, elapsed_ns, 0, LAST, 0) + answer
         outbox = self.outbox
         return (not outbox.frames and outbox.offer_fast(frame, 0) >= 0) or self.post(frame)
 
-    async def reply(self, call: ServerCall, answer: bytes, elapsed_ns: int) -> None:
+    async def reply(self, call: ServerCall, answer: object, elapsed_ns: int) -> None:
         """Send the answer of a call, in pieces if it is long."""
+        answer = checked(answer, ANSWER)
         if len(answer) > self.chunk:
             flow = call.outflow = call.outflow or OutFlow()
             chunk = self.chunk
@@ -290,7 +293,9 @@ class ServerSession:
         frame = self.frame(Template.REPLY, call.call_id, answer, amount=elapsed_ns, flags=LAST)
         await self.outbox.put(frame)
 
-    async def send_item(self, call: ServerCall, payload: bytes, *, flags: int = 0) -> None:
+    async def send_item(
+        self, call: ServerCall, payload: bytes | bytearray, *, flags: int = 0
+    ) -> None:
         """Send an element, or a piece of one, when the client allows it."""
         flow = call.outflow = call.outflow or OutFlow()
         sequence = await flow.reserve(len(payload))
@@ -298,8 +303,9 @@ class ServerSession:
             self.frame(Template.ITEM, call.call_id, payload, amount=sequence, flags=flags), call
         )
 
-    async def send_element(self, call: ServerCall, element: bytes) -> None:
+    async def send_element(self, call: ServerCall, element: object) -> None:
         """Send an element, in pieces if it is long."""
+        element = checked(element, "an element")
         chunk = self.chunk
         for at in range(0, max(len(element), 1), chunk):
             flags = 0 if at + chunk >= len(element) else CONTINUED
@@ -376,15 +382,3 @@ class ServerSession:
     def key_of(self, call_id: int) -> bytes:
         """Return what identifies the first attempt of a call of this client."""
         return self.instance + call_id.to_bytes(CALL_KEY, "little")
-
-
-def check_answer(answer: object) -> bytes | bytearray | memoryview:
-    """Return what a handler answers.
-
-    Raises:
-        TypeError: It is no bytes.
-    """
-    if not isinstance(answer, bytes | bytearray | memoryview):
-        message = f"a handler answers bytes, not {type(answer).__name__}"
-        raise TypeError(message)
-    return answer

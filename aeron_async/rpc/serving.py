@@ -46,6 +46,7 @@ from aeron_async.rpc.envelope import (
     Extension,
     Template,
     body_offset,
+    checked,
     extensions_of,
     kind_of,
     pack_extensions,
@@ -54,12 +55,12 @@ from aeron_async.rpc.flows import WINDOW_BYTES_LEAST, InFlow, OutFlow
 from aeron_async.rpc.kept_results import KeptResult, KeptResults
 from aeron_async.rpc.outbox import Outbox
 from aeron_async.rpc.server_session import (
+    ANSWER,
     Caller,
     Handler,
     ServedMethod,
     ServerCall,
     ServerSession,
-    check_answer,
 )
 from aeron_async.stats import CallStats
 from aeron_async.tasks import EagerStarter, TaskOwner
@@ -485,7 +486,7 @@ class Serving:
             else:
                 answer = await self._handle(call, method, body)
             if call.kept is not None:
-                check_answer(answer)
+                answer = bytes(checked(answer, ANSWER))
                 self._kept.finish(call.kept, answer, self._now_ns())
             if call.is_over or call.reason is not None:
                 # The handler went on although it was cancelled; nobody waits for its answer.

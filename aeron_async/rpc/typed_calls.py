@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, final
 
 from aeron_async.client.typed import check_codec
 from aeron_async.errors import CallFailedError, DecodeError, Status
+from aeron_async.rpc.envelope import checked
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -35,7 +36,9 @@ def encoder(codec: Codec[Any] | None) -> Callable[[Any], Any]:
         payload: Any = encode(value)
         if type(payload) is bytes:
             return payload
-        return b"".join(payload) if isinstance(payload, list | tuple) else bytes(payload)
+        if isinstance(payload, list | tuple):
+            return b"".join(payload)
+        return bytes(checked(payload, "what a codec encodes"))
 
     return payload_of
 
