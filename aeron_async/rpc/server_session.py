@@ -193,11 +193,11 @@ class ServerCall:
         return max(0.0, (self.deadline_ns - self.session.now_ns()) / NS_PER_SECOND)
 
     def leave(self) -> None:
-        """Its client has gone: cancel its handler, unless its result is kept for another attempt.
+        """Its client has gone: cancel its handler, unless another attempt may want its result.
 
         Its deadline still ends it.
         """
-        if self.kept is None:
+        if self.kept is None or self.kept.done is None:
             self.end(Status.CANCELLED)
         else:
             self.session.calls.pop(self.call_id, None)
@@ -372,12 +372,6 @@ class ServerSession:
         else:
             message = f"template {template} from a client"
             raise ProtocolError(message)
-
-    def end_calls(self) -> None:
-        """End all calls of a client that has gone."""
-        self.is_ended = True
-        for call in tuple(self.calls.values()):
-            call.leave()
 
     def key_of(self, call_id: int) -> bytes:
         """Return what identifies the first attempt of a call of this client."""

@@ -52,7 +52,7 @@ from aeron_async.rpc.envelope import (
     pack_extensions,
 )
 from aeron_async.rpc.flows import WINDOW_BYTES_LEAST, InFlow, OutFlow
-from aeron_async.rpc.kept_results import KeptResult, KeptResults
+from aeron_async.rpc.kept_results import KeptResults
 from aeron_async.rpc.outbox import Outbox
 from aeron_async.rpc.server_session import (
     ANSWER,
@@ -84,6 +84,8 @@ CALL_KIND: Final = kind_of(Template.CALL)
 CALL: Final = int(Template.CALL)
 DEADLINE_MOST_NS: Final = 24 * 3_600 * NS_PER_SECOND
 """A deadline further away is none."""
+LEFT_MOST_NS: Final = 60 * NS_PER_SECOND
+"""How long a call without a deadline goes on for other attempts when its client has gone."""
 DRAINED_MS: Final = 100
 SECONDS_MOST: Final = 1e9
 UNKNOWN_METHOD: Final = "(unknown)"
@@ -388,8 +390,6 @@ class Serving:
         call = ServerCall(session, call_id, method)
         call.is_repeated = bool(flags & REPEATED)
         call.key = extensions.get(Extension.KEY, b"")
-        if flags & self._kept_flags and method.gives_whole and self._is_given(call, amount):
-            return
         parent = extensions.get(Extension.TRACEPARENT)
         if parent is not None:
             state = extensions.get(Extension.TRACESTATE, b"").decode("ascii", "replace")
@@ -403,32 +403,38 @@ class Serving:
             call.inflow.on_end()
         if method.gives_stream:
             call.outflow = OutFlow()
-        self._start(call, self._run(call, body), amount)
+        running = self._run(call, body)
+        if flags & self._kept_flags and flags & LAST and method.gives_whole:
+            key = call.key or session.key_of(call_id)
+            if len(key) == KEY_LENGTH:
+                running = self._run_once(
+                    call, key, running, amount if amount < DEADLINE_MOST_NS else 0
+                )
+        self._start(call, running, amount)
 
-    def _is_given(self, call: ServerCall, amount: int) -> bool:
-        """Return whether a call gets the result of an earlier attempt; else note that it runs."""
-        key = call.key or call.session.key_of(call.call_id)
-        if len(key) != KEY_LENGTH:
-            return False
-        result = self._kept.find(key, self._now_ns())
-        if result is None:
-            call.kept = self._kept.begin(key, amount if amount < DEADLINE_MOST_NS else 0)
-            return False
-        call.handler.repeated += 1
-        self._start(call, self._give(call, result), amount)
-        return True
-
-    async def _give(self, call: ServerCall, result: KeptResult) -> None:
+    async def _run_once(
+        self, call: ServerCall, key: bytes, running: Coroutine[Any, Any, None], time_ns: int
+    ) -> None:
+        """Give a call the result of an earlier attempt, or wait for it; run the first one."""
+        is_first = False
         try:
-            if not result.done.done():
-                # Shielded: others may wait for it, too.
-                await asyncio.shield(result.done)
-            await self._answer(call, result.answer(), 0)
-            call.handler.repeated_answers += 1
+            while (result := self._kept.find(key, self._now_ns())) is not None:
+                # If that was ended, one of those that wait runs.
+                if await result.wait():
+                    call.handler.repeated += 1
+                    await self._answer(call, result.answer(), 0)
+                    call.handler.repeated_answers += 1
+                    return
+            is_first = True
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - it is answered
             self._on_raised(call, error)
         finally:
-            self._on_left(call)
+            if not is_first:
+                running.close()
+                self._on_left(call)
+        if is_first:
+            call.kept = self._kept.begin(key, time_ns)
+            await running
 
     def _new_inflow(self, call: ServerCall) -> InFlow:
         session = call.session
@@ -462,7 +468,14 @@ class Serving:
             self._deadlines.add(call.deadline_ns, call)
         if session.is_ended:
             # Its handler has ended the session before it waited.
-            call.end(Status.CANCELLED)
+            self._leave(call)
+
+    def _leave(self, call: ServerCall) -> None:
+        """Let a call go whose client has gone."""
+        call.leave()
+        if not (call.is_over or call.deadline_ns):
+            call.deadline_ns = self._now_ns() + LEFT_MOST_NS
+            self._deadlines.add(call.deadline_ns, call)
 
     def _on_left(self, call: ServerCall) -> None:
         """What ran for a call has ended, whatever has happened to the call."""
@@ -722,7 +735,9 @@ class Serving:
             self._tasks.start(reject(session.image, reason), "reject")
 
     def _close_session(self, session: ServerSession) -> None:
-        session.end_calls()
+        session.is_ended = True
+        for call in tuple(session.calls.values()):
+            self._leave(call)
         session.outbox.close()
         if session.publication is not None:
             session.publication.close()
