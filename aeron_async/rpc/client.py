@@ -429,7 +429,7 @@ class Client:
         since_ns = max((each.unconnected_since_ns for each in self._links), default=0)
         now_ns = self.clock.now_ns()
         due_ns = (since_ns or now_ns) + self._connect_timeout_ns
-        if due_ns <= now_ns:
+        if due_ns <= now_ns or self._are_draining:
             self._on_no_server(call)
         elif not call.is_waiting:
             call.is_waiting = True
@@ -444,12 +444,18 @@ class Client:
             call.fail(CallLostError(f"{call.method}: its server was lost; it may have run"))
         else:
             self._not_sent += 1
-            call.fail(
-                NoServerError(
-                    f"{call.method}: "
-                    + self._no_server_text(f"for {self._connect_timeout_ns / NS_PER_SECOND:g} s")
-                )
-            )
+            call.fail(NoServerError(f"{call.method}: {self._why_no_server()}"))
+
+    @property
+    def _are_draining(self) -> bool:
+        """Return whether each server has said that it takes no new calls."""
+        return all(each.state is LinkState.DRAINING for each in self._links)
+
+    def _why_no_server(self) -> str:
+        if self._are_draining:
+            names = ", ".join(each.name for each in self._links)
+            return f"the server of {self.service!r} at {names} ends, and takes no new calls"
+        return self._no_server_text(f"for {self._connect_timeout_ns / NS_PER_SECOND:g} s")
 
     def _no_server_text(self, when: str) -> str:
         names = ", ".join(each.name for each in self._links)
@@ -496,8 +502,8 @@ class Client:
             await stream.send_large(request)
             return await stream.reply()
 
-    def count_stream(self, call: ClientCall) -> None:
-        """Count what became of a call that streams, or comes in pieces, when it is left."""
+    def count_answer(self, call: ClientCall) -> None:
+        """Count what became of a call that is left: one of several, or one that streams."""
         if not call.answer.done() or call.answer.cancelled():
             self._cancelled += 1
         elif (error := call.answer.exception()) is None:
@@ -640,13 +646,14 @@ class Client:
                 self._deadlines.add(call.deadline_ns, call)
             if not link.send(call):
                 # No other server may get it instead: that one is called too.
+                self._not_sent += 1
                 call.fail(CallNotSentError(f"{method}: too much waits for {link.name}"))
         try:
             results = await asyncio.gather(*(each.answer for each in calls), return_exceptions=True)
-        except asyncio.CancelledError:
+        finally:
             for call in calls:
                 self.abandon(call)
-            raise
+                self.count_answer(call)
         return [each for each in results if isinstance(each, bytes | AeronError)]
 
     # Opening and closing.

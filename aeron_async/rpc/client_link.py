@@ -316,6 +316,8 @@ class ClientLink:
         self._subscription: Any = None
         self._outbox = self._new_outbox()
         self._post = self._outbox.post
+        # Of answers that all clients receive, an extension says whose they are.
+        self._reply_kind = -1 if wiring.is_shared else REPLY_KIND
 
     def start(self) -> None:
         """Connect, and connect again whenever the link is lost."""
@@ -413,7 +415,7 @@ class ClientLink:
         if message.image is not self._image:
             self._on_other_image(message.image, data[TEMPLATE_AT])
         self._was_heard = True
-        if kind == REPLY_KIND and not ext_length and self._take_reply_fast(call_id, data):
+        if kind == self._reply_kind and not ext_length and self._take_reply_fast(call_id, data):
             return
         try:
             self._on_any(data, call_id)

@@ -141,7 +141,7 @@ class ClientStream:
                 # It was refused at once, or has failed before it was sent.
                 call.answer.result()
         except BaseException:
-            self._client.count_stream(call)
+            self._client.count_answer(call)
             self._client.abandon(call)
             raise
         link = call.link
@@ -159,7 +159,7 @@ class ClientStream:
     ) -> None:
         call = self._call
         ended = CallFailedError(f"{call.method} was left", status=Status.CANCELLED)
-        self._client.count_stream(call)
+        self._client.count_answer(call)
         self._client.abandon(call)
         if call.outflow is not None:
             call.outflow.close(ended)

@@ -18,8 +18,10 @@ from aeron_async.rpc.envelope import (
     CALL_KEY,
     CONTINUED,
     INSTANCE_LENGTH,
+    KEY_LENGTH,
     LAST,
     QUICK,
+    REPEATED,
     Extension,
     Template,
     checked,
@@ -29,6 +31,7 @@ from aeron_async.rpc.envelope import (
     text_of,
 )
 from aeron_async.rpc.flows import InFlow, OutFlow
+from aeron_async.trace_context import TraceContext
 
 if TYPE_CHECKING:
     import asyncio
@@ -39,7 +42,6 @@ if TYPE_CHECKING:
     from aeron_async.rpc.kept_results import KeptResult
     from aeron_async.rpc.outbox import Outbox
     from aeron_async.rpc.wiring import Wiring
-    from aeron_async.trace_context import TraceContext
 
 __all__ = [
     "ANSWER",
@@ -149,14 +151,14 @@ class ServerCall:
         caller: Who calls.
         deadline_ns: When it ends at the latest, by the clock of the server; 0 for never.
         is_repeated: Whether it was sent before, to this server or another.
-        key: Identifies all attempts of a call that is sent again; empty for a first attempt.
+        first_key: The key of an earlier attempt; empty for a first one.
         trace: The span that calls, if it said so.
     """
 
     # Defaults: most calls have no more than what their constructor stores.
     is_over = is_repeated = False
     deadline_ns = 0
-    key = b""
+    first_key = b""
     trace: TraceContext | None = None
     inflow: InFlow | None = None
     outflow: OutFlow | None = None
@@ -181,6 +183,14 @@ class ServerCall:
         return self.session.caller
 
     @property
+    def key(self) -> bytes:
+        """Return the 24 bytes that all attempts of this call have, and no other call has.
+
+        They are empty if the client has not said who it is.
+        """
+        return self.first_key or self.session.key_of(self.call_id)
+
+    @property
     def is_moot(self) -> bool:
         """Return whether its client wants nothing more of it."""
         return self.reason is not None
@@ -191,6 +201,17 @@ class ServerCall:
         if not self.deadline_ns:
             return None
         return max(0.0, (self.deadline_ns - self.session.now_ns()) / NS_PER_SECOND)
+
+    def note(self, flags: int, extensions: dict[int, bytes]) -> None:
+        """Take what its client says of it beside the request."""
+        self.is_repeated = bool(flags & REPEATED)
+        key = extensions.get(Extension.KEY, b"")
+        if len(key) == KEY_LENGTH:
+            self.first_key = key
+        parent = extensions.get(Extension.TRACEPARENT)
+        if parent is not None:
+            state = extensions.get(Extension.TRACESTATE, b"").decode("ascii", "replace")
+            self.trace = TraceContext.of_bytes(parent, state)
 
     def leave(self) -> None:
         """Its client has gone: cancel its handler, unless another attempt may want its result.
@@ -375,4 +396,6 @@ class ServerSession:
 
     def key_of(self, call_id: int) -> bytes:
         """Return what identifies the first attempt of a call of this client."""
+        if len(self.instance) != INSTANCE_LENGTH:
+            return b""
         return self.instance + call_id.to_bytes(CALL_KEY, "little")

@@ -37,11 +37,9 @@ from aeron_async.rpc.envelope import (
     HEAD_LENGTH,
     IDEMPOTENT,
     INSTANCE_LENGTH,
-    KEY_LENGTH,
     LAST,
     NEVER_BEGUN,
     QUICK,
-    REPEATED,
     VERSION,
     Extension,
     Template,
@@ -65,7 +63,6 @@ from aeron_async.rpc.server_session import (
 from aeron_async.stats import CallStats
 from aeron_async.tasks import EagerStarter, TaskOwner
 from aeron_async.text import printable
-from aeron_async.trace_context import TraceContext
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -82,6 +79,7 @@ UNPACK: Final = HEAD.unpack_from
 UNPACK_QUICK: Final = QUICK.unpack_from
 CALL_KIND: Final = kind_of(Template.CALL)
 CALL: Final = int(Template.CALL)
+LAST_TEMPLATE: Final = int(max(Template))
 DEADLINE_MOST_NS: Final = 24 * 3_600 * NS_PER_SECOND
 """A deadline further away is none."""
 LEFT_MOST_NS: Final = 60 * NS_PER_SECOND
@@ -322,6 +320,10 @@ class Serving:
                     return
                 session.highest_id = call_id
                 self._begin(session, call_id, amount, number, flags, data[at:], extensions)
+            elif template > LAST_TEMPLATE:
+                self._refuse(session, call_id, Status.UNIMPLEMENTED, f"no template {template}")
+                if (call := session.calls.get(call_id)) is not None:
+                    call.end(Status.UNIMPLEMENTED)
             elif (call := session.calls.get(call_id)) is not None:
                 session.on_call_message(call, template, amount, number, flags, data[at:])
             else:
@@ -388,12 +390,7 @@ class Serving:
             )
             return
         call = ServerCall(session, call_id, method)
-        call.is_repeated = bool(flags & REPEATED)
-        call.key = extensions.get(Extension.KEY, b"")
-        parent = extensions.get(Extension.TRACEPARENT)
-        if parent is not None:
-            state = extensions.get(Extension.TRACESTATE, b"").decode("ascii", "replace")
-            call.trace = TraceContext.of_bytes(parent, state)
+        call.note(flags, extensions)
         # A request that is not whole comes in elements, or in pieces for those who take one.
         if not flags & LAST:
             call.inflow = self._new_inflow(call)
@@ -405,11 +402,9 @@ class Serving:
             call.outflow = OutFlow()
         running = self._run(call, body)
         if flags & self._kept_flags and flags & LAST and method.gives_whole:
-            key = call.key or session.key_of(call_id)
-            if len(key) == KEY_LENGTH:
-                running = self._run_once(
-                    call, key, running, amount if amount < DEADLINE_MOST_NS else 0
-                )
+            time_ns = amount if amount < DEADLINE_MOST_NS else 0
+            if key := call.key:
+                running = self._run_once(call, key, running, time_ns)
         self._start(call, running, amount)
 
     async def _run_once(

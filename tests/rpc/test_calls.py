@@ -286,6 +286,13 @@ def test_draining_refuses_new_calls_and_waits_for_those_that_run() -> None:
             running = asyncio.ensure_future(client.call("later", b"x"))
             await world.sleep(0.005)
             draining = asyncio.ensure_future(serving.drain(5))
+            refused = asyncio.ensure_future(client.call("echo", timeout=3))
+            began_ns = world.now_ns
+            with pytest.raises(rpc.NoServerError, match="takes no new calls"):
+                await refused
+            with pytest.raises(rpc.NoServerError, match="takes no new calls"):
+                await client.call("echo", timeout=3)
+            assert world.now_ns - began_ns < 5e6
             assert await running == b"x"
             await draining
             with pytest.raises(rpc.NoServerError):
@@ -455,7 +462,18 @@ def test_several_servers_share_the_calls_and_a_key_stays_with_one() -> None:
                 await client.call("note", key=f"k{n % 5}") + b"%d" % (n % 5) for n in range(50)
             }
             assert len(keyed) == 5
+            answered = client.counts.answered
             assert set(await client.call_all("note")) == {b"x", b"y"}
+            assert client.counts.answered == answered + 2
+            refused = await client.call_all("missing")
+            assert [type(each) for each in refused] == [rpc.CallFailedError] * 2
+            assert client.counts.failed == 2
+            asking = asyncio.ensure_future(client.call_all("note"))
+            await asyncio.sleep(0)
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            assert (client.counts.cancelled, client.counts.under_way) == (2, 0)
 
     run(story)
 

@@ -92,6 +92,73 @@ def test_a_client_of_another_service_is_told_so(channel: str) -> None:
     simulate(story, seed=1)
 
 
+def test_an_answer_to_all_clients_that_says_not_whose_it_is_is_nobodys() -> None:
+    async def story(world: World) -> None:
+        async with pair(world, MDC) as (serving, client):
+            await client.wait_connected(5)
+            call = asyncio.ensure_future(client.call("never"))
+            await world.sleep(0.1)
+            session = next(iter(serving._sessions.values()))
+            session.post(head(Template.REPLY, next(iter(session.calls)), flags=1) + b"another's")
+            await world.sleep(0.1)
+            assert not call.done()
+            call.cancel()
+
+    simulate(story, seed=1)
+
+
+def test_what_a_later_version_sends_is_answered_with_unimplemented() -> None:
+    async def story(world: World) -> None:
+        async with pair(world) as (serving, client):
+            await client.wait_connected(5)
+            link: Any = client._links[0]
+            link._post(head(99, 0))
+            for _ in range(2):
+                call = asyncio.ensure_future(client.call("never"))
+                await world.sleep(0.1)
+                link._post(head(99, max(link.calls)))
+                with pytest.raises(rpc.CallFailedError, match="no template 99") as caught:
+                    await call
+                assert caught.value.status is rpc.Status.UNIMPLEMENTED
+            link._post(head(99, 1_000))
+            await world.sleep(0.1)
+            assert serving.counts.failed == {"UNIMPLEMENTED": 3}
+            assert (serving.counts.under_way, client.counts.late) == (0, 1)
+            assert await client.call("echo", b"x") == b"x"
+
+    simulate(story, seed=1)
+
+
+def test_all_attempts_of_a_call_have_one_key() -> None:
+    keys: list[bytes] = []
+    server = rpc.Server(SERVICE)
+
+    @server.unary
+    async def slow(_: bytes, call: rpc.ServerCall) -> bytes:
+        keys.append(call.key)
+        await asyncio.sleep(0.5)
+        return b""
+
+    async def story(world: World) -> None:
+        async with (
+            world.host("bob").aeron() as bob,
+            world.host("alice").aeron() as alice,
+            server.serve(bob, UDP),
+            rpc.Client(alice, UDP, SERVICE) as client,
+        ):
+            await client.wait_connected(5)
+            call = asyncio.ensure_future(client.call("slow", idempotent=True))
+            await world.sleep(0.1)
+            link: Any = client._links[0]
+            link._break("the test says so")
+            await call
+            await client.call("slow")
+            assert [len(each) for each in keys] == [24] * 3
+            assert keys[0] == keys[1] != keys[2]
+
+    simulate(story, seed=1)
+
+
 def test_calls_that_stream_or_come_in_pieces_are_counted() -> None:
     async def story(world: World) -> None:
         async with pair(world) as (serving, client):
