@@ -122,6 +122,8 @@ class Consumer:
         self._behind: Cursor | None = None
         # That place, while a replay has still to show that its message is the same.
         self._unchecked: Cursor | None = None
+        # The archive that has shown that message, so that it need not at the end of a recording.
+        self._shown_by: Archive | None = None
         # Records before this are skipped, in nanoseconds since 1970.
         self._from_ns: int | None = None
         self._boundary: Boundary | None = None
@@ -319,6 +321,7 @@ class Consumer:
         self._position = message.position
         cursor = Cursor(self._log_id, self._recording_id, message.position, length, check_of(data))
         self._behind = cursor
+        self._shown_by = self._archive
         decoded = decode_header(data)
         if decoded is None:
             self.foreign_count += 1
@@ -361,6 +364,8 @@ class Consumer:
             # The end of a stopped recording, or the watching task has seen the next one.
             stop = self._stop
             await self._stop_replay()
+            if stop is not None and self._unchecked is not None and not self._is_closed:
+                raise written_again(self._unchecked) from None
             if stop is not None:
                 # What is behind the last message is padding, or part of a message.
                 self._position = max(self._position, stop)
@@ -375,11 +380,13 @@ class Consumer:
             unchecked.position,
             unchecked.record_check,
         ):
+            self._shown_by = self._archive
             return None
         raise written_again(unchecked)
 
     async def _begin_replay(self) -> None:
         """Find what to read next, and begin to replay it; wait if there is nothing yet."""
+        self._unchecked = None
         archive, log_id = await self._link.get()
         self._archive = archive
         if log_id != self._log_id:
@@ -394,6 +401,7 @@ class Consumer:
             following is not None
             and not current.is_active
             and self._position >= current.stop_position
+            and (self._shown_by is archive or self._checked_place(current) is None)
         ):
             assert following is not None, "there is one of the two"
             self._cross(current, following)
@@ -404,18 +412,24 @@ class Consumer:
         # A recording that has a successor, and no stop position yet, is followed until it has one.
         is_settled = following is not None and not current.is_active
         self._stop = current.stop_position if is_settled else None
-        begin, self._unchecked = self._position, None
-        behind = self._behind
-        if behind is not None and behind.record_length:
-            place = behind.position - behind.record_length
-            if place >= current.start_position:
-                # The message before is read once more: it must be the same.
-                begin, self._unchecked = place, behind
+        begin = self._checked_place(current)
+        if begin is None:
+            begin = self._position
+        else:
+            self._unchecked = self._behind
         self._replay = archive.replay(
             current.recording_id, begin, self._stop, follow=not is_settled
         )
         if not is_settled:
             self._watcher.start(self._watch(archive, self._replay), "aeron-durable-watch")
+
+    def _checked_place(self, current: RecordingDescriptor) -> int | None:
+        """Return where the message before begins; None if it is not there to be checked."""
+        behind = self._behind
+        if behind is None or not behind.record_length:
+            return None
+        place = behind.position - behind.record_length
+        return place if place >= current.start_position else None
 
     def _cross(self, current: RecordingDescriptor | None, following: RecordingDescriptor) -> None:
         """Go on with the next recording."""

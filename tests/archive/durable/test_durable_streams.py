@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from aeron_async import Aeron
     from aeron_async.archive import Consumer, LocalArchive, Record
 
 IPC = "aeron:ipc"
@@ -213,14 +214,19 @@ async def test_commits_come_by_time_and_count(open_archive: Any, tmp_path: Path)
             assert store.save_count < 100
 
 
+async def record_anew(aeron: Aeron, archive: LocalArchive, data: bytes) -> None:
+    """Make a recording of one message, which is of a program that knows no log."""
+    subscription_id = await archive.start_recording(IPC, STREAM)
+    async with await aeron.add_exclusive_publication(IPC, STREAM) as publication:
+        await publication.offer(data)
+    await archive.stop_recording_subscription(subscription_id)
+
+
 async def test_recordings_follow_one_another_with_a_boundary(open_archive: Any) -> None:
     async with open_archive() as (aeron, archive):
         # Of programs that know no log: each session has a recording of its own.
         for life in range(3):
-            subscription_id = await archive.start_recording(IPC, STREAM)
-            async with await aeron.add_exclusive_publication(IPC, STREAM) as publication:
-                await publication.offer(b"life %d" % life)
-            await archive.stop_recording_subscription(subscription_id)
+            await record_anew(aeron, archive, b"life %d" % life)
         log = DurableStream(archive, aeron, IPC, STREAM)
         async with log.consume() as consumer:
             records = await read(consumer, 3)
@@ -294,6 +300,30 @@ async def test_a_place_that_was_written_again_is_an_error(open_archive: Any, dat
             assert (caught.value.recording_id, caught.value.position) == (0, cursor.position)
         # What is before the loss is as it was.
         assert await sequences(log, 20, start=cursors[4]) == list(range(6, 26))
+
+
+@pytest.mark.parametrize("is_same", [False, True])
+async def test_the_end_of_a_recording_is_checked_before_the_next_one_is_read(
+    open_archive: Any, *, is_same: bool
+) -> None:
+    async with open_archive() as (aeron, archive):
+        log = DurableStream(archive, aeron, IPC, STREAM)
+        await append(log, 9)
+        async with log.consume() as consumer:
+            cursors = [each.cursor for each in await read(consumer, 9)]
+        if not is_same:
+            # As long as two records are one, and the one of a producer that opens.
+            await archive.truncate(0, cursors[6].position)
+            await append(log, 1)
+        assert (await settled(archive, 0, 10)).stop_position == cursors[8].position
+        await record_anew(aeron, archive, b"of the next recording")
+        if is_same:
+            async with log.consume(start=cursors[8]) as consumer:
+                assert (await read(consumer, 1))[0].data == b"of the next recording"
+            return
+        with pytest.raises(DataLossError, match="written again") as caught:
+            await sequences(log, 1, start=cursors[8])
+        assert (caught.value.recording_id, caught.value.position) == (0, cursors[8].position)
 
 
 async def test_a_foreign_log_is_refused(open_archive: Any, tmp_path: Path) -> None:
