@@ -148,6 +148,7 @@ class ParkedCoroutine(Coroutine[Any, Any, Any]):
 
     def give(self, coroutine: Coroutine[Any, Any, Any], context: Context, first: Any) -> None:
         """Continue this coroutine, which waits for what it has yielded: `first`."""
+        assert self.coroutine is None, "a task runs one coroutine"
         self.coroutine = coroutine
         self._context = context
         self._first = first

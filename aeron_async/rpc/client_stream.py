@@ -65,7 +65,14 @@ class ClientStream:
             RpcError: The call failed.
         """
         await self.end()
-        return await asyncio.shield(self._call.answer)
+        answer = self._call.answer
+        if not answer.done():
+            await asyncio.wait((answer,))
+        if answer.cancelled():
+            # The call was, and not the task that asks.
+            message = f"{self._call.method} was left"
+            raise CallFailedError(message, status=Status.CANCELLED)
+        return answer.result()
 
     async def send_large(self, request: bytes) -> None:
         """Send a request in pieces; the server takes it as one."""

@@ -178,6 +178,21 @@ def test_calls_that_stream_or_come_in_pieces_are_counted() -> None:
     simulate(story, seed=1)
 
 
+def test_a_stream_that_was_left_has_no_answer_and_cancels_nobody() -> None:
+    async def story(world: World) -> None:
+        async with pair(world) as (_, client):
+            await client.wait_connected(5)
+            async with client.stream("never", b"") as stream:
+                asking = asyncio.ensure_future(stream.reply())
+                await world.sleep(0.1)
+            for reply in (asking, stream.reply()):
+                with pytest.raises(rpc.CallFailedError, match="was left") as caught:
+                    await reply
+                assert caught.value.status is rpc.Status.CANCELLED
+
+    simulate(story, seed=1)
+
+
 def test_a_second_drain_waits_with_the_first() -> None:
     async def story(world: World) -> None:
         async with pair(world) as (serving, client):
