@@ -391,6 +391,16 @@ class Serving:
             return
         call = ServerCall(session, call_id, method)
         call.note(flags, extensions)
+        is_kept = flags & self._kept_flags and flags & LAST and method.gives_whole
+        if is_kept and not call.key:
+            self._refuse(
+                session,
+                call_id,
+                Status.FAILED_PRECONDITION,
+                "results are kept: first say HELLO with an instance",
+                flags=NEVER_BEGUN,
+            )
+            return
         # A request that is not whole comes in elements, or in pieces for those who take one.
         if not flags & LAST:
             call.inflow = self._new_inflow(call)
@@ -401,19 +411,18 @@ class Serving:
         if method.gives_stream:
             call.outflow = OutFlow()
         running = self._run(call, body)
-        if flags & self._kept_flags and flags & LAST and method.gives_whole:
+        if is_kept:
             time_ns = amount if amount < DEADLINE_MOST_NS else 0
-            if key := call.key:
-                running = self._run_once(call, key, running, time_ns)
+            running = self._run_once(call, running, time_ns)
         self._start(call, running, amount)
 
     async def _run_once(
-        self, call: ServerCall, key: bytes, running: Coroutine[Any, Any, None], time_ns: int
+        self, call: ServerCall, running: Coroutine[Any, Any, None], time_ns: int
     ) -> None:
         """Give a call the result of an earlier attempt, or wait for it; run the first one."""
         is_first = False
         try:
-            while (result := self._kept.find(key, self._now_ns())) is not None:
+            while (result := self._kept.find(call.key, self._now_ns())) is not None:
                 # If that was ended, one of those that wait runs.
                 if await result.wait():
                     call.handler.repeated += 1
@@ -428,7 +437,7 @@ class Serving:
                 running.close()
                 self._on_left(call)
         if is_first:
-            call.kept = self._kept.begin(key, time_ns)
+            call.kept = self._kept.begin(call.key, time_ns)
             await running
 
     def _new_inflow(self, call: ServerCall) -> InFlow:

@@ -234,6 +234,25 @@ def test_an_attempt_that_waits_for_one_that_is_ended_runs() -> None:
     simulate(story, seed=1)
 
 
+def test_a_call_that_cannot_be_known_again_is_refused_where_results_are_kept() -> None:
+    server = rpc.Server(SERVICE)
+    ran: list[bytes] = []
+    server.unary(ran.append, name="run")
+
+    async def story(world: World) -> None:
+        async with kept_pair(world, server) as (serving, client):
+            session = next(iter(serving._sessions.values()))
+            session.instance = b""
+            with pytest.raises(rpc.CallFailedError, match="HELLO") as caught:
+                await client.call("run", idempotent=True)
+            assert caught.value.is_never_begun
+            assert caught.value.status is rpc.Status.FAILED_PRECONDITION
+            assert ran == []
+            assert serving.counts.under_way == 0
+
+    simulate(story, seed=1)
+
+
 def test_a_call_without_a_deadline_whose_client_is_gone_has_a_minute() -> None:
     ended: list[float] = []
     server = rpc.Server(SERVICE)
