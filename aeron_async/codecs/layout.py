@@ -219,12 +219,6 @@ class Block:
         """Whether nothing follows the fields."""
         return not self.groups and not self.datas
 
-    @property
-    def least(self) -> int:
-        """Bytes of the shortest entry of a group: those of its first field; 0 without fields."""
-        ends = (field.end for field in self.fields if field.encoding.width)
-        return next(ends, 0)
-
 
 @final
 @attrs.frozen
@@ -242,6 +236,13 @@ class GroupSchema:
     header: Header
     block: Block
     since: int = 0
+
+    @property
+    def least(self) -> int:
+        """Bytes of the shortest block of an entry: its first field, if each version has one."""
+        fields = self.block.fields
+        ends = (each.end for each in fields if each.encoding.width and each.since <= self.since)
+        return next(ends, 0)
 
 
 @final

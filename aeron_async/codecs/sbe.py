@@ -190,7 +190,7 @@ class GroupCodec:
         self._name = group.name
         self._since = group.since
         # Entries that take no bytes would let a short message make many of them.
-        self._least = group.block.least
+        self._least = group.least
         self._header = HeaderStruct(group.header, order)
         self._block = block = BlockCodec(group.block, group.name, order)
         scope = block.scope

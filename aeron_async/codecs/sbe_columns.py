@@ -344,7 +344,7 @@ class _Walk:
         room = self._payloads.ends[rows] - places
         too_many = ~absent & (counts * np.maximum(lengths, 1) > room)
         self._errors.add(rows[too_many], f"group {group.name} is longer than its message")
-        least = group.block.least
+        least = group.least
         for length in np.unique(lengths[~absent & (lengths < least) & (counts > 0)]).tolist():
             which = ~absent & (lengths == length) & (counts > 0)
             reason = f"group {group.name} has entries of {length} bytes, fewer than {least}"

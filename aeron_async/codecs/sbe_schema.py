@@ -480,11 +480,14 @@ class SbeSchema:
         name = attribute(element, "name", self._name)
         block = self._block(element, f"{where}.{name}", depth + 1)
         since = number_of(element, "sinceVersion", self._name, 0)
-        others = [part.since for part in block.groups] + [part.since for part in block.datas]
-        if not block.least and min(others, default=since + 1) > since:
-            self._refuse(f"{where}.{name}: an entry of the group takes no bytes; give it a field")
         header = element.get("dimensionType", "groupSizeEncoding")
-        return GroupSchema(name, self._header_of(header, "blockLength", "numInGroup"), block, since)
+        group = GroupSchema(
+            name, self._header_of(header, "blockLength", "numInGroup"), block, since
+        )
+        others = [part.since for part in block.groups] + [part.since for part in block.datas]
+        if not group.least and min(others, default=since + 1) > since:
+            self._refuse(f"{where}.{name}: an entry of the group takes no bytes; give it a field")
+        return group
 
     def _header_of(self, type_name: str, *numbers: str) -> Header:
         return self._types.header(type_name, numbers)

@@ -179,6 +179,24 @@ def test_entries_without_bytes_are_refused() -> None:
     same(empty)
 
 
+def test_entries_that_had_no_field_in_an_older_version_are_read() -> None:
+    text, field = SCHEMA.read_text(), '<field name="id" id="31" type="int64"'
+    assert field + "/>" in text
+    older = SbeSchema(text.replace(field + "/>", "")).codec("Quote")
+    newer = SbeSchema(text.replace(field, field + ' sinceVersion="2"')).codec("Quote")
+    entry, part = older.types["orders"], older.types["orders.parts"]
+    orders = [entry(parts=[part(1), part(2)], owner="me"), entry(parts=[], owner="you")]
+    message = older.encode(older.decode(Quote(orders=()).encode(version=1))._replace(orders=orders))
+    read = newer.decode(message).orders
+    assert [(each.id, len(each.parts), each.owner) for each in read] == [
+        (None, 2, "me"),
+        (None, 0, "you"),
+    ]
+    ((row, reason),) = columns_of(newer, [message])
+    assert reason is None
+    assert row["orders"] == plain(read)
+
+
 def test_a_group_of_a_newer_writer_has_longer_entries() -> None:
     message = Quote().encode()
     entries = struct.pack("<HH", 10, 2) + struct.pack("<iIH", 1, 2, 99) * 2

@@ -282,6 +282,8 @@ def test_a_big_endian_schema_is_read_so() -> None:
          '<ref name="mantissa" type="Decimal"/>', "nest deeper than 16, or contain themselves"),
         ('name="exponent" primitiveType="int8"', 'name="exponent" offset="2" primitiveType="int8"',
          "is within what comes before it"),
+        ('id="33" type="uint8"/>', 'id="33" type="uint8" sinceVersion="2"/>',
+         "Quote.orders.parts: an entry of the group takes no bytes"),
         ('<field name="part" id="33" type="uint8"/>', "",
          "Quote.orders.parts: an entry of the group takes no bytes"),
     ],
