@@ -384,6 +384,10 @@ class Client:
 
     def begin(self, call: ClientCall, key: str | bytes | None) -> None:
         """Send a call, or queue it."""
+        if self._is_closed:
+            # Since the stream was made.
+            call.fail(ClosedError(f"{call.method}: the client was closed"))
+            return
         if call.deadline_ns:
             self._deadlines.add(call.deadline_ns, call)
         if key is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aeron_async import rpc
-from aeron_async.errors import ConfigurationError
+from aeron_async.errors import ClosedError, ConfigurationError
 from aeron_async.rpc.envelope import HEAD, Extension, Template, head, pack_extensions
 from aeron_async.testing import simulate
 from tests.rpc.test_calls import MDC, SERVICE, UDP, make_server, pair
@@ -189,6 +189,18 @@ def test_a_stream_that_was_left_has_no_answer_and_cancels_nobody() -> None:
                 with pytest.raises(rpc.CallFailedError, match="was left") as caught:
                     await reply
                 assert caught.value.status is rpc.Status.CANCELLED
+
+    simulate(story, seed=1)
+
+
+def test_a_stream_of_a_client_that_was_closed_is_told_so() -> None:
+    async def story(world: World) -> None:
+        async with pair(world) as (_, client):
+            await client.wait_connected(5)
+            stream = client.stream("count", b"3")
+            await client.aclose()
+            with pytest.raises(ClosedError, match="the client was closed"):
+                await stream.__aenter__()
 
     simulate(story, seed=1)
 
