@@ -398,6 +398,7 @@ class Serving:
                 call_id,
                 Status.FAILED_PRECONDITION,
                 "results are kept: first say HELLO with an instance",
+                method=method,
                 flags=NEVER_BEGUN,
             )
             return
