@@ -6,7 +6,7 @@ Prices are in cents and quantities in pieces, both integers; times are nanosecon
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from aeron_async.codecs import SbeSchema
 from aeron_async.errors import DecodeError
@@ -43,6 +43,7 @@ __all__ = [
     "decode_command",
     "decode_full_book",
     "decode_market",
+    "decode_quote",
     "encode_command",
     "encode_full_book",
 ]
@@ -182,6 +183,12 @@ PROGRESS: Final = SCHEMA.codec("Progress", into=Progress)
 FULL_BOOK: Final = SCHEMA.codec("FullBook")
 COMMANDS: Final[dict[int, Any]] = {1: NEW_ORDER, 2: CANCEL_ORDER}
 MARKET: Final[dict[int, Any]] = {5: LEVEL, 6: TRADE, 9: PROGRESS}
+QUOTES: Final[dict[int, Any]] = {7: QUOTE}
+CHOICES: Final = {
+    "side": frozenset(get_args(Side)),
+    "taker": frozenset(get_args(Side)),
+    "kind": frozenset(get_args(Kind)),
+}
 
 
 def encode_command(command: Command) -> bytes:
@@ -211,6 +218,16 @@ def decode_market(data: bytes) -> Level | Trade | Progress:
     return change
 
 
+def decode_quote(data: bytes) -> Quote:
+    """Return the best prices of a symbol.
+
+    Raises:
+        DecodeError: The bytes are none.
+    """
+    quote: Quote = _decode(QUOTES, data)
+    return quote
+
+
 def encode_full_book(full: FullBook) -> bytes:
     """Return the message of a snapshot."""
     return FULL_BOOK.encode(FULL_BOOK.type(*full.progress, full.levels, full.trades))
@@ -224,7 +241,9 @@ def decode_full_book(data: bytes) -> FullBook:
     """
     *progress, levels, trades = FULL_BOOK.decode(data)
     return FullBook(
-        Progress(*progress), [Level(*each) for each in levels], [Trade(*each) for each in trades]
+        _checked(Progress(*progress)),
+        [_checked(Level(*each)) for each in levels],
+        [_checked(Trade(*each)) for each in trades],
     )
 
 
@@ -241,4 +260,21 @@ def _decode(codecs: dict[int, Any], data: bytes) -> Any:
         names = ", ".join(each.name for each in codecs.values())
         message = f"{len(data)} bytes with template {number} are none of {names}"
         raise DecodeError(message)
-    return codecs[number].decode(data)
+    return _checked(codecs[number].decode(data))
+
+
+def _checked(value: T) -> T:
+    """Return a message whose fields all have a value that the schema names.
+
+    The codec takes more: SBE has a value for "nothing", and a later version may name new choices. A
+    command with one of these must not reach the log, for every replay would stumble over it.
+
+    Raises:
+        DecodeError: A field is empty, or has a choice that nobody knows here.
+    """
+    fields: Any = value
+    for name, given in zip(fields._fields, fields, strict=True):
+        if given is None or (name in CHOICES and given not in CHOICES[name]):
+            message = f"{type(value).__name__}: {name}={given!r} is no value of it"
+            raise DecodeError(message)
+    return value

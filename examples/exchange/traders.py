@@ -17,7 +17,14 @@ import attrs
 from aeron_async import rpc
 from aeron_async.errors import DecodeError, RpcError
 from examples.exchange.matching import SYMBOLS
-from examples.exchange.messages import ACK, QUOTE, CancelOrder, NewOrder, Quote, encode_command
+from examples.exchange.messages import (
+    ACK,
+    CancelOrder,
+    NewOrder,
+    Quote,
+    decode_quote,
+    encode_command,
+)
 from examples.exchange.wiring import QUOTES_STREAM, SERVICE, Wiring, as_program
 
 if TYPE_CHECKING:
@@ -51,8 +58,9 @@ class Prices:
             async for message in latest:
                 # Anyone in the group may send anything.
                 with suppress(DecodeError):
-                    quote = QUOTE.decode(message.data)
-                    self.quotes[quote.symbol] = quote
+                    quote = decode_quote(message.data)
+                    if quote.symbol in self._values:
+                        self.quotes[quote.symbol] = quote
 
     def next(self, symbol: str) -> float:
         """Return what a symbol is worth now, and let it walk on."""

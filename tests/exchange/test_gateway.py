@@ -21,7 +21,7 @@ from examples.exchange import desk as desks
 from examples.exchange.desk import Desk
 from examples.exchange.gateway import make_app
 from examples.exchange.matching import Exchange
-from examples.exchange.messages import ACK, Fill, Level, Progress, Trade, decode_command
+from examples.exchange.messages import ACK, LEVEL, Fill, Level, Progress, Trade, decode_command
 from examples.exchange.services import OrderBody, Services
 
 if TYPE_CHECKING:
@@ -283,10 +283,13 @@ async def test_fills_that_a_browser_does_not_take_are_counted(
 
 def test_what_is_no_market_data_is_counted() -> None:
     desk = Desk()
-    for data in (b"", b"nonsense", bytes(100)):
+    level = LEVEL.encode(Level("AERN", "BUY", 1, 1, 1))
+    no_side = level.replace(b"AERN\0\0\0\0\x01", b"AERN\0\0\0\0\x07")
+    no_price = b"\x09\0" + level[2:17]
+    for data in (b"", b"nonsense", bytes(100), no_side, no_price):
         message: Any = SimpleNamespace(data=data)
         desk._on_market(message)
-    assert desk.status()["undecodable"] == 3
+    assert desk.status()["undecodable"] == 5
 
 
 def test_replicas_agree_or_it_is_said() -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
+from aeron_async.errors import DecodeError
 from examples.exchange import matching
 from examples.exchange.book import LEVELS_MOST
 from examples.exchange.matching import Effects, Exchange
@@ -15,14 +18,13 @@ from examples.exchange.messages import (
     NewOrder,
     decode_command,
     decode_full_book,
+    encode_command,
     encode_full_book,
 )
 from examples.exchange.messages import COMMANDS as CODECS
 from tests.exchange.orders import COMMANDS, cancel, limit, market
 
 if TYPE_CHECKING:
-    import pytest
-
     from examples.exchange.messages import Command
 
 
@@ -217,3 +219,34 @@ def test_a_message_of_another_kind_is_no_command() -> None:
             assert "none of NewOrder, CancelOrder" in str(error)  # noqa: PT017
         else:
             raise AssertionError(data)
+
+
+WORDS = st.sampled_from([b"", b"\x00", b"\x03", b"\xff", b"\xff" * 8, bytes(7) + b"\x80", b"\x80"])
+
+
+@given(st.booleans(), st.lists(st.tuples(st.integers(8, 80), WORDS), max_size=3))
+def test_a_command_that_is_taken_can_be_recorded_and_applied(
+    is_order: bool,  # noqa: FBT001 - hypothesis gives it by place
+    changes: list[tuple[int, bytes]],
+) -> None:
+    """Whatever a caller sends: one that a replay stumbles over would end every later engine."""
+    command = limit("BUY", 1, 5) if is_order else cancel(1)
+    data = bytearray(encode_command(command))
+    for at, word in changes:
+        data[at : at + len(word)] = word
+    try:
+        taken = decode_command(bytes(data))
+    except DecodeError:
+        return
+    exchange, _ = applied(limit("SELL", 1, 1), limit("BUY", 1, 2))
+    exchange.apply(3, decode_command(encode_command(taken._replace(time_ns=5))))
+
+
+def test_a_value_that_nobody_knows_is_no_command() -> None:
+    data = encode_command(limit("BUY", 1, 5))
+    side, kind = 48, 49
+    for at, other in ((side, b"\x07"), (side, b"\xff"), (kind, b"\x00")):
+        with pytest.raises(DecodeError, match="is no value of it"):
+            decode_command(data[:at] + other + data[at + 1 :])
+    with pytest.raises(DecodeError, match="price=None is no value of it"):
+        decode_command(b"\x2a\0" + data[2 : kind + 1])
