@@ -62,7 +62,7 @@ from aeron_async.stats_columns import Columns, Groups
 from aeron_async.tasks import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from aeron_async.driver.core.publication import SubscribablePublication
     from aeron_async.driver.core.publication_image import PublicationImage
@@ -76,8 +76,6 @@ __all__ = ["MAX_RECEIVERS_SHOWN", "StatsTaker"]
 
 MAX_ENDPOINTS: Final = 64
 """Most endpoints whose sockets are looked at: each costs a call to the system."""
-KNOWN_KEPT: Final = 64
-"""Streams that have gone may be kept, as many as are there and so many more."""
 LIMITS: Final = (
     DriverCounterId.NAKS_SUPPRESSED,
     DriverCounterId.ELICITED_SETUPS_SUPPRESSED,
@@ -134,9 +132,9 @@ class StatsTaker:
         self._started_ns = started_ns
         self.latest: Stats | None = None
         entries, images = table.entries, subscriptions.images
-        # By registration id, which no later stream has. To write a channel takes longer than
-        # everything else.
-        self._known: dict[int, KnownStream] = {}
+        # Until a stream is removed: to write a channel takes longer than everything else. Not by
+        # registration id, which clients choose, and may choose once more.
+        self._known: dict[Any, KnownStream] = {}
         known = partial(remembered, self._known)
         publication, image = partial(known, known_publication), partial(known, self._known_image)
         self._network: Roster[Any, PublicationsTaken] = Roster(
@@ -152,8 +150,8 @@ class StatsTaker:
             lambda streams: LinkBlock(streams, partial(known, known_link))
         )
         table.on_removed = self._forget_publication
-        images.on_removed = self._images.forget
-        subscriptions.on_removed = self._links.forget
+        images.on_removed = partial(self._forget, self._images)
+        subscriptions.on_removed = partial(self._forget, self._links)
         self._fixed = [FixedColumns([], []) for _ in range(3)]
         self._version = installed_version("aeron-async")
         system = resources.system_counters
@@ -210,23 +208,17 @@ class StatsTaker:
         ]
 
     def _renew(self) -> None:
-        """Have a block for each stream, and forget what does not change of those that have gone."""
+        """Have a block for each stream."""
         entries, images = self._table.entries, self._subscriptions.images.endpoints
         links = self._subscriptions.links
         network, ipc = self._network, self._ipc
-        is_changed = False
         if network.is_stale or ipc.is_stale or len(network) + len(ipc) != len(entries):
             network.renew([each for each in entries if is_over_network(each)])
             ipc.renew([each for each in entries if is_over_ipc(each)])
-            is_changed = True
         if self._images.is_stale or len(self._images) != len(images):
             self._images.renew(list(images))
-            is_changed = True
         if self._links.is_stale or len(self._links) != len(links):
             self._links.renew(links)
-            is_changed = True
-        if is_changed:
-            forget_gone(self._known, [*entries, *images, *links])
 
     def _left_of(
         self, roster: Roster[Any, Taken], block: StreamBlock[Taken]
@@ -239,11 +231,16 @@ class StatsTaker:
         return (
             stream in self._table.entries
             or stream in self._subscriptions.images.endpoints
-            or self._subscriptions.has(stream.registration_id)
+            or self._subscriptions.find(stream.registration_id) is stream
         )
 
     def _forget_publication(self, publication: SubscribablePublication) -> None:
-        (self._network if is_over_network(publication) else self._ipc).forget(publication)
+        self._forget(self._network if is_over_network(publication) else self._ipc, publication)
+
+    def _forget(self, roster: Roster[Any, Any], stream: Any) -> None:
+        """Keep nothing of a stream that is removed."""
+        self._known.pop(stream, None)
+        roster.forget(stream)
 
     def _known_image(self, image: PublicationImage) -> KnownStream:
         endpoint = self._subscriptions.images.endpoints[image]
@@ -344,20 +341,13 @@ def known_link(link: SubscriptionLink) -> KnownStream:
 
 
 def remembered(
-    known: dict[int, KnownStream], look_up: Callable[[Any], KnownStream], stream: Any
+    known: dict[Any, KnownStream], look_up: Callable[[Any], KnownStream], stream: Any
 ) -> KnownStream:
     """Return what does not change of a stream, which is looked up once."""
-    found = known.get(stream.registration_id)
+    found = known.get(stream)
     if found is None:
-        found = known[stream.registration_id] = look_up(stream)
+        found = known[stream] = look_up(stream)
     return found
-
-
-def forget_gone(known: dict[int, KnownStream], there: Collection[Any]) -> None:
-    """Forget streams that have gone, once they are as many as those that are there."""
-    if len(known) > 2 * len(there) + KNOWN_KEPT:
-        for each in known.keys() - {each.registration_id for each in there}:
-            del known[each]
 
 
 # Columns.

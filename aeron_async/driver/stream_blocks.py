@@ -271,7 +271,8 @@ class StreamBlock(ABC, Generic[Taken]):
 
     Attributes:
         number: No other block has it.
-        is_whole: Whether all of them are still there.
+        is_whole: Whether all of them are still there, as far as its roster knows; a roster that has
+            other blocks for them tells this one nothing more.
     """
 
     def __init__(self, streams: Sequence[Any]) -> None:
@@ -756,6 +757,9 @@ class Roster(Generic[Stream, Taken]):
         return self._make([stream for each in blocks for stream in each.streams])
 
     def _keep(self, blocks: list[StreamBlock[Taken]]) -> None:
+        # Who takes them in slices may have those from before in hand.
+        for each in set(self.blocks).difference(blocks):
+            each.is_whole = False
         self.blocks = blocks
         self._block_of = {stream: block for block in blocks for stream in block.streams}
         self.is_stale = False

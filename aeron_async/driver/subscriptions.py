@@ -423,6 +423,10 @@ class Subscriptions:
         """Return whether there is a subscription with this id."""
         return registration_id in self._links
 
+    def find(self, registration_id: int) -> SubscriptionLink | None:
+        """Return the subscription with this id, or None."""
+        return self._links.get(registration_id)
+
     @property
     def links(self) -> tuple[SubscriptionLink, ...]:
         """Return every subscription; for explanations."""

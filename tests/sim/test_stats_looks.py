@@ -7,6 +7,7 @@ import gc
 import sys
 from collections import Counter
 from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -17,6 +18,7 @@ from aeron_async.driver.core.rare_changes import RareChanges
 from aeron_async.errors import OfferTimeoutError
 from aeron_async.metrics.series import MetricSeries
 from aeron_async.metrics.text import write_metrics
+from aeron_async.protocol.channel_uri import ChannelUri
 from aeron_async.stats import (
     ImageStats,
     LossStats,
@@ -238,6 +240,76 @@ def test_streams_that_come_and_go_between_two_slices_do_no_harm(
             for table in (found.publications, found.images, found.subscriptions):
                 assert {len(each) for each in table.columns.values()} == {len(table)}
             look(alice)
+
+    simulate(story)
+
+
+def test_a_look_between_two_slices_does_not_bring_back_what_goes_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may make other blocks of the streams that are still to be taken."""
+
+    async def story(world: World) -> None:
+        async with world.host("alice").aeron() as alice:
+            subscriptions = [await alice.add_subscription(IPC, each) for each in range(240)]
+            steps: list[int] = []
+
+            async def step(_: object) -> None:
+                steps.append(len(steps))
+                if len(steps) == 2:
+                    alice.stats()
+                    before = alice.stats()
+                    assert len(before.subscriptions) == 240
+                    for subscription in subscriptions[160:170]:
+                        subscription.close()
+                await asyncio.sleep(0.2)
+
+            monkeypatch.setattr("aeron_async.tasks.Turns.step", step)
+            found = await alice.gather_stats()
+
+            assert len(steps) > 3
+            stays = [*range(160), *range(170, 240)]
+            assert list(found.subscriptions.column("stream_id")) == stays
+
+    simulate(story)
+
+
+def test_a_stream_is_not_taken_for_an_earlier_one_with_the_same_registration_id() -> None:
+    """Clients of other processes choose these ids, and nobody makes them choose new ones."""
+
+    async def story(world: World) -> None:
+        async with world.host("alice").aeron() as alice:
+            conductor: Any = alice.driver.conductor
+            listener: Any = SimpleNamespace()
+            for method in ("on_window_change", "on_available_image", "on_unavailable_image"):
+                setattr(listener, method, lambda *_: None)
+            ready = await conductor.add_publication(
+                1,
+                ChannelUri.parse(IPC),
+                1,
+                registration_id=7_777,
+                listener=listener,
+                is_exclusive=True,
+            )
+            assert [each.stream_id for each in alice.stats().publications] == [1]
+            conductor.remove_publication(ready.registration_id)
+            await conductor.add_subscription(
+                1, ChannelUri.parse(IPC), 2, registration_id=7_777, listener=listener
+            )
+            found = alice.stats()
+            assert [each.stream_id for each in found.subscriptions] == [2]
+            await world.sleep(60)
+            conductor.remove_subscription(7_777)
+            await conductor.add_publication(
+                1,
+                ChannelUri.parse(IPC),
+                3,
+                registration_id=7_777,
+                listener=listener,
+                is_exclusive=True,
+            )
+            found = alice.stats()
+            assert [each.stream_id for each in found.publications] == [3]
 
     simulate(story)
 
