@@ -78,7 +78,8 @@ def engine() -> Engine:
 
 @pytest.fixture
 def client(engine: Engine) -> Generator[TestClient]:
-    with TestClient(make_app(engine.services)) as client:
+    host = {"Host": "127.0.0.1:8000"}
+    with TestClient(make_app(engine.services), headers=host) as client:
         yield client
 
 
@@ -211,19 +212,34 @@ def test_there_is_a_limit_of_browsers(client: TestClient, monkeypatch: pytest.Mo
 
 
 def test_only_pages_of_the_gateway_may_trade(client: TestClient) -> None:
-    for headers in ({"Origin": "https://elsewhere.example"}, {"Host": "elsewhere.example"}):
+    own = {"Origin": "http://127.0.0.1:8000"}
+    for headers in (
+        {"Origin": "https://elsewhere.example"},
+        {"Origin": "ftp://127.0.0.1:8000"},
+        {"Origin": "http://127.0.0.1:8001"},
+        {"Origin": "null"},
+        {"Host": "elsewhere.example"},
+        {"Host": "testserver"},
+        {"Host": "[::1"},
+        {"Host": "127.0.0.1:8000@elsewhere.example"},
+        {"Host": ""},
+    ):
         assert client.post("/api/orders", json=ORDER, headers=headers).status_code == 403
         with (
             pytest.raises(WebSocketDisconnect),
             client.websocket_connect("/ws/orders?account=ann", headers=headers),
         ):
             pass
-    own = {"Origin": "http://testserver"}
+    assert client.post("/api/orders", json=ORDER, headers=own).status_code == 200
+    own = {"Origin": "http://localhost", "Host": "localhost"}
     assert client.post("/api/orders", json=ORDER, headers=own).status_code == 200
 
 
 def test_a_request_that_is_too_long_is_not_read(client: TestClient) -> None:
     assert client.post("/api/orders", content=bytes(5_000)).status_code == 413
+    for length in ("9" * 5_000, "-1", "1,1", ""):
+        headers = {"Content-Length": length}
+        assert client.post("/api/orders", headers=headers).status_code == 413
     chunked = client.post("/api/orders", content=iter([b"{", b"}"]))
     assert chunked.status_code == 413
 
