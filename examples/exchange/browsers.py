@@ -33,6 +33,7 @@ FRAME_S: Final = 0.05
 STATUS_S: Final = 1.0
 PATIENCE_S: Final = 10.0
 """How long a browser may leave what it was sent unread."""
+CLOSE_S: Final = 1.0
 BROWSERS_MOST: Final = 64
 ORDERS_AT_ONCE: Final = 16
 """Commands of one websocket that have no answer yet; it is read on when one has."""
@@ -70,8 +71,10 @@ async def serve(
         # It has gone; Starlette says so by one or the other, by what was tried last.
         pass
     except* TimeoutError:
-        with suppress(RuntimeError):
-            await asyncio.wait_for(websocket.close(REFUSED, "too slow"), 1)
+        # What it is told goes behind what it does not read: most likely there is no room.
+        with suppress(RuntimeError, TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                await websocket.close(REFUSED, "too slow")
     finally:
         services.browser_count -= 1
 

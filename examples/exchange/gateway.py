@@ -10,6 +10,7 @@ import asyncio
 import logging
 import re
 import signal
+import socket
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
     from examples.exchange.messages import Command
 
-__all__ = ["make_app"]
+__all__ = ["UNREAD_S", "listening", "make_app"]
 
 log = logging.getLogger("examples.exchange")
 
@@ -59,6 +60,7 @@ ORDER_TIMEOUT_S: Final = 15.0
 HERE: Final = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
 """The names of this machine: by another one, a page from elsewhere could be taken for ours."""
 LENGTH: Final = re.compile(r"[0-9]{1,9}")
+UNREAD_S: Final = 20
 BODY_MOST: Final = 4_096
 """Bytes of a request; its length must be known before it is read."""
 HEADERS: Final = {
@@ -293,7 +295,19 @@ async def main(wiring: Wiring) -> None:
         timeout_graceful_shutdown=3,
         lifespan="on",
     )
-    await ReadyServer(config).serve()
+    await ReadyServer(config).serve(sockets=[listening(config)])
+
+
+def listening(config: uvicorn.Config) -> socket.socket:
+    """Return a socket whose connections the system ends if they are not read.
+
+    A server can only close one, and waits for what was written to be read: without a browser that
+    does, for ever.
+    """
+    found = config.bind_socket()
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1_000 * UNREAD_S)
+    return found
 
 
 class ReadyServer(uvicorn.Server):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import pytest
 pytest.importorskip("fastapi", reason="pip install 'aeron-async[exchange]'")
 pytest.importorskip("httpx2", reason="pip install httpx2")
 
+import uvicorn
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
@@ -19,7 +21,7 @@ from aeron_async.errors import CallFailedError, CallLostError, RpcError, Status
 from examples.exchange import browsers
 from examples.exchange import desk as desks
 from examples.exchange.desk import Desk
-from examples.exchange.gateway import make_app
+from examples.exchange.gateway import UNREAD_S, listening, make_app
 from examples.exchange.matching import Exchange
 from examples.exchange.messages import ACK, LEVEL, Fill, Level, Progress, Trade, decode_command
 from examples.exchange.services import OrderBody, Services
@@ -342,12 +344,15 @@ class Browser:
 
     async def close(self, code: int, _reason: str) -> None:
         self.closed.append(code)
+        if self.is_stuck:
+            await asyncio.Event().wait()
 
 
 async def test_a_browser_that_does_not_read_is_ended_and_holds_up_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(browsers, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(browsers, "CLOSE_S", 0.05)
     monkeypatch.setattr(browsers, "FRAME_S", 0.001)
     engine = Engine()
     services = engine.opened
@@ -380,3 +385,10 @@ async def test_a_browser_that_does_not_read_is_ended_and_holds_up_no_other(
     reading.gone.set()
     await asyncio.gather(*tasks)
     assert services.browser_count == 0
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="Linux has it")
+def test_the_system_ends_a_connection_that_is_not_read() -> None:
+    with listening(uvicorn.Config("none", host="127.0.0.1", port=0, log_config=None)) as found:
+        unread_ms = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+    assert unread_ms == 1_000 * UNREAD_S > 1_000 * browsers.PATIENCE_S
