@@ -15,7 +15,7 @@ from fastapi import WebSocketDisconnect
 from pydantic import Field, TypeAdapter, ValidationError
 
 from aeron_async.errors import RpcError
-from examples.exchange.services import CancelBody, OrderBody, refusal_of
+from examples.exchange.services import CancelBody, OrderBody, is_refused, refusal_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -152,8 +152,12 @@ async def take(websocket: WebSocket, services: Services, account: str) -> None:
         try:
             said = await services.carry_out(body.command())
         except RpcError as error:
-            number = body.client_order_id
-            said = {"type": "error", "client_order_id": number, "error": refusal_of(error)}
+            said = {
+                "type": "error",
+                "client_order_id": body.client_order_id,
+                "error": refusal_of(error),
+                "again": not is_refused(error),
+            }
         finally:
             room.release()
         await told(websocket, json.dumps(said))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, Field
 
-from aeron_async.errors import CallFailedError
+from aeron_async.errors import CallFailedError, Status
 from examples.exchange.matching import PRICE_MOST, QUANTITY_MOST
 from examples.exchange.messages import ACK, CancelOrder, NewOrder, encode_command
 
@@ -18,8 +18,18 @@ if TYPE_CHECKING:
     from examples.exchange.desk import Desk
     from examples.exchange.messages import Command
 
-__all__ = ["Account", "CancelBody", "ClientOrderId", "OrderBody", "Services", "refusal_of"]
+__all__ = [
+    "Account",
+    "CancelBody",
+    "ClientOrderId",
+    "OrderBody",
+    "Services",
+    "is_refused",
+    "refusal_of",
+]
 
+REFUSALS: Final = {Status.INVALID_ARGUMENT, Status.RESOURCE_EXHAUSTED}
+"""What the engine answers before it takes a command; with others it may have recorded it."""
 SAFE_INTEGER: Final = 2**53 - 1
 """The greatest integer that JavaScript has exactly."""
 
@@ -103,8 +113,13 @@ def now_ns() -> int:
     return int(asyncio.get_running_loop().time() * 1e9)
 
 
+def is_refused(error: RpcError) -> bool:
+    """Return whether a command was not done, and will not be; without that, nobody knows."""
+    return isinstance(error, CallFailedError) and (error.is_never_begun or error.status in REFUSALS)
+
+
 def refusal_of(error: RpcError) -> str:
     """Return why there is no answer, and what the sender may do."""
-    if isinstance(error, CallFailedError):
+    if is_refused(error):
         return f"the engine refused it: {error}"
     return f"{error}. Send it again with the same client_order_id: it will not be done twice"

@@ -6,6 +6,7 @@ AERON_ASYNC_SCREENSHOTS=1 the pictures of `docs/explanation/exchange.md` are mad
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from contextlib import asynccontextmanager
@@ -140,6 +141,33 @@ async def test_the_page_survives_a_kill_of_the_engine(exchange: Program) -> None
         await page.wait_for_function(
             "() => /the engine was lost (once|[0-9]+ times)/.test(state.innerText)"
         )
+
+
+async def test_an_order_without_an_answer_is_sent_again_with_its_number(exchange: Program) -> None:
+    sent: list[dict[str, Any]] = []
+
+    def on_orders(browser: Any) -> None:
+        gateway = browser.connect_to_server()
+
+        def on_message(text: str) -> None:
+            sent.append(json.loads(text))
+            if len(sent) > 1:
+                gateway.send(text)
+                return
+            number = sent[0]["client_order_id"]
+            lost = {"type": "error", "client_order_id": number, "error": "lost", "again": True}
+            browser.send(json.dumps(lost))
+
+        browser.on_message(on_message)
+
+    async with page_of(exchange) as page:
+        await page.route_web_socket(re.compile("/ws/orders"), on_orders)
+        await page.reload()
+        await page.locator("#bids tr:first-child", has_text="bid").wait_for()
+        said = await ordered(page, side="Buy", price="50.50", quantity="8")
+        assert re.fullmatch(r"Order \d+ resting: 0 filled, 8 left", said)
+        assert sent == [sent[0], sent[0]]
+        assert await page.locator("#mine li").count() == 1
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

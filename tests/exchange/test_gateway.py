@@ -17,7 +17,14 @@ import uvicorn
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
-from aeron_async.errors import CallFailedError, CallLostError, RpcError, Status
+from aeron_async.errors import (
+    CallFailedError,
+    CallLostError,
+    CallTimeoutError,
+    NoServerError,
+    RpcError,
+    Status,
+)
 from examples.exchange import browsers
 from examples.exchange import desk as desks
 from examples.exchange.desk import Desk
@@ -137,9 +144,34 @@ def test_an_engine_that_does_not_answer_is_told_with_what_to_do(
     assert "same client_order_id" in answer.json()["detail"]
     engine.error = CallFailedError("4096 commands wait", status=Status.RESOURCE_EXHAUSTED)
     assert "refused" in client.post("/api/orders", json=ORDER).json()["detail"]
-    with client.websocket_connect("/ws/orders?account=ann") as socket:
-        socket.send_json(ORDER | {"type": "order"})
-        assert socket.receive_json()["type"] == "error"
+
+
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [
+        (CallLostError("the server was lost"), True),
+        (CallTimeoutError("no answer", was_sent=True), True),
+        (NoServerError("nobody is there"), True),
+        # It ends in order with commands under way, which may be recorded.
+        (CallFailedError("the server closes", status=Status.UNAVAILABLE), True),
+        (CallFailedError("it closes", status=Status.UNAVAILABLE, is_never_begun=True), False),
+        (CallFailedError("4096 commands wait", status=Status.RESOURCE_EXHAUSTED), False),
+        (CallFailedError("no command", status=Status.INVALID_ARGUMENT), False),
+    ],
+    ids=str,
+)
+def test_a_browser_is_told_whether_to_send_an_order_again(
+    client: TestClient,
+    engine: Engine,
+    error: RpcError,
+    again: bool,  # noqa: FBT001 - pytest gives it
+) -> None:
+    engine.error = error
+    with client.websocket_connect("/ws/orders?account=ann") as browser:
+        browser.send_json(ORDER | {"type": "order"})
+        said = browser.receive_json()
+    assert (said["type"], said["client_order_id"], said["again"]) == ("error", 1, again)
+    assert ("refused" in said["error"]) is not again
 
 
 def test_fills_go_to_their_account_only(client: TestClient) -> None:

@@ -4,6 +4,7 @@ const DEPTH = 12;
 const TAPE = 24;
 const POINTS = 600;
 const WAIT_MS = 500;
+const AGAIN_MS = 2000;
 const $ = (id) => document.getElementById(id);
 const cents = (price) => (price / 100).toFixed(2);
 const micro = (ns) => (ns < 1e6 ? `${(ns / 1e3).toFixed(0)} µs` : `${(ns / 1e6).toFixed(1)} ms`);
@@ -168,7 +169,7 @@ function trade() {
   const socket = orders = new WebSocket(address(`/ws/orders?account=${account}`));
   socket.onopen = () => {
     // Those that have no answer are sent again: the engine knows them by their numbers.
-    for (const { body } of unanswered.values()) socket.send(JSON.stringify(body));
+    for (const id of unanswered.keys()) transmit(id);
   };
   socket.onmessage = (event) => {
     const message = JSON.parse(event.data);
@@ -183,8 +184,14 @@ function send(body) {
   lastId += 1;
   const whole = { ...body, account, client_order_id: lastId };
   unanswered.set(lastId, { body: whole, sentAt: performance.now() });
-  if (orders.readyState === WebSocket.OPEN) orders.send(JSON.stringify(whole));
-  say(orders.readyState === WebSocket.OPEN ? "Sent" : "It will be sent when the gateway is back");
+  say(transmit(lastId) ? "Sent" : "It will be sent when the gateway is back");
+}
+
+function transmit(id) {
+  const asked = unanswered.get(id);
+  if (!asked || orders.readyState !== WebSocket.OPEN) return false;
+  orders.send(JSON.stringify(asked.body));
+  return true;
 }
 
 function say(text) {
@@ -225,7 +232,13 @@ function onFill(fill) {
   list();
 }
 
-function onRefused({ client_order_id: id, error }) {
+function onRefused({ client_order_id: id, error, again }) {
+  if (again && unanswered.has(id)) {
+    // It may have been done: only the same number keeps it from being done twice.
+    setTimeout(() => transmit(id), AGAIN_MS);
+    say("There is no answer yet: it is sent again");
+    return;
+  }
   unanswered.delete(id);
   say(`Not done: ${error}`);
 }
