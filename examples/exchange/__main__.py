@@ -2,7 +2,8 @@
 
     python -m examples.exchange [--folder DIR] [--port N] [--no-traders] [--no-multicast]
 
-Without a folder the recordings are removed at the end. Ctrl-C ends everything in order.
+Without a folder the recordings are removed at the end. Ctrl-C ends everything in order, and once
+more at once.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import attrs
 
 from aeron_async.text import printable
 from examples.exchange.wiring import Wiring, has_multicast
@@ -128,21 +131,33 @@ class Part:
         if process is None:
             return
         for number in (signal.SIGTERM, signal.SIGKILL):
-            with suppress(ProcessLookupError):
-                process.send_signal(number)
+            self.send(number)
             with suppress(TimeoutError):
                 async with asyncio.timeout(END_S):
                     await process.wait()
                     return
 
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the process, if there is one."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.send_signal(number)
 
-async def supervise(folder: Path, wiring: Wiring, names: Sequence[str]) -> None:
+
+async def supervise(
+    folder: Path, wiring: Wiring, parts: Sequence[Part], ending: asyncio.Event
+) -> None:
     """Run all parts until cancelled.
+
+    Args:
+        folder: Folder of the exchange.
+        wiring: Its addresses.
+        parts: Its processes.
+        ending: Set when the parts begin to end; to cancel that would leave some behind.
 
     Raises:
         GivenUpError: One of them cannot be kept running.
     """
-    parts = [Part(name, folder) for name in names]
     try:
         async with asyncio.TaskGroup() as group:
             running: list[asyncio.Task[None]] = []
@@ -157,6 +172,7 @@ async def supervise(folder: Path, wiring: Wiring, names: Sequence[str]) -> None:
                 for each in running:
                     each.cancel()
     finally:
+        ending.set()
         # The last ones first: the engine closes its log while the archive is there.
         for part in reversed(parts):
             await part.end()
@@ -187,17 +203,30 @@ def missing() -> list[str]:
 
 
 async def run(folder: Path, names: Sequence[str], port: int, *, is_multicast: bool) -> None:
-    """Run all parts until SIGINT or SIGTERM."""
+    """Run all parts until Ctrl-C, SIGTERM, or the end of the terminal."""
     task = asyncio.current_task()
     assert task is not None
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    parts, ending = [Part(name, folder) for name in names], asyncio.Event()
+
+    def on_signal() -> None:
+        if ending.is_set():
+            # Whoever asks again does not want to wait for that.
+            for part in parts:
+                part.send(signal.SIGKILL)
+        else:
+            task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, on_signal)
     try:
-        # A log is known by its channel: with its recordings its addresses stay.
+        # A log is known by its channel: with its recordings its addresses stay, but for the page.
         wiring = Wiring.read(folder)
+        if port:
+            wiring = attrs.evolve(wiring, web_port=port)
+            wiring.write()
     except FileNotFoundError:
         wiring = Wiring.new(folder, is_multicast=is_multicast, web_port=port)
-    await supervise(folder, wiring, names)
+    await supervise(folder, wiring, parts, ending)
 
 
 def main() -> int:
@@ -206,7 +235,9 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="keep recordings here, and go on with them")
     parser.add_argument("--port", type=int, default=0, help="port of the page; any free one else")
     parser.add_argument("--no-traders", action="store_true", help="leave the simulated traders out")
-    parser.add_argument("--no-multicast", action="store_true", help="a stream for each reader")
+    parser.add_argument(
+        "--no-multicast", action="store_true", help="a stream for each reader; for a new folder"
+    )
     given = parser.parse_args()
     if lacking := missing():
         print(f"missing: {', '.join(lacking)}; pip install 'aeron-async[exchange]'")
@@ -226,6 +257,7 @@ def main() -> int:
         code = 1
     finally:
         if given.folder is None:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
             shutil.rmtree(folder)
     return code
 

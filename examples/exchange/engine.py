@@ -161,7 +161,7 @@ class Engine:
             await more.wait()
 
     def progress(self, _request: bytes) -> bytes:
-        """Answer with how far the log was applied, and the digest of the last checkpoint."""
+        """Answer with the last checkpoint: a command that was applied, and the digest after it."""
         return PROGRESS.encode(self.exchange.checkpoint)
 
 

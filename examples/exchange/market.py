@@ -144,7 +144,7 @@ class Market:
 
 
 async def recorded_so_far(aeron: aa.Aeron, wiring: Wiring) -> int:
-    """Ask the engine for the number of the last command that it has applied."""
+    """Ask the engine for the number of its last checkpoint: those behind are told as changes."""
     async with rpc.Client(
         aeron, wiring.engine, SERVICE, name="market", connect_timeout=ENGINE_PATIENCE_S
     ) as client:

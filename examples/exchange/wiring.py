@@ -51,6 +51,7 @@ GROUP: Final = "239.192.73.11"
 ARCHIVE_PATIENCE_S: Final = 2.0
 """How long an archive may take to answer; then another connection is tried."""
 PROBE_S: Final = 1.0
+FILE: Final = "wiring.json"
 
 
 @attrs.frozen(kw_only=True)
@@ -97,13 +98,21 @@ class Wiring:
             market=f"{to_all if is_multicast else to_each}|term-length=4m",
             web_port=web_port or any_port,
         )
-        (folder / "wiring.json").write_text(json.dumps(attrs.asdict(wiring)))
+        wiring.write()
         return wiring
 
     @classmethod
     def read(cls, folder: str | Path) -> Self:
-        """Read the wiring of a folder."""
-        return cls(**json.loads((Path(folder) / "wiring.json").read_text()))
+        """Read the wiring of a folder, which may have been moved since it was written."""
+        fields = json.loads((Path(folder) / FILE).read_text())
+        return cls(**fields | {"folder": str(folder)})
+
+    def write(self) -> None:
+        """Write it into its folder, whole or not at all."""
+        path = Path(self.folder) / FILE
+        written = path.with_suffix(".new")
+        written.write_text(json.dumps(attrs.asdict(self)))
+        written.replace(path)
 
     @property
     def archive(self) -> Path:

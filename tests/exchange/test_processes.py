@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -16,6 +17,7 @@ pytest.importorskip("fastapi", reason="pip install 'aeron-async[exchange]'")
 pytest.importorskip("websockets", reason="pip install 'aeron-async[exchange]'")
 pytest.importorskip("httpx2", reason="pip install httpx2")
 
+import attrs
 import httpx2
 
 from examples.exchange import __main__ as supervisor
@@ -175,6 +177,52 @@ def test_a_part_ends_with_its_supervisor(tmp_path: Path) -> None:
     assert part.returncode == 0
 
 
+async def test_whoever_asks_twice_does_not_wait_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second Ctrl-C kills what is still ending, and the end is waited for all the same."""
+
+    class Stubborn(supervisor.Part):
+        """A part that the first signal does not end."""
+
+        def send(self, number: signal.Signals) -> None:
+            if number == signal.SIGTERM:
+                os.kill(os.getpid(), signal.SIGINT)
+            else:
+                super().send(number)
+
+    monkeypatch.setattr(supervisor, "Part", Stubborn)
+    monkeypatch.setattr(supervisor, "END_S", PATIENCE_S)
+    exchange = asyncio.create_task(
+        supervisor.run(tmp_path, ["archive", "engine"], 0, is_multicast=False)
+    )
+    pids = [await pid_of(tmp_path, part) for part in ("archive", "engine")]
+    os.kill(os.getpid(), signal.SIGINT)
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(PATIENCE_S / 2):
+            await exchange
+    assert [pid for pid in pids if is_running(pid)] == []
+
+
+async def pid_of(folder: Path, part: str) -> int:
+    """Wait until a part was started."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not (found := folder / f"{part}.pid").exists() or not found.read_text():
+            await asyncio.sleep(0.05)
+    return int(found.read_text())
+
+
+async def test_the_page_may_move_and_the_logs_stay_where_they_are(tmp_path: Path) -> None:
+    before = Wiring.new(tmp_path, is_multicast=False)
+    exchange = asyncio.create_task(supervisor.run(tmp_path, [], 4_321, is_multicast=False))
+    while (after := Wiring.read(tmp_path)) == before:
+        await asyncio.sleep(0)
+    exchange.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await exchange
+    assert after == attrs.evolve(before, web_port=4_321)
+
+
 async def test_a_part_that_always_dies_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -193,4 +241,7 @@ def test_a_wiring_is_read_as_it_was_written(tmp_path: Path) -> None:
         assert Wiring.read(tmp_path) == wiring
         assert wiring.is_multicast is is_multicast
         assert ("control-mode=dynamic" in wiring.market_reader) is not is_multicast
+    wiring = Wiring.read(tmp_path)
+    moved = tmp_path.rename(tmp_path.with_name("moved"))
+    assert Wiring.read(moved) == attrs.evolve(wiring, folder=str(moved))
     assert len(set(free_ports(20, socket.SOCK_STREAM))) == 20
