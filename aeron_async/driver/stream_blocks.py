@@ -291,8 +291,8 @@ class StreamBlock(ABC, Generic[Taken]):
             values: The values of all counters.
         """
         if not self._is_looked_up:
-            self._is_looked_up = True
             self._look_up()
+            self._is_looked_up = True
         number = RARE_CHANGES.number
         if number != self._rare_number:
             self._look_at_rare()

@@ -26,7 +26,7 @@ from aeron_async.text import printable
 from examples.exchange.wiring import Wiring, has_multicast
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
 __all__ = ["Part", "supervise"]
 
@@ -101,8 +101,7 @@ class Part:
         self._process = process
         (self._folder / f"{self.name}.pid").write_text(f"{process.pid}\n")
         assert process.stdout is not None
-        async for line in process.stdout:
-            text = line.decode(errors="replace").rstrip()
+        async for text in lines_of(process.stdout):
             if text == "ready":
                 self._is_ready.set()
             else:
@@ -142,6 +141,19 @@ class Part:
         if self._process is not None:
             with suppress(ProcessLookupError):
                 self._process.send_signal(number)
+
+
+async def lines_of(output: asyncio.StreamReader) -> AsyncIterator[str]:
+    """Yield what a part prints; of a line that is too long to be kept only that."""
+    while True:
+        try:
+            line = await output.readline()
+        except ValueError:
+            yield "a line is left out, for it is too long"
+            continue
+        if not line:
+            return
+        yield line.decode(errors="replace").rstrip()
 
 
 async def supervise(

@@ -223,6 +223,14 @@ async def test_the_page_may_move_and_the_logs_stay_where_they_are(tmp_path: Path
     assert after == attrs.evolve(before, web_port=4_321)
 
 
+async def test_a_line_that_is_too_long_ends_nothing() -> None:
+    output = asyncio.StreamReader(limit=64)
+    output.feed_data(b"one\n" + b"x" * 200 + b"\n\xfftwo\nthree")
+    output.feed_eof()
+    found = [each async for each in supervisor.lines_of(output)]
+    assert found == ["one", "a line is left out, for it is too long", "\ufffdtwo", "three"]
+
+
 async def test_a_part_that_always_dies_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
