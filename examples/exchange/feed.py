@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from examples.exchange.book import LEVELS_MOST
 from examples.exchange.matching import SYMBOLS, TRADES_KEPT
 from examples.exchange.messages import FullBook, Level, Progress, Trade, all_changes
 
@@ -91,9 +92,12 @@ class MarketBook:
         key, prices = (level.side, level.price), book.prices[level.side]
         is_known = key in book.levels
         if level.quantity:
-            book.levels[key] = level
             if not is_known:
+                if len(prices) == LEVELS_MOST:
+                    # No book has more: it comes from someone else in the group.
+                    return
                 insort(prices, level.price)
+            book.levels[key] = level
         elif is_known:
             del book.levels[key]
             del prices[bisect_left(prices, level.price)]

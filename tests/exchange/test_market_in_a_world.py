@@ -11,12 +11,15 @@ import attrs
 
 from aeron_async.archive.durable.records import Record, RecordBatch
 from aeron_async.testing import Conditions, simulate
+from examples.exchange.book import LEVELS_MOST
 from examples.exchange.desk import Desk
+from examples.exchange.feed import MarketBook
 from examples.exchange.market import Market
 from examples.exchange.matching import SYMBOLS, Exchange
 from examples.exchange.messages import (
     CancelOrder,
     Command,
+    Level,
     NewOrder,
     decode_full_book,
     encode_command,
@@ -145,3 +148,18 @@ def test_a_snapshot_of_a_full_book_is_the_book() -> None:
         exchange.apply(number, command)
     full = exchange.full_book()
     assert decode_full_book(encode_full_book(full)) == full
+
+
+def test_a_book_has_no_more_levels_than_a_publisher_can_tell_of() -> None:
+    """Anyone in the group may send levels, as many as there are prices."""
+    book = MarketBook()
+    for price in range(1, LEVELS_MOST + 100):
+        book.apply(Level("AERN", "BUY", price, 5, 1))
+    book.apply(Level("AERN", "BUY", 7, 6, 1))
+    known = book.symbols["AERN"]
+    assert len(known.levels) == len(known.prices["BUY"]) == LEVELS_MOST
+    assert known.levels["BUY", 7].quantity == 6
+    book.apply(Level("AERN", "BUY", 7, 0, 0))
+    book.apply(Level("AERN", "BUY", LEVELS_MOST + 50, 5, 1))
+    assert len(known.levels) == len(known.prices["BUY"]) == LEVELS_MOST
+    assert known.best_first("BUY", 1)[0].price == LEVELS_MOST + 50
