@@ -155,7 +155,8 @@ class Engine:
             more = self._more_fills
             first = self._fills[0].number if self._fills else 1
             # A copy: while one is sent, others come and the oldest go.
-            for each in list(islice(self._fills, max(number + 1 - first, 0), None)):
+            begin = min(max(number + 1 - first, 0), len(self._fills))
+            for each in list(islice(self._fills, begin, None)):
                 yield FILL.encode(each)
                 number = each.number
             await more.wait()
