@@ -103,7 +103,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "clock",
         "unused_variables",
     ),
-    "rpc": ("rpc", "client", "codecs", "protocol", "clock", "trace_context"),
+    "rpc": ("rpc", "client", "codecs", "counters", "protocol", "clock", "trace_context"),
     "cli": ("",),
     "spark": (
         "spark",

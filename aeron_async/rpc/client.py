@@ -48,6 +48,7 @@ from aeron_async.rpc.envelope import (
 from aeron_async.rpc.flows import WINDOW_BYTES_LEAST, InFlow, OutFlow
 from aeron_async.rpc.typed_calls import Method
 from aeron_async.rpc.wiring import REQUEST_STREAM_ID, Wiring
+from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -298,15 +299,22 @@ class Client:
         """Wait until a server is connected.
 
         Raises:
-            NoServerError: None is, after so many seconds.
+            NoServerError: None is, after so many seconds; or those that are there cannot be used.
         """
         self._check_open()
         try:
             async with asyncio.timeout(timeout):
-                await self._up.wait()
+                while not (self.is_connected or self._is_closed):
+                    # Set when a server takes calls, or when all that were found refuse them.
+                    await self._up.wait()
+                    if self._refusal():
+                        break
         except TimeoutError:
-            raise NoServerError(self._no_server_text(f"within {timeout:g} s")) from None
+            text = self._no_server_text(f"within {timeout:g} s", "the timeout of wait_connected")
+            raise NoServerError(text) from None
         self._check_open()
+        if not self.is_connected:
+            raise NoServerError(self._no_server_text(""))
 
     @property
     def is_connected(self) -> bool:
@@ -325,7 +333,7 @@ class Client:
             not_sent=self._not_sent,
             repeated=self._repeated,
             under_way=sum(len(each.calls) for each in self._links),
-            queued=len(self._queue),
+            queued=sum(not each.is_over for each in self._queue),
             late=sum(each.late_count for each in self._links),
             malformed=sum(each.malformed_count for each in self._links),
             links_lost=sum(each.lost_count for each in self._links),
@@ -430,6 +438,10 @@ class Client:
         if call.first_key and call.deadline_ns:
             # It may have run: it is sent again for as long as its deadline allows.
             return
+        if self._refusal():
+            # To wait does not help.
+            self._on_no_server(call)
+            return
         since_ns = max((each.unconnected_since_ns for each in self._links), default=0)
         now_ns = self.clock.now_ns()
         due_ns = (since_ns or now_ns) + self._connect_timeout_ns
@@ -461,9 +473,17 @@ class Client:
             return f"the server of {self.service!r} at {names} ends, and takes no new calls"
         return self._no_server_text(f"for {self._connect_timeout_ns / NS_PER_SECOND:g} s")
 
-    def _no_server_text(self, when: str) -> str:
-        names = ", ".join(each.name for each in self._links)
-        return f"no server of {self.service!r} at {names} {when}; raise connect_timeout to wait"
+    def _refusal(self) -> str:
+        """Return why no server that was found can be used; empty while one may be found."""
+        if not all(each.refusal for each in self._links):
+            return ""
+        return "; ".join(dict.fromkeys(each.refusal for each in self._links))
+
+    def _no_server_text(self, when: str, setting: str = "connect_timeout") -> str:
+        names = ", ".join(f"{each.name} stream_id={each.stream_id}" for each in self._links)
+        text = f"no server of {printable(self.service, SHORT)!r} at {names}"
+        refusal = self._refusal()
+        return f"{text}: {refusal}" if refusal else f"{text} {when}; raise {setting} to wait"
 
     def _on_deadline(self, call: ClientCall) -> None:
         if call.link is not None:
@@ -564,6 +584,9 @@ class Client:
         """Let what is queued wait for another server, but not for long."""
         del link, reason
         if not self.is_connected:
+            if self._refusal():
+                # Those who wait for a server learn why there is none.
+                self._up.set()
             self._up.clear()
             for call in [each for each in self._queue if not each.is_over]:
                 self._expect_server(call)

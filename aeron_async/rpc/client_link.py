@@ -51,7 +51,7 @@ from aeron_async.rpc.envelope import (
 )
 from aeron_async.rpc.outbox import Outbox
 from aeron_async.tasks import TaskOwner
-from aeron_async.text import printable
+from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
     from collections import deque
@@ -77,6 +77,10 @@ DISCONNECTED_NS: Final = NS_PER_SECOND
 """How long a publication may be without a subscriber before the link is lost."""
 STAYS_MOST_MS: Final = 60_000
 """How long a server that drains is believed to stay, in milliseconds."""
+REFUSED_NS: Final = 5 * NS_PER_SECOND
+"""How long a refusal holds that was not repeated: the server may have gone."""
+HELD_NS: Final = 500 * NS_PER_MS
+"""How long a client waits for a second server before it believes that there is only one again."""
 LEAVES_NS: Final = NS_PER_SECOND
 """How much longer it may take; a link without calls under way is then made anew."""
 UNPACK: Final = HEAD.unpack_from
@@ -274,6 +278,7 @@ class ClientLink:
 
     Attributes:
         name: Name of the server for errors: its channel.
+        stream_id: Stream id of the requests.
         calls: The calls that were sent, by their id.
         count: Messages that were no envelope, or of no call, by reason.
     """
@@ -288,6 +293,7 @@ class ClientLink:
         calls_at_once: int,
     ) -> None:
         self.name = wiring.name
+        self.stream_id = wiring.stream_id
         self.state = LinkState.DOWN
         self.calls: dict[int, ClientCall] = {}
         self.calls_limit = 0
@@ -296,6 +302,10 @@ class ClientLink:
         self.malformed_count = 0
         self.lost_count = 0
         self.unconnected_since_ns = 0
+        self._refusal = self._logged_refusal = ""
+        self._refused_ns = 0
+        self._is_crowded = False
+        self._held_until_ns = 0
         self._owner = owner
         self._aeron = aeron
         self._wiring = wiring
@@ -328,6 +338,12 @@ class ClientLink:
     def room(self) -> int:
         """Return how many calls can be sent now."""
         return self.calls_limit - len(self.calls) if self.state is LinkState.UP else 0
+
+    @property
+    def refusal(self) -> str:
+        """Return why the server that was found cannot be used; empty if none was found lately."""
+        is_old = self._owner.clock.now_ns() - self._refused_ns >= REFUSED_NS
+        return "" if is_old else self._refusal
 
     # Calls.
 
@@ -452,7 +468,7 @@ class ClientLink:
             LinkState.UP,
             LinkState.DRAINING,
         }:
-            self._break("another server answers")
+            self._refuse_two()
 
     def _on_any(self, data: bytes, call_id: int) -> None:
         block, template, schema, version, _, amount, number, flags, ext_length = UNPACK(data)
@@ -496,21 +512,40 @@ class ClientLink:
                 self._gone_ns = self._owner.clock.now_ns() + staying_ns + LEAVES_NS
                 self._owner.on_link_lost(self, "the server drains")
         elif template == Template.ERROR:
-            self._break(f"the server refuses the link: {printable(body.decode(errors='replace'))}")
+            self._refuse(printable(body.decode(errors="replace")))
         self._wake_event.set()
 
     def _on_welcome(self, version: int, calls_at_once: int, instance: bytes) -> None:
         if version != VERSION:
-            self._break(f"the server speaks version {version} of calls; this client {VERSION}")
+            self._refuse(f"the server speaks version {version} of calls; this client {VERSION}")
+        elif self._server_instance not in {b"", instance}:
+            self._refuse_two()
         elif self.state is LinkState.CONNECTING:
             self._server_instance = instance
             self.calls_limit = min(max(calls_at_once, 1), self._calls_at_once)
-            self._ping_count = 0
-            self._on(LinkEvent.WELCOMED)
-            self.unconnected_since_ns = 0
-            self._owner.on_link_up(self)
-        elif instance != self._server_instance:
-            self._break("another server answers")
+            if not self._is_crowded:
+                self._on_up()
+            elif not self._held_until_ns:
+                self._held_until_ns = self._owner.clock.now_ns() + HELD_NS
+
+    def _on_up(self) -> None:
+        self._ping_count = 0
+        self._is_crowded = False
+        self._refusal = self._logged_refusal = ""
+        self._on(LinkEvent.WELCOMED)
+        self.unconnected_since_ns = 0
+        self._owner.on_link_up(self)
+
+    def _refuse_two(self) -> None:
+        """Let a link go on which two servers answer: calls may run in both."""
+        # The next link waits for both before it sends a call.
+        self._is_crowded = True
+        self._refuse("two servers answer at one channel and stream; close one of them")
+
+    def _refuse(self, reason: str) -> None:
+        self._refusal = reason
+        self._refused_ns = self._owner.clock.now_ns()
+        self._break(reason)
 
     def _on_call_message(
         self,
@@ -605,7 +640,7 @@ class ClientLink:
                 if self.state is LinkState.DOWN:
                     self._on(LinkEvent.OPENED)
                 self._break(self._lost_reason)
-            if was_up:
+            if was_up and not self._refusal:
                 back_off_s = BACK_OFF_LEAST_S
             self._shut()
             await asyncio.sleep(back_off_s * (0.5 + self._owner.random() / 2))
@@ -616,6 +651,7 @@ class ClientLink:
         self._instance = self._owner.instance()
         self._image = None
         self._server_instance = b""
+        self._held_until_ns = 0
         self._outbox = self._new_outbox()
         self._post = self._outbox.post
         self._subscription = await self._aeron.add_subscription(
@@ -655,10 +691,7 @@ class ClientLink:
             return now_ns
         is_connected = self._publication.is_connected
         if self.state is LinkState.CONNECTING:
-            if now_ns >= self._next_ns and is_connected:
-                self._post(self._hello())
-                self._next_ns = now_ns + HELLO_INTERVAL_NS
-            return self._next_ns
+            return self._poll_connecting(now_ns, is_connected=is_connected)
         if not is_connected:
             self._disconnected_ns = self._disconnected_ns or now_ns
             if now_ns - self._disconnected_ns >= DISCONNECTED_NS:
@@ -683,6 +716,14 @@ class ClientLink:
             self._post(head(Template.PING, 0, amount=self._ping_count))
             due_ns = now_ns + interval_ns
         return due_ns
+
+    def _poll_connecting(self, now_ns: int, *, is_connected: bool) -> int:
+        if now_ns >= self._next_ns and is_connected:
+            self._post(self._hello())
+            self._next_ns = now_ns + HELLO_INTERVAL_NS
+        if self._held_until_ns and now_ns >= self._held_until_ns:
+            self._on_up()
+        return self._next_ns
 
     def _is_overstayed(self, now_ns: int) -> bool:
         """Return whether a server that drains should have closed: a GOAWAY may be forged."""
@@ -726,6 +767,14 @@ class ClientLink:
         if not self.unconnected_since_ns:
             self.unconnected_since_ns = self._owner.clock.now_ns()
             log.info("call_link_lost", server=self.name, reason=reason, calls=len(self.calls))
+        if self._refusal not in {"", self._logged_refusal}:
+            self._logged_refusal = self._refusal
+            log.warning(
+                "call_link_refused",
+                service=printable(self._owner.service, SHORT),
+                server=self.name,
+                reason=self._refusal,
+            )
         unsent = {id(call) for frame, call in self._outbox.close() if frame[TEMPLATE_AT] == CALL}
         calls, self.calls = self.calls, {}
         for call in calls.values():

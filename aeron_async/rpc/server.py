@@ -286,7 +286,8 @@ class Server:
             keep_results_bytes: Most bytes of them.
 
         Raises:
-            ConfigurationError: An argument is invalid.
+            ConfigurationError: An argument is invalid, or another server of the driver has this
+                channel and stream: each call would run in both.
             RegistrationError: The driver refuses the channel.
         """
         check_seconds(grace, "grace")

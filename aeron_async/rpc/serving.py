@@ -60,6 +60,7 @@ from aeron_async.rpc.server_session import (
     ServerCall,
     ServerSession,
 )
+from aeron_async.rpc.service_claim import claim_service
 from aeron_async.stats import CallStats
 from aeron_async.tasks import EagerStarter, TaskOwner
 from aeron_async.text import printable
@@ -197,6 +198,7 @@ class Serving:
         self._now_ns = aeron.clock.now_ns
         self._subscription: Any = None
         self._shared: Any = None
+        self._claim: Any = None
         self._starter: Any = None
         self._is_draining = False
         self._is_closed = False
@@ -259,17 +261,24 @@ class Serving:
         return [each.caller for each in self._sessions.values()]
 
     async def open(self) -> None:
-        """Listen for clients."""
+        """Listen for clients.
+
+        Raises:
+            ConfigurationError: Another server of this driver has the channel and the stream.
+        """
         wiring = self._wiring
-        if wiring.is_shared:
-            self._shared = await self._aeron.add_exclusive_publication(
-                wiring.response_publication(-1), wiring.response_stream_id
-            )
         self._subscription = await self._aeron.add_subscription(
             wiring.requests, wiring.stream_id, on_unavailable_image=self._on_image_gone
         )
         # A server may have no client for as long as it likes.
         self._subscription.logs_waits = False
+        self._claim = await claim_service(
+            self._aeron, self.service, wiring, self._subscription.local_address
+        )
+        if wiring.is_shared:
+            self._shared = await self._aeron.add_exclusive_publication(
+                wiring.response_publication(-1), wiring.response_stream_id
+            )
         self._starter = EagerStarter(self._calls, self._tasks)
         self._subscription.on_message(self._on_message)
 
@@ -658,7 +667,7 @@ class Serving:
             return
         if service not in {"", self.service}:
             session.refuse(
-                0, Status.NOT_FOUND, f"this is {self.service}, not {printable(service, 80)}"
+                0, Status.NOT_FOUND, f"this is {self.service!r}, not {printable(service, 80)!r}"
             )
             return
         name = extensions.get(Extension.NAME, b"").decode("utf-8", "replace")
@@ -795,8 +804,9 @@ class Serving:
                 self._close_session(session)
             self._sessions.clear()
             self._tasks.cancel()
-            if self._shared is not None:
-                self._shared.close()
+            for each in (self._shared, self._claim):
+                if each is not None:
+                    each.close()
         await self._tasks.aclose()
 
 

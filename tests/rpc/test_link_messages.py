@@ -85,7 +85,7 @@ def test_a_client_of_another_service_is_told_so(channel: str) -> None:
             await other.wait_connected(5)
             await world.sleep(2)
             assert not client.is_connected
-            assert f"this is {SERVICE}" in client._links[0]._lost_reason
+            assert f"this is {SERVICE!r}" in client._links[0]._lost_reason
             assert other.counts.links_lost == 0
             assert await other.call("echo", b"x") == b"x"
 

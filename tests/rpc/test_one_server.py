@@ -1,0 +1,250 @@
+"""One server at a channel and stream: a second one is refused, and a client notices two."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+from structlog.testing import capture_logs
+
+import aeron_async as aa
+from aeron_async import rpc
+from aeron_async.errors import ConfigurationError, RegistrationError
+from aeron_async.rpc.service_claim import CLAIM_TYPE_ID, CLAIMING, SERVING, claim_service
+from aeron_async.rpc.wiring import Wiring
+from aeron_async.testing import simulate
+from tests.rpc.test_calls import MDC, UDP
+from tests.twins import needs_compiled
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aeron_async.rpc.serving import Serving
+    from aeron_async.testing import World
+
+CHANNELS = pytest.mark.parametrize(
+    "channel", [UDP, MDC, "aeron:ipc"], ids=["response", "mdc", "ipc"]
+)
+
+
+def make_server(service: str = "orders") -> rpc.Server:
+    server = rpc.Server(service)
+
+    @server.unary
+    def who(request: bytes) -> bytes:
+        return service.encode() + request
+
+    return server
+
+
+@CHANNELS
+def test_a_second_server_of_a_driver_is_refused(channel: str) -> None:
+    async def story(world: World) -> None:
+        async with world.host("bob").aeron() as bob, make_server().serve(bob, channel):
+            with pytest.raises(ConfigurationError) as caught:
+                async with make_server("trades\x1b[2J").serve(bob, channel):
+                    raise AssertionError
+            text = str(caught.value)
+            assert text.startswith(r"'trades\\x1b[2J' cannot be served at ")
+            assert f"{channel} with stream_id=1001: 'rpc-server: orders 1001 " in text
+            assert "stream_id=1003" in text
+            assert "client_liveness_timeout_ns" in text
+            async with (
+                make_server("trades").serve(bob, channel, stream_id=1_003),
+                rpc.Client(bob, channel, "orders") as orders,
+                rpc.Client(bob, channel, "trades", stream_id=1_003) as trades,
+            ):
+                assert await orders.call("who", b"1") == b"orders1"
+                assert await trades.call("who", b"2") == b"trades2"
+
+    simulate(story, seed=1)
+
+
+@CHANNELS
+def test_a_place_is_free_again_when_its_server_ends(channel: str) -> None:
+    async def story(world: World) -> None:
+        async with world.host("bob").aeron() as bob:
+            for _ in range(3):
+                async with make_server().serve(bob, channel):
+                    assert len(list(bob.counters.ids_of(CLAIM_TYPE_ID))) == 1
+                await asyncio.sleep(0.01)
+                assert not list(bob.counters.ids_of(CLAIM_TYPE_ID))
+
+    simulate(story, seed=1)
+
+
+def test_another_name_of_an_address_is_no_way_around() -> None:
+    async def story(world: World) -> None:
+        bob = world.host("bob")
+        same = UDP.replace("endpoint=bob", f"endpoint={bob.address}")
+        async with bob.aeron() as aeron, make_server().serve(aeron, UDP):
+            with pytest.raises(RegistrationError, match="Address already in use"):
+                await make_server().serve(aeron, same).__aenter__()
+            other = UDP.replace("20121", "20131").replace("20122", "20132")
+            async with make_server().serve(aeron, other):
+                pass
+
+    simulate(story, seed=1)
+
+
+@pytest.mark.parametrize(("channel", "is_refused"), [(UDP, False), ("aeron:ipc", True)])
+def test_requests_and_answers_of_two_services_meet_over_ipc_only(
+    channel: str,
+    is_refused: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    async def story(world: World) -> None:
+        async with world.host("bob").aeron() as bob, make_server().serve(bob, channel):
+            second = make_server("trades").serve(bob, channel, stream_id=1_002)
+            if is_refused:
+                with pytest.raises(ConfigurationError, match="stream_id=1004 here"):
+                    await second.__aenter__()
+                return
+            async with second, rpc.Client(bob, channel, "trades", stream_id=1_002) as client:
+                assert await client.call("who", b"1") == b"trades1"
+
+    simulate(story, seed=1)
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_of_servers_that_begin_together_one_serves(count: int) -> None:
+    async def story(world: World) -> None:
+        async with world.host("bob").aeron() as bob:
+            done = asyncio.Event()
+
+            async def serve() -> bool:
+                try:
+                    async with make_server().serve(bob, UDP):
+                        await done.wait()
+                except ConfigurationError:
+                    return False
+                return True
+
+            tasks = [asyncio.ensure_future(serve()) for _ in range(count)]
+            await asyncio.sleep(2)
+            done.set()
+            assert sorted(await asyncio.gather(*tasks)) == [False] * (count - 1) + [True]
+
+    simulate(story, seed=1)
+
+
+def test_a_claim_gives_way_to_an_older_one_and_waits_for_a_newer_one() -> None:
+    async def story(world: World) -> None:
+        async with world.host("bob").aeron() as bob:
+            wiring = Wiring("aeron:ipc", 1_001, None)
+            key = (1_001).to_bytes(4, "little") + (1_002).to_bytes(4, "little") + b"aeron:ipc"
+            older = await bob.add_counter(CLAIM_TYPE_ID, "older", key)
+            with pytest.raises(ConfigurationError, match="'older' has it"):
+                await claim_service(bob, "orders", wiring, "")
+            older.close()
+            for fate in (SERVING, CLAIMING, None):
+                claim = asyncio.ensure_future(claim_service(bob, "orders", wiring, ""))
+                await asyncio.sleep(0)
+                newer = await bob.add_counter(CLAIM_TYPE_ID, "newer", key)
+                if not claim.done():
+                    newer.set(fate or CLAIMING)
+                    if fate is None:
+                        newer.close()
+                await asyncio.wait([claim])
+                if claim.exception() is None:
+                    claim.result().close()
+                else:
+                    assert "'newer' has it" in str(claim.exception())
+                newer.close()
+
+    simulate(story, seed=1)
+
+
+@needs_compiled
+@pytest.mark.parametrize("media", ["udp", "ipc"])
+async def test_a_second_process_at_one_driver_is_refused(
+    tmp_path: Path, unused_udp_port: int, media: str
+) -> None:
+    context = aa.DriverContext(
+        aeron_directory=str(tmp_path / "aeron"),
+        counters_buffer_length=1 << 20,
+        close_linger_timeout_ns=0,
+    )
+    udp = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}|control=127.0.0.1:0"
+    channel = "aeron:ipc" if media == "ipc" else udp
+    async with aa.MediaDriver.launch(context) as driver:
+        one = aa.Aeron.connect(directory=driver.context.aeron_directory, context=context)
+        two = aa.Aeron.connect(directory=driver.context.aeron_directory, context=context)
+        async with one, two:
+            async with make_server().serve(one, channel):
+                with pytest.raises(ConfigurationError, match="'rpc-server: orders 1001 aeron:"):
+                    await make_server().serve(two, channel).__aenter__()
+            async with make_server().serve(two, channel):
+                pass
+
+
+# What a client notices.
+
+
+async def serve_unseen(stack: AsyncExitStack, bob: aa.Aeron, service: str) -> Serving:
+    """Open a server whose claim no other server sees."""
+    serving = await stack.enter_async_context(make_server(service).serve(bob, "aeron:ipc"))
+    serving._claim.close()
+    await asyncio.sleep(0.01)
+    return serving
+
+
+def test_a_client_that_two_servers_answer_calls_neither() -> None:
+    async def story(world: World) -> None:
+        async with world.host("bob").aeron() as bob, AsyncExitStack() as stack:
+            one, two = [await serve_unseen(stack, bob, "orders") for _ in range(2)]
+            with capture_logs() as lines:
+                async with rpc.Client(bob, "aeron:ipc", "orders") as client:
+                    await asyncio.sleep(5)
+                    for _ in range(20):
+                        with pytest.raises(rpc.NoServerError, match="two servers answer"):
+                            await client.call("who")
+                        await asyncio.sleep(0.3)
+                    assert one.counts.calls == two.counts.calls == 0
+                    assert not client.is_connected
+                    await two.aclose()
+                    await client.wait_connected(10)
+                    assert await client.call("who", b"!") == b"orders!"
+            refusals = [each for each in lines if each["event"] == "call_link_refused"]
+            assert [each["service"] for each in refusals] == ["orders"]
+
+    simulate(story, seed=1)
+
+
+@pytest.mark.parametrize("channel", [UDP, MDC, "aeron:ipc"], ids=["response", "mdc", "ipc"])
+def test_a_client_of_another_service_learns_so_at_once(channel: str) -> None:
+    async def story(world: World) -> None:
+        async with world.host("bob").aeron() as bob, make_server("orders\n").serve(bob, channel):
+            with capture_logs() as lines:
+                async with rpc.Client(bob, channel, "order", connect_timeout=60) as client:
+                    began_ns = world.now_ns
+                    with pytest.raises(rpc.NoServerError) as caught:
+                        await client.call("who", timeout=None)
+                    assert str(caught.value) == (
+                        f"who: no server of 'order' at {channel} stream_id=1001: "
+                        r"this is 'orders\n', not 'order'"
+                    )
+                    with pytest.raises(rpc.NoServerError, match="not 'order'"):
+                        await client.wait_connected()
+                    assert world.now_ns - began_ns < 2_000_000_000
+                    await asyncio.sleep(10)
+            assert sum(each["event"] == "call_link_refused" for each in lines) == 1
+
+    simulate(story, seed=1)
+
+
+def test_a_timeout_of_wait_connected_names_its_own_limit() -> None:
+    async def story(world: World) -> None:
+        async with (
+            world.host("alice").aeron() as alice,
+            rpc.Client(alice, UDP, "orders") as client,
+        ):
+            with pytest.raises(rpc.NoServerError) as caught:
+                await client.wait_connected(0.5)
+            assert str(caught.value) == (
+                f"no server of 'orders' at {UDP} stream_id=1001 within 0.5 s; "
+                "raise the timeout of wait_connected to wait"
+            )
+
+    simulate(story, seed=1)
