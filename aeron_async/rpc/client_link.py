@@ -63,7 +63,15 @@ if TYPE_CHECKING:
     from aeron_async.rpc.flows import InFlow, OutFlow
     from aeron_async.rpc.wiring import Wiring
 
-__all__ = ["ClientCall", "ClientLink", "LinkEvent", "LinkOwner", "LinkState"]
+__all__ = [
+    "STREAMS",
+    "ClientCall",
+    "ClientLink",
+    "LinkEvent",
+    "LinkOwner",
+    "LinkState",
+    "wrong_kind",
+]
 
 log = get_logger("aeron_async.rpc")
 
@@ -92,6 +100,8 @@ CALL_KIND: Final = kind_of(Template.CALL)
 CALL: Final = int(Template.CALL)
 TEMPLATE_AT: Final = 2
 RETRY_AFTER_LENGTH: Final = 4
+STREAMS: Final = "the server streams its answer: use client.stream, and async for"
+ANSWERS_ONCE: Final = "the server answers once: use client.call, or await reply() of the stream"
 
 
 @final
@@ -151,6 +161,8 @@ class ClientCall:
         key: What several servers are chosen by.
         is_waiting: Whether the client looks whether there is a server in time.
         first_key: The instance of the client and the id of the first attempt, if there were more.
+        wants_one: Whether its caller waits for one answer; else for elements.
+        has_streamed: Whether an element has come, or the end of a stream of elements.
         outflow: What it may still send, if it streams or its request comes in pieces.
         inflow: What it has received, if the server streams.
         sent: Set when a stream was given to the outbox; None if nobody waits for that.
@@ -159,7 +171,8 @@ class ClientCall:
     # Defaults: most calls have no more than what their constructor stores.
     attempts = call_id = 0
     extensions = first_key = b""
-    is_waiting = False
+    is_waiting = has_streamed = False
+    wants_one = True
     key: bytes | None = None
     link: ClientLink | None = None
     outflow: OutFlow | None = None
@@ -558,22 +571,11 @@ class ClientLink:
         extensions: dict[int, bytes],
     ) -> None:
         if template == Template.REPLY:
-            flow = call.parts or call.inflow
-            if flow is not None and flow.has_parts:
-                flow.on_item(amount, body, is_continued=False)
-                body = flow.take_now()
-            self._finish(call)
-            if not call.answer.done():
-                call.answer.set_result(body)
-            self._end_flows(call)
+            self._on_reply(call, amount, body)
         elif template == Template.ITEM:
-            flow = call.inflow or self._parts_of(call)
-            flow.on_item(amount, body, is_continued=bool(flags & CONTINUED))
+            self._on_item(call, amount, body, is_continued=bool(flags & CONTINUED))
         elif template == Template.END:
-            self._finish(call)
-            if not call.answer.done():
-                call.answer.set_result(b"")
-            self._end_flows(call)
+            self._on_end(call)
         elif template == Template.CREDIT and call.outflow is not None:
             call.outflow.on_credit(amount, number)
         elif template == Template.ERROR:
@@ -582,6 +584,37 @@ class ClientLink:
         elif template != Template.CREDIT:
             message = f"template {template} for a call"
             raise ProtocolError(message)
+
+    def _on_reply(self, call: ClientCall, amount: int, body: bytes) -> None:
+        flow = call.parts or call.inflow
+        if flow is not None and flow.has_parts:
+            flow.on_item(amount, body, is_continued=False)
+            body = flow.take_now()
+        self._finish(call)
+        if not call.answer.done():
+            call.answer.set_result(body)
+        if call.inflow is not None:
+            # For those who wait for elements.
+            call.inflow.close(wrong_kind(call.method, ANSWERS_ONCE))
+        self._end_flows(call)
+
+    def _on_item(self, call: ClientCall, amount: int, body: bytes, *, is_continued: bool) -> None:
+        flow = call.inflow or self._parts_of(call)
+        flow.on_item(amount, body, is_continued=is_continued)
+        if not is_continued:
+            call.has_streamed = True
+            if call.wants_one:
+                self.abandon(call)
+                call.fail(wrong_kind(call.method, STREAMS))
+
+    def _on_end(self, call: ClientCall) -> None:
+        self._finish(call)
+        call.has_streamed = True
+        if call.wants_one:
+            call.fail(wrong_kind(call.method, STREAMS))
+        elif not call.answer.done():
+            call.answer.set_result(b"")
+        self._end_flows(call)
 
     def _on_error(self, call: ClientCall, error: CallFailedError) -> None:
         if error.is_never_begun and self._owner.on_refused(call, error):
@@ -796,6 +829,11 @@ class ClientLink:
     async def wait_closed(self) -> None:
         """Wait until its tasks have ended."""
         await self._tasks.aclose()
+
+
+def wrong_kind(method: str, what: str) -> CallFailedError:
+    """Return the error of a call that its method does not answer as its caller expects."""
+    return CallFailedError(f"{method}: {what}", status=Status.UNIMPLEMENTED)
 
 
 def failure_of(

@@ -9,6 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Self, final
 
 from aeron_async.errors import CallFailedError, ClosedError, Status
+from aeron_async.rpc.client_link import STREAMS, wrong_kind
 from aeron_async.rpc.envelope import CONTINUED, LAST, checked
 
 if TYPE_CHECKING:
@@ -59,11 +60,14 @@ class ClientStream:
             await link.send_end(self._call, flow)
 
     async def reply(self) -> bytes:
-        """End sending, and return the answer; empty for a method that streams its answers.
+        """End sending, and return the answer.
 
         Raises:
-            RpcError: The call failed.
+            RpcError: The call failed, or the method streams its answer.
         """
+        if self._call.has_streamed:
+            raise wrong_kind(self._call.method, STREAMS)
+        self._call.wants_one = True
         await self.end()
         answer = self._call.answer
         if not answer.done():
@@ -141,6 +145,7 @@ class ClientStream:
         if not call.flags & CONTINUED:
             # Before it is sent: elements may come before this task runs again.
             self._inflow = call.inflow = self._client.new_inflow(call)
+            call.wants_one = False
         try:
             self._client.begin(call, self._key)
             await call.sent
