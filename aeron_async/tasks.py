@@ -78,6 +78,11 @@ class TaskOwner:
     def __len__(self) -> int:
         return len(self._tasks)
 
+    @property
+    def names(self) -> list[str]:
+        """Return the names of its tasks, each once, oldest first."""
+        return list(dict.fromkeys(each.get_name() for each in self._tasks))
+
     def start(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """Start a task, which the owner holds until it has ended."""
         task = asyncio.get_running_loop().create_task(coroutine, name=name)

@@ -30,6 +30,7 @@ async def test_an_owner_holds_a_task_until_it_has_ended() -> None:
     task = owner.start(may_end.wait(), "waits")
     assert task.get_name() == "waits"
     assert len(owner) == 1
+    assert owner.names == ["waits"]
     may_end.set()
     assert await task is True
     await owner.wait()

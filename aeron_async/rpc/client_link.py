@@ -35,6 +35,7 @@ from aeron_async.rpc.envelope import (
     HEAD_LENGTH,
     IDEMPOTENT,
     INSTANCE_LENGTH,
+    INTERRUPTED,
     LAST,
     NEVER_BEGUN,
     QUICK,
@@ -396,6 +397,8 @@ class ClientLink:
         self._next_id = call_id + 1
         call.call_id = call_id
         call.link = self
+        # What has come of the answer to an earlier attempt.
+        call.parts = None
         call.attempts += 1
         self.calls[call_id] = call
         if call.sent is not None and not call.sent.done():
@@ -580,6 +583,9 @@ class ClientLink:
             call.outflow.on_credit(amount, number)
         elif template == Template.ERROR:
             self._finish(call)
+            if flags & INTERRUPTED:
+                self._owner.on_call_lost(call, "the server closed while it ran", was_sent=True)
+                return
             self._on_error(call, failure_of(call, number, flags, body, extensions))
         elif template != Template.CREDIT:
             message = f"template {template} for a call"

@@ -42,6 +42,7 @@ __all__ = [
     "HEAD_LENGTH",
     "IDEMPOTENT",
     "INSTANCE_LENGTH",
+    "INTERRUPTED",
     "KEY_LENGTH",
     "LAST",
     "NEVER_BEGUN",
@@ -94,6 +95,7 @@ IDEMPOTENT: Final = 2
 REPEATED: Final = 4
 CONTINUED: Final = 8
 NEVER_BEGUN: Final = 32
+INTERRUPTED: Final = 64
 
 
 @final
@@ -145,6 +147,7 @@ class CallFlag(IntFlag):
         CONTINUED: The payload goes on in the next ITEM of the call.
         DETAIL: The payload is the detail of an error.
         NEVER_BEGUN: The call did not begin; it is safe to send it again.
+        INTERRUPTED: The server closes while the call runs; it may have run.
     """
 
     LAST = 1
@@ -153,6 +156,7 @@ class CallFlag(IntFlag):
     CONTINUED = 8
     DETAIL = 16
     NEVER_BEGUN = 32
+    INTERRUPTED = 64
 
 
 @final

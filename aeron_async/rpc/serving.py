@@ -37,6 +37,7 @@ from aeron_async.rpc.envelope import (
     HEAD_LENGTH,
     IDEMPOTENT,
     INSTANCE_LENGTH,
+    INTERRUPTED,
     LAST,
     NEVER_BEGUN,
     QUICK,
@@ -63,7 +64,7 @@ from aeron_async.rpc.server_session import (
 from aeron_async.rpc.service_claim import claim_service
 from aeron_async.stats import CallStats
 from aeron_async.tasks import EagerStarter, TaskOwner
-from aeron_async.text import printable
+from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -86,6 +87,11 @@ DEADLINE_MOST_NS: Final = 24 * 3_600 * NS_PER_SECOND
 LEFT_MOST_NS: Final = 60 * NS_PER_SECOND
 """How long a call without a deadline goes on for other attempts when its client has gone."""
 DRAINED_MS: Final = 100
+HEEDS_S: Final = 0.1
+"""How long a handler that is cancelled may take until its client is told; in seconds."""
+GOES_ON_S: Final = 10.0
+"""How often a server that closes says which handlers go on."""
+NAMES_MOST: Final = 10
 SECONDS_MOST: Final = 1e9
 UNKNOWN_METHOD: Final = "(unknown)"
 """In statistics: calls of methods that the service has not."""
@@ -540,8 +546,9 @@ class Serving:
                 call.session,
                 call.call_id,
                 Status.UNAVAILABLE,
-                "the handler was cancelled",
+                "the server closes",
                 method=call.handler,
+                flags=INTERRUPTED,
             )
         elif not call.is_over:
             self._fail(call.session, call.call_id, call.handler, error)
@@ -786,7 +793,11 @@ class Serving:
             return
 
     async def aclose(self) -> None:
-        """Cancel what runs, and close all streams."""
+        """Cancel what runs, wait until it has ended, and close all streams.
+
+        A handler that goes on although it was cancelled is waited for: nothing can end it, and it
+        must not outlive what it uses. The client is told, and a warning says which one it is.
+        """
         if self._is_closed:
             return
         self._is_closed = True
@@ -795,7 +806,7 @@ class Serving:
             for session in self._sessions.values():
                 session.post(session.frame(Template.GOAWAY, 0))
         try:
-            await self._calls.aclose()
+            await self._end_calls()
         finally:
             self._deadlines.close()
             if self._subscription is not None:
@@ -808,6 +819,44 @@ class Serving:
                 if each is not None:
                     each.close()
         await self._tasks.aclose()
+
+    async def _end_calls(self) -> None:
+        began_ns = self._now_ns()
+        self._calls.cancel()
+        if await self._has_ended(HEEDS_S):
+            return
+        for session in tuple(self._sessions.values()):
+            for call in tuple(session.calls.values()):
+                self._refuse(
+                    session,
+                    call.call_id,
+                    Status.UNAVAILABLE,
+                    "the server closes",
+                    method=call.handler,
+                    flags=INTERRUPTED,
+                )
+                # To cancel it again would cut short what it does at its end.
+                call.task = None
+                call.end(Status.UNAVAILABLE)
+        wait_s = 1.0
+        while not await self._has_ended(wait_s):
+            wait_s = GOES_ON_S
+            log.warning(
+                "call_handlers_go_on",
+                service=printable(self.service, SHORT),
+                methods=[printable(each, SHORT) for each in self._calls.names[:NAMES_MOST]],
+                count=len(self._calls),
+                seconds=round((self._now_ns() - began_ns) / NS_PER_SECOND, 1),
+            )
+
+    async def _has_ended(self, seconds: float) -> bool:
+        """Wait for the calls that run; return whether they have ended in so many seconds."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._calls.wait()
+        except TimeoutError:
+            return False
+        return True
 
 
 def told_of(error: BaseException) -> CallFailedError:

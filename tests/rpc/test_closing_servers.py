@@ -1,0 +1,136 @@
+"""What becomes of calls that run when their server closes, and of handlers that go on."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from aeron_async import rpc
+from aeron_async.testing import simulate
+from tests.rpc.test_calls import MDC, UDP
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from aeron_async.testing import World
+
+CHANNELS = pytest.mark.parametrize(
+    "channel", [UDP, MDC, "aeron:ipc"], ids=["response", "mdc", "ipc"]
+)
+
+
+def make_server(seconds: float, *, heeds: bool = True) -> rpc.Server:
+    server = rpc.Server("orders")
+    runs: list[bool] = []
+
+    @server.unary
+    async def place(request: bytes, call: rpc.ServerCall) -> bytes:
+        runs.append(call.is_repeated)
+        end = asyncio.get_running_loop().time() + seconds
+        while (left := end - asyncio.get_running_loop().time()) > 0:
+            try:
+                await asyncio.sleep(left)
+            except asyncio.CancelledError:
+                if heeds:
+                    raise
+        return b"%d" % len(runs) + request
+
+    @server.server_streaming
+    async def listing(_request: bytes) -> AsyncIterator[bytes]:
+        yield b"1"
+        await asyncio.sleep(seconds)
+        yield b"2"
+
+    @server.unary
+    async def tidies(_request: bytes) -> bytes:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(seconds)
+        return b"tidied"
+
+    return server
+
+
+@CHANNELS
+@pytest.mark.parametrize("idempotent", [False, True])
+def test_a_call_that_grace_cuts_short_is_lost_or_sent_again(
+    channel: str,
+    idempotent: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    async def story(world: World) -> None:
+        async with world.host("bob").aeron() as bob, rpc.Client(bob, channel, "orders") as client:
+            server = make_server(3)
+            async with server.serve(bob, channel, grace=0.5):
+                await client.wait_connected(5)
+                call = asyncio.ensure_future(
+                    client.call("place", b"!", timeout=30, idempotent=idempotent)
+                )
+                await asyncio.sleep(0.1)
+            if not idempotent:
+                with pytest.raises(rpc.CallLostError, match="the server closed while it ran; it"):
+                    await call
+                assert client.counts.lost == 1
+                return
+            async with server.serve(bob, channel):
+                assert await call == b"2!"
+            assert (client.counts.repeated, client.counts.lost) == (1, 0)
+
+    simulate(story, seed=1)
+
+
+def test_a_stream_that_grace_cuts_short_is_lost() -> None:
+    async def story(world: World) -> None:
+        async with world.host("bob").aeron() as bob, rpc.Client(bob, UDP, "orders") as client:
+            serving = make_server(60).serve(bob, UDP, grace=0.5)
+            await serving.__aenter__()
+            async with client.stream("listing", b"") as lines:
+                assert await anext(lines) == b"1"
+                await serving.__aexit__(None, None, None)
+                with pytest.raises(rpc.CallLostError, match="the server closed while it ran"):
+                    await anext(lines)
+
+    simulate(story, seed=1)
+
+
+def test_a_handler_that_answers_when_it_is_cancelled_is_heard() -> None:
+    async def story(world: World) -> None:
+        async with world.host("bob").aeron() as bob, rpc.Client(bob, UDP, "orders") as client:
+            async with make_server(60).serve(bob, UDP, grace=0.5):
+                await client.wait_connected(5)
+                call = asyncio.ensure_future(client.call("tidies", timeout=30))
+                await asyncio.sleep(0.1)
+            assert await call == b"tidied"
+
+    simulate(story, seed=1)
+
+
+@CHANNELS
+def test_a_handler_that_goes_on_is_named_and_its_client_answered(channel: str) -> None:
+    async def story(world: World) -> None:
+        async with world.host("bob").aeron() as bob, rpc.Client(bob, channel, "orders") as client:
+            with capture_logs() as lines:
+                calls: list[asyncio.Future[Any]] = []
+                async with make_server(25, heeds=False).serve(bob, channel, grace=0.5) as serving:
+                    await client.wait_connected(5)
+                    calls += [
+                        asyncio.ensure_future(client.call("place", timeout=None)) for _ in range(3)
+                    ]
+                    await asyncio.sleep(0.1)
+                    began_ns = world.now_ns
+                    for call in calls:
+                        call.add_done_callback(lambda _: ended.append(world.now_ns - began_ns))
+                    ended: list[int] = []
+                took_ns = world.now_ns - began_ns
+            assert all(isinstance(each.exception(), rpc.CallLostError) for each in calls)
+            assert max(ended) < 1_000_000_000
+            assert 24_000_000_000 < took_ns < 26_000_000_000
+            warnings = [each for each in lines if each["event"] == "call_handlers_go_on"]
+            assert [(each["methods"], each["count"]) for each in warnings] == [(["place"], 3)] * 3
+            assert [round(each["seconds"]) for each in warnings] == [1, 11, 21]
+            assert serving.counts.failed == {"UNAVAILABLE": 3}
+            assert serving.counts.under_way == 0
+
+    simulate(story, seed=1)
