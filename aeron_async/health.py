@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Self, final
@@ -35,6 +36,8 @@ SETTINGS: Final = {
     "counters_count": "counters_buffer_length",
 }
 """The settings of the budgets."""
+MAY_WAIT: Final = re.compile(r"[?|]alias=rpc-server(?:[/|]|$)")
+"""The channels of servers of calls, which may have no client for as long as they like."""
 RETRY_S: Final = 0.1
 LAST_WORD_S: Final = 0.5
 STATUS_INTERVAL_S: Final = 10.0
@@ -51,8 +54,9 @@ def not_ready(stats: Stats, *, expect: Iterable[int] | None = None) -> list[str]
     """Return why a service is not ready, a text for each reason; none if it is.
 
     A publication needs a subscriber, a subscription an image, and each budget must have room. What
-    the statistics do not know is no reason, and neither is a publication that was closed. There are
-    100 reasons at most, and then one that counts the others.
+    the statistics do not know is no reason, and neither is a publication that was closed, nor a
+    server of calls without clients: its channels have the alias `rpc-server`. There are 100 reasons
+    at most, and then one that counts the others.
 
     Args:
         stats: A snapshot, such as `aeron.stats()` returns.
@@ -106,14 +110,18 @@ def reasons(stats: Stats, expect: Collection[int] | None) -> Iterator[str]:
         if state in ENDING:
             continue
         there.add(stream_id)
-        if is_connected is False and (expect is None or stream_id in expect):
+        if is_connected is False and (
+            stream_id in expect if expect is not None else not MAY_WAIT.search(channel)
+        ):
             yield f"the publication of stream {stream_id} at {printable(channel)} has no subscriber"
     subscriptions = stats.subscriptions
     for stream_id, channel, image_count in zip(
         *map(subscriptions.column, ("stream_id", "channel", "image_count")), strict=True
     ):
         there.add(stream_id)
-        if image_count == 0 and (expect is None or stream_id in expect):
+        if image_count == 0 and (
+            stream_id in expect if expect is not None else not MAY_WAIT.search(channel)
+        ):
             yield f"the subscription to stream {stream_id} at {printable(channel)} has no image"
     for stream_id in expect or ():
         if stream_id not in there:

@@ -26,6 +26,11 @@ REQUEST_STREAM_ID: Final = 1_001
 """The stream of requests by default; answers are on the next one."""
 TERM_LENGTH: Final = 1 << 20
 """Of a stream of calls by default: messages are at most an eighth of it."""
+SERVER_ALIAS: Final = "rpc-server"
+"""The alias of a server's channels; that of the URI goes behind it, as `rpc-server/mine`.
+
+A server may have no client for as long as it likes: readiness and alerts know it by this name.
+"""
 ANY_HOST: Final = "0.0.0.0:0"
 ANY_HOST_6: Final = "[::]:0"
 
@@ -76,10 +81,12 @@ class Wiring:
         self._uri = uri
         self._is_udp = is_udp
         bare = uri.replace(control=None, control_mode=None)
-        self.requests: ChannelUri = bare.replace(term_length=None)
+        alias = f"{SERVER_ALIAS}/{uri.alias}" if uri.alias else SERVER_ALIAS
+        self.requests: ChannelUri = bare.replace(term_length=None, alias=alias)
         self._term_length = uri.term_length or TERM_LENGTH
         self.chunk: int = min(CHUNK, self._term_length // 8 - HEAD_LENGTH - EXTENSIONS_MAX)
         self._bare = bare.replace(term_length=self._term_length)
+        self._answers = self._bare.replace(alias=alias)
 
     def responses(self) -> ChannelUri:
         """Return the channel on which a client listens for answers."""
@@ -99,10 +106,10 @@ class Wiring:
     def response_publication(self, request_correlation_id: int) -> ChannelUri:
         """Return the channel on which a server answers the client of an image."""
         if self.is_shared:
-            return self._bare.replace(
+            return self._answers.replace(
                 endpoint=None, control=self._uri.control, control_mode=ControlMode.DYNAMIC
             )
-        return self._bare.replace(
+        return self._answers.replace(
             endpoint=None,
             control=self._uri.control,
             control_mode=ControlMode.RESPONSE,
@@ -110,5 +117,5 @@ class Wiring:
         )
 
     def _receiving(self, **parameters: object) -> ChannelUri:
-        given: dict[str, Any] = {"endpoint": None, **parameters}
-        return self.requests.replace(**given)
+        given: dict[str, Any] = {"endpoint": None, "term_length": None, **parameters}
+        return self._bare.replace(**given)

@@ -12,6 +12,8 @@ from structlog.testing import capture_logs
 import aeron_async as aa
 from aeron_async import rpc
 from aeron_async.errors import ConfigurationError, RegistrationError
+from aeron_async.health import not_ready
+from aeron_async.metrics import MetricsText
 from aeron_async.rpc.service_claim import CLAIM_TYPE_ID, CLAIMING, SERVING, claim_service
 from aeron_async.rpc.wiring import Wiring
 from aeron_async.testing import simulate
@@ -175,8 +177,40 @@ async def test_a_second_process_at_one_driver_is_refused(
             async with make_server().serve(one, channel):
                 with pytest.raises(ConfigurationError, match="'rpc-server: orders 1001 aeron:"):
                     await make_server().serve(two, channel).__aenter__()
+                assert not_ready(two.stats()) == []
             async with make_server().serve(two, channel):
                 pass
+
+
+# A server without clients is ready.
+
+
+@CHANNELS
+@pytest.mark.parametrize("alias", ["", "alias=mine"])
+def test_a_server_that_waits_for_its_first_client_is_ready(channel: str, alias: str) -> None:
+    uri = channel + ("?" if "?" not in channel else "|") + alias if alias else channel
+
+    async def story(world: World) -> None:
+        async with world.host("bob").aeron() as bob, make_server().serve(bob, uri):
+            await asyncio.sleep(1)
+            assert not_ready(bob.stats()) == []
+            assert not_ready(bob.stats(), expect=[1_001]) != []
+            labels = 'alias="rpc-server/mine"' if alias else 'alias="rpc-server"'
+            images = [
+                each
+                for each in MetricsText().render(bob.stats()).splitlines()
+                if each.startswith("aeron_images{")
+            ]
+            assert len(images) == 1
+            assert labels in images[0]
+            async with rpc.Client(bob, uri, "orders") as client:
+                assert await client.call("who", b"1") == b"orders1"
+                assert not_ready(bob.stats()) == []
+            other = await bob.add_subscription("aeron:ipc?alias=rpc-servers", 7)
+            assert len(not_ready(bob.stats())) == 1
+            other.close()
+
+    simulate(story, seed=1)
 
 
 # What a client notices.
