@@ -48,6 +48,7 @@ from aeron_async.rpc.envelope import (
 from aeron_async.rpc.flows import WINDOW_BYTES_LEAST, InFlow, OutFlow
 from aeron_async.rpc.typed_calls import Method
 from aeron_async.rpc.wiring import REQUEST_STREAM_ID, Wiring
+from aeron_async.tasks import running_loop
 from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
@@ -482,8 +483,10 @@ class Client:
     def _no_server_text(self, when: str, setting: str = "connect_timeout") -> str:
         names = ", ".join(f"{each.name} stream_id={each.stream_id}" for each in self._links)
         text = f"no server of {printable(self.service, SHORT)!r} at {names}"
-        refusal = self._refusal()
-        return f"{text}: {refusal}" if refusal else f"{text} {when}; raise {setting} to wait"
+        troubles = "; ".join(dict.fromkeys(each.trouble for each in self._links if each.trouble))
+        if self._refusal():
+            return f"{text}: {troubles}"
+        return f"{text} {when}; " + (troubles or f"raise {setting} to wait")
 
     def _on_deadline(self, call: ClientCall) -> None:
         if call.link is not None:
@@ -701,6 +704,7 @@ class Client:
 
         Raises:
             ClosedError: It was closed.
+            WrongLoopError: Its Aeron belongs to another event loop.
         """
         if self._is_closed:
             message = f"the client of {self.service!r} is closed"
@@ -708,7 +712,14 @@ class Client:
         if self._home is not None:
             self._check_open()
         else:
-            self._home = HomeLoop(asyncio.get_running_loop())
+            loop = running_loop()
+            if self._aeron.loop not in {None, loop}:
+                message = (
+                    f"the client of {self.service!r} is opened in another event loop than its "
+                    f"Aeron: give each loop, and each thread, an Aeron of its own"
+                )
+                raise WrongLoopError(message)
+            self._home = HomeLoop(loop)
             for link in self._links:
                 link.start()
         return self

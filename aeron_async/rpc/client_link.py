@@ -19,6 +19,7 @@ from struct import error as StructError  # noqa: N812 - a class, in spite of its
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 from aeron_async.client.arguments import check_limit
+from aeron_async.client.why import why
 from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
 from aeron_async.errors import (
     AeronError,
@@ -53,6 +54,7 @@ from aeron_async.rpc.envelope import (
 from aeron_async.rpc.outbox import Outbox
 from aeron_async.tasks import TaskOwner
 from aeron_async.text import SHORT, printable
+from aeron_async.waits import WaitReason
 
 if TYPE_CHECKING:
     from collections import deque
@@ -358,6 +360,20 @@ class ClientLink:
         """Return why the server that was found cannot be used; empty if none was found lately."""
         is_old = self._owner.clock.now_ns() - self._refused_ns >= REFUSED_NS
         return "" if is_old else self._refusal
+
+    @property
+    def trouble(self) -> str:
+        """Return why there is no server, as far as that can be seen; empty for no reason."""
+        publication = self._publication
+        if self.refusal or self.state is not LinkState.CONNECTING or publication is None:
+            return self.refusal
+        if publication.is_connected:
+            return (
+                "requests arrive there, and no answer comes: give both ends the same URI, with "
+                "its control and control-mode, and let datagrams through on their way back"
+            )
+        seen = why(publication)
+        return seen.sight if seen.reason is WaitReason.REJECTED else ""
 
     # Calls.
 

@@ -228,7 +228,10 @@ class Server:
             raise ConfigurationError(message)
         number = method_id(self.service, name)
         if number in self.handlers:
-            message = f"{name} has the number of {self.handlers[number].name}: give another name"
+            other = self.handlers[number].name
+            message = f"there is a method {name!r} already: give another name"
+            if other != name:
+                message = f"{name!r} has the number of {other!r}: give another name"
             raise ConfigurationError(message)
         self.handlers[number] = Handler(
             name=name,
@@ -241,7 +244,7 @@ class Server:
                 takes_stream=takes_stream,
                 gives_stream=gives_stream,
             ),
-            takes_call=argument_count(function) > 1,
+            takes_call=takes_call(function, name),
             is_plain=not is_async and not is_generator,
             takes_stream=takes_stream,
             gives_stream=gives_stream,
@@ -307,7 +310,20 @@ class Server:
             await serving.aclose()
 
 
-def argument_count(function: Callable[..., Any]) -> int:
-    """Return how many arguments by position a function takes."""
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(each.kind in kinds for each in inspect.signature(function).parameters.values())
+def takes_call(function: Callable[..., Any], name: str) -> bool:
+    """Return whether a handler takes the call beside the request.
+
+    Raises:
+        ConfigurationError: It cannot be called with one argument, nor with two.
+    """
+    signature = inspect.signature(function)
+    for arguments in ((b"", None), (b"",)):
+        try:
+            signature.bind(*arguments)
+        except TypeError:
+            continue
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        named = sum(each.kind in kinds for each in signature.parameters.values())
+        return len(arguments) > 1 and named > 1
+    message = f"{name}{signature}: a handler takes the request, and may take the call behind it"
+    raise ConfigurationError(message)

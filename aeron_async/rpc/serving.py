@@ -386,7 +386,8 @@ class Serving:
     ) -> None:
         method = self._methods.get(number)
         if method is None:
-            self._refuse(session, call_id, Status.UNIMPLEMENTED, f"no method {number:#x}")
+            text = f"{self.service!r} has no such method"
+            self._refuse(session, call_id, Status.UNIMPLEMENTED, text)
             return
         if self._is_draining:
             self._refuse(
@@ -723,8 +724,12 @@ class Serving:
                 self._wiring.response_publication(session.image.correlation_id),
                 self._wiring.response_stream_id,
             )
-        except (RegistrationError, ClosedError) as error:
+        except RegistrationError as error:
             # It wants no answers, or has gone in the meantime.
+            reason = f"its URI must be that of the server, with its control-mode ({error})"
+            self._end_session(session, reason)
+            return
+        except ClosedError as error:
             self._end_session(session, str(error))
             return
         if session.is_ended:
