@@ -498,7 +498,11 @@ class Client:
         self._timed_out += 1
         was_sent = call.link is not None or bool(call.first_key)
         seen = "sent, and not answered in time" if was_sent else "not sent in time"
-        call.fail(CallTimeoutError(f"{call.method}: {seen}; raise timeout", was_sent=was_sent))
+        remedy = "raise timeout"
+        if call.is_stream and not call.wants_one:
+            seen = "the stream was not over in time" if was_sent else seen
+            remedy += ", or give None to a stream that goes on"
+        call.fail(CallTimeoutError(f"{call.method}: {seen}; {remedy}", was_sent=was_sent))
 
     def abandon(self, call: ClientCall) -> None:
         """End a call for which its caller does not wait any more."""

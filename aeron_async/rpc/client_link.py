@@ -722,9 +722,10 @@ class ClientLink:
         now_ns = self._owner.clock.now_ns()
         self._heard_ns = self._next_ns = now_ns
         self._disconnected_ns = 0
-        self._ping_count = 0
-        # Without a server, the publication's wait says so.
+        self._ping_count = self._gone_ns = 0
+        # Without a server, the publication's wait says so; unless a line said that it was lost.
         self._subscription.logs_waits = False
+        self._publication.logs_waits = not self.lost_count
         self._subscription.on_message(self._on_message)
 
     def _new_outbox(self) -> Outbox:
@@ -821,7 +822,14 @@ class ClientLink:
         self.lost_count += 1
         if not self.unconnected_since_ns:
             self.unconnected_since_ns = self._owner.clock.now_ns()
-            log.info("call_link_lost", server=self.name, reason=reason, calls=len(self.calls))
+            is_meant = self.state is LinkState.CLOSED or bool(self._gone_ns)
+            (log.info if is_meant else log.warning)(
+                "call_link_lost",
+                service=printable(self._owner.service, SHORT),
+                server=self.name,
+                reason=reason,
+                calls=len(self.calls),
+            )
         if self._refusal not in {"", self._logged_refusal}:
             self._logged_refusal = self._refusal
             log.warning(

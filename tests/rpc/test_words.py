@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from structlog.testing import capture_logs
 
 import aeron_async as aa
 from aeron_async import rpc
@@ -135,3 +136,40 @@ async def test_a_client_in_another_loop_than_its_aeron_is_refused_at_once() -> N
         thread.start()
         await asyncio.to_thread(thread.join, 30)
     assert "give each loop, and each thread, an Aeron of its own" in str(errors[0])
+
+
+def test_a_lost_server_is_one_line_in_the_words_of_calls() -> None:
+    async def story(world: World) -> None:
+        server, client_host = world.host("bob"), world.host("alice")
+        async with client_host.aeron() as alice, rpc.Client(alice, UDP, SERVICE) as client:
+            driver = server.aeron()
+            bob = await driver.__aenter__()
+            serving = make_server().serve(bob, UDP)
+            await serving.__aenter__()
+            await client.wait_connected(5)
+            with capture_logs() as lines:
+                world.partition(server)
+                await asyncio.sleep(30)
+            warnings = [each for each in lines if each["log_level"] == "warning"]
+            mine = [each for each in warnings if "20121" in str(each.get("channel", UDP))]
+            assert [each["event"] for each in mine] == ["call_link_lost"]
+            assert mine[0]["service"] == SERVICE
+            world.heal()
+            await serving.__aexit__(None, None, None)
+            await driver.__aexit__(None, None, None)
+
+    simulate(story, seed=1)
+
+
+def test_a_stream_whose_deadline_passes_says_how_to_go_on() -> None:
+    async def story(world: World) -> None:
+        async with pair(world) as (_, client), client.stream("count", b"1000") as numbers:
+            await asyncio.sleep(6)
+            with pytest.raises(rpc.CallTimeoutError) as caught:
+                [each async for each in numbers]
+            assert str(caught.value) == (
+                "count: the stream was not over in time; "
+                "raise timeout, or give None to a stream that goes on"
+            )
+
+    simulate(story, seed=1)
