@@ -40,6 +40,7 @@ PROGRAMS: Final = (
     "path_cost",
     "recovery",
     "same_loop",
+    "scanners",
     "soak",
     "spark_scan",
     "watching",

@@ -12,6 +12,7 @@ from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.archive.disk.recording_writer import RecordingWriter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 __all__ = ["TERM_LENGTH", "make_sample"]
@@ -22,17 +23,28 @@ INITIAL_TERM_ID: Final = 7
 SESSION_ID: Final = 5
 STREAM_ID: Final = 1001
 HEADER: Final = Struct("<iBBHiiiiq")
-WHOLE: Final = 0xC0
+BEGIN: Final = 0x80
+END: Final = 0x40
+MTU: Final = 1_408
 BODY_LENGTH: Final = 1 << 16
 SHARE_OF_LONG_ONES: Final = 0.1
 
 
-def make_sample(path: Path, length: int) -> int:
-    """Record messages up to a length, mostly of 24 to 180 bytes; return how many.
+def mostly_short(chance: random.Random) -> int:
+    """Return the length of a message, mostly 24 to 180 bytes."""
+    is_long = chance.random() < SHARE_OF_LONG_ONES
+    return chance.randrange(180, 1_200) if is_long else chance.randrange(24, 180)
+
+
+def make_sample(
+    path: Path, length: int, length_of: Callable[[random.Random], int] = mostly_short
+) -> int:
+    """Record messages up to a length; return how many.
 
     Args:
         path: Of a new archive.
         length: In bytes; a multiple of the term's 16 MiB.
+        length_of: Returns the length of a message, in bytes.
     """
     directory = OsDirectory(path)
     catalog = Catalog.open(directory)
@@ -44,7 +56,7 @@ def make_sample(path: Path, length: int) -> int:
             initial_term_id=INITIAL_TERM_ID,
             term_length=TERM_LENGTH,
             segment_length=SEGMENT_LENGTH,
-            mtu_length=1408,
+            mtu_length=MTU,
             session_id=SESSION_ID,
             stream_id=STREAM_ID,
             stripped_channel="aeron:ipc",
@@ -57,7 +69,7 @@ def make_sample(path: Path, length: int) -> int:
     body = chance.randbytes(2 * BODY_LENGTH)
     count = 0
     while writer.position < length:
-        block, padding, made = term(writer.position, chance, body)
+        block, padding, made = term(writer.position, chance, body, length_of)
         writer.write([(block, padding)])
         count += made
     catalog.update(0, stop_position=writer.position, stop_timestamp_ms=2)
@@ -66,24 +78,39 @@ def make_sample(path: Path, length: int) -> int:
     return count
 
 
-def term(position: int, chance: random.Random, body: bytes) -> tuple[memoryview, int, int]:
-    """Return a term of frames, how long the padding behind them is, and how many there are."""
+def term(
+    position: int, chance: random.Random, body: bytes, length_of: Callable[[random.Random], int]
+) -> tuple[memoryview, int, int]:
+    """Return a term of frames, how long the padding behind them is, and how many messages."""
     block = bytearray(TERM_LENGTH)
     term_id = INITIAL_TERM_ID + position // TERM_LENGTH
     offset = count = 0
     while True:
-        is_long = chance.random() < SHARE_OF_LONG_ONES
-        length = chance.randrange(180, 1_200) if is_long else chance.randrange(24, 180)
-        end = offset + ((length + HEADER.size + 31) & -32)
+        length = length_of(chance)
         left = TERM_LENGTH - offset
-        if end > TERM_LENGTH:
+        if offset + room_of(length) > TERM_LENGTH:
             break
         at = chance.randrange(BODY_LENGTH)
-        fields = (offset, SESSION_ID, STREAM_ID, term_id, position + offset)
-        HEADER.pack_into(block, offset, length + HEADER.size, 0, WHOLE, 1, *fields)
-        block[offset + HEADER.size : offset + HEADER.size + length] = body[at : at + length]
-        offset, count = end, count + 1
+        flags = BEGIN
+        while flags & END == 0:
+            part = min(length, MTU - HEADER.size)
+            length -= part
+            flags |= 0 if length else END
+            fields = (offset, SESSION_ID, STREAM_ID, term_id, position + offset)
+            HEADER.pack_into(block, offset, part + HEADER.size, 0, flags, 1, *fields)
+            block[offset + HEADER.size : offset + HEADER.size + part] = body[at : at + part]
+            offset += (part + HEADER.size + 31) & -32
+            at += part
+            flags &= END
+        count += 1
     if not left:
         return memoryview(block), 0, count
-    HEADER.pack_into(block, offset, left, 0, WHOLE, 0, offset, SESSION_ID, STREAM_ID, term_id, 0)
+    fields = (offset, SESSION_ID, STREAM_ID, term_id, 0)
+    HEADER.pack_into(block, offset, left, 0, BEGIN | END, 0, *fields)
     return memoryview(block)[: offset + HEADER.size], left - HEADER.size, count
+
+
+def room_of(length: int) -> int:
+    """Return the bytes that the frames of a message take."""
+    whole, rest = divmod(length, MTU - HEADER.size)
+    return whole * MTU + ((rest + HEADER.size + 31) & -32 if rest or not whole else 0)

@@ -55,6 +55,7 @@ def _why_pure() -> str | None:
             "deliveries",
             "paths",
             "lanes",
+            "scanning",
             "silence",
             "walks",
         ):

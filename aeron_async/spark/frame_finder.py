@@ -410,9 +410,11 @@ def assemble(frames: Frames, *, goes_on: bool) -> Messages:
     kinds = data.heads[:, KIND]
     begins = np.flatnonzero(kinds & BEGIN)
     ends = np.flatnonzero(kinds & END)
-    # Number of the run of adjacent frames that each frame is in.
+    # Number of the run of adjacent frames in one term that each frame is in.
     runs = np.zeros(len(data), np.int64)
-    np.cumsum(data.starts[1:] != data.ends[:-1], out=runs[1:])
+    np.cumsum(
+        (data.starts[1:] != data.ends[:-1]) | (data.heads[1:, TERM_OFFSET] == 0), out=runs[1:]
+    )
     first, last = pairs(begins, ends, runs)
     broken = len(begins) - len(first)
     if len(begins) and (not len(ends) or ends[-1] < begins[-1]):

@@ -36,6 +36,8 @@ MODULES: Final = (
     ),
     *("memory", "messages", "paths", "silence", "sockets", "spinning", "walks"),
     *("watching", "writing"),
+    *("memory", "messages", "paths", "scanning", "silence", "sockets", "spinning", "watching"),
+    "writing",
 )
 EPOCH: Final = 20_000
 """After so many calls all values and objects are made anew."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
+from aeron_async._speedups import WHY_PURE
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.errors import DataLossError
@@ -240,14 +241,18 @@ def test_fragments_without_a_beginning_are_dropped(tmp_path: Path) -> None:
     assert (counts.broken_messages, counts.dropped_fragments) == (1, 3)
 
 
-def test_a_message_that_ends_with_its_term_is_not_looked_for_in_the_next(tmp_path: Path) -> None:
+@pytest.mark.parametrize("piece_length", [TERM, 1 << 20])
+def test_a_message_that_ends_with_its_term_is_not_looked_for_in_the_next(
+    tmp_path: Path, piece_length: int
+) -> None:
     maker = RecordingMaker(tmp_path)
     maker.fragment(b"x" * (TERM - 32), flags=0x80)
+    maker.fragment(b"of nobody", flags=0x40)
     maker.message(b"next term")
     maker.stop()
-    found, counts = scanned(options_for(tmp_path), piece_length=TERM)
+    found, counts = scanned(options_for(tmp_path), piece_length=piece_length)
     assert found["payload"] == [b"next term"]
-    assert (counts.broken_messages, counts.dropped_fragments) == (1, 1)
+    assert (counts.broken_messages, counts.dropped_fragments) == (1, 2)
 
 
 def test_only_fragments_give_no_message(tmp_path: Path) -> None:
@@ -280,7 +285,7 @@ def test_payloads_that_hold_headers_are_read(tmp_path: Path) -> None:
     maker.stop()
     found, counts = scanned(options_for(tmp_path))
     assert found["payload"] == payloads
-    assert counts.walked_pieces == counts.pieces == 1
+    assert (counts.walked_pieces, counts.pieces) == (int(WHY_PURE is not None), 1)
 
 
 def test_times_in_payloads_are_read_where_they_are_long_enough(tmp_path: Path) -> None:
