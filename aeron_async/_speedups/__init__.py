@@ -54,6 +54,7 @@ def _why_pure() -> str | None:
             "clocks",
             "deliveries",
             "paths",
+            "gathering",
             "lanes",
             "scanning",
             "silence",

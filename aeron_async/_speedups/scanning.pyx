@@ -319,6 +319,32 @@ cdef class RowScan:
             edges[each - begin + 1] = <int32_t>total
         return offsets, data
 
+    def bounds(self, int64_t begin, int64_t end, int64_t reach):
+        """Return where each payload lies, if its beginning does so in one fragment.
+
+        Twin of `spark.rows.RowScan.bounds`.
+        """
+        cdef int64_t each
+        cdef int64_t *to_starts
+        cdef int64_t *to_ends
+        cdef int32_t length
+        cdef Row *row
+        cdef bytes starts, ends
+        self.check(begin, end)
+        starts = PyBytes_FromStringAndSize(NULL, (end - begin) * 8)
+        ends = PyBytes_FromStringAndSize(NULL, (end - begin) * 8)
+        to_starts = <int64_t *>PyBytes_AS_STRING(starts)
+        to_ends = <int64_t *>PyBytes_AS_STRING(ends)
+        for each in range(end - begin):
+            row = self.rows + begin + each
+            if row.fragments > 1:
+                memcpy(&length, self.data + row.start, 4)
+                if <int64_t>length - HEADER < min(reach, row.length):
+                    return None
+            to_starts[each] = row.start + HEADER
+            to_ends[each] = row.start + HEADER + row.length
+        return starts, ends
+
     def values(self, int64_t offset, int64_t width, int64_t begin, int64_t end):
         """Return some bytes of each payload; twin of `spark.rows.RowScan.values`."""
         cdef int64_t each

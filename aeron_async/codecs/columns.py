@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from aeron_async._speedups import WHY_PURE
 from aeron_async.errors import ConfigurationError, DecodeError
 
 if TYPE_CHECKING:
@@ -115,14 +116,8 @@ class Payloads:
 
     def take(self, places: Places, width: int, absent: Flags) -> Bytes:
         """Return `width` bytes from each place, one row each; zeros where they are absent."""
-        rows: Bytes
-        if not absent.any():
-            rows = self.data[places[:, None] + np.arange(width)]
-            return rows
-        rows = np.zeros((len(places), width), np.uint8)
-        there = ~absent
-        rows[there] = self.data[places[there][:, None] + np.arange(width)]
-        return rows
+        found = gathered(self.data, places, width, absent)
+        return np.frombuffer(found, np.uint8).reshape(len(places), width)
 
     def numbers(self, places: Places, kind: np.dtype[Any], absent: Flags) -> NDArray[Any]:
         """Return the number at each place; zero where it is absent."""
@@ -287,6 +282,18 @@ def record_batch(
     return batch.filter(good), wrong
 
 
+def gathered(data: Bytes, places: Places, width: int, absent: Flags) -> Any:
+    """Return the memory of `width` bytes from each place; zeros where they are absent."""
+    rows: Bytes
+    if not absent.any():
+        rows = data[places[:, None] + np.arange(width)]
+        return rows.reshape(-1)
+    rows = np.zeros((len(places), width), np.uint8)
+    there = ~absent
+    rows[there] = data[places[there][:, None] + np.arange(width)]
+    return rows.reshape(-1)
+
+
 def blobs(payloads: Payloads, starts: Places, ends: Places, absent: Flags) -> pa.BinaryArray:
     """Return the bytes between each start and end; both must be in ascending order.
 
@@ -320,17 +327,27 @@ def texts(values: pa.BinaryArray) -> Found:
     return Found(pa.array(found, pa.string()), wrong)
 
 
-def chars(payloads: Readable, places: Any, width: int, absent: Flags) -> Found:
-    """Return texts of fixed length, each up to its first zero byte."""
-    rows = payloads.take(places, width, absent)
+def until_zero(rows: Bytes, width: int) -> tuple[Any, Any]:
+    """Return the bounds of texts in 32 bits, and their bytes: each row up to its first zero."""
+    count = len(rows)
+    if not count:
+        return bytes(4), b""
     flat = rows.reshape(-1)
     # Usually nothing follows a zero but zeros, which costs less to find out than to clear.
     begins_again = (flat[:-1] == 0) & (flat[1:] != 0)
     begins_again[width - 1 :: width] = False
     if begins_again.any():
-        rows[np.logical_or.accumulate(rows == 0, axis=1)] = 0
-    raw = rows.view(f"S{width}").reshape(len(absent))
-    return texts(pa.array(raw, pa.binary(), mask=mask_of(absent)))
+        rows = np.where(np.logical_or.accumulate(rows == 0, axis=1), np.uint8(0), rows)
+    _, bounds, data = pa.array(rows.view(f"S{width}").reshape(count), pa.binary()).buffers()
+    return bounds, data or b""
+
+
+def chars(payloads: Readable, places: Any, width: int, absent: Flags) -> Found:
+    """Return texts of fixed length, each up to its first zero byte."""
+    bounds, data = until_zero(payloads.take(places, width, absent), width)
+    there = pa.array(~absent).buffers()[1] if absent.any() else None
+    buffers = [there, pa.py_buffer(bounds), pa.py_buffer(data)]
+    return texts(pa.Array.from_buffers(pa.binary(), len(absent), buffers))
 
 
 def binaries(payloads: Readable, places: Any, width: int, absent: Flags) -> Found:
@@ -367,7 +384,8 @@ def number_column(
     if number.code == "u8" and kind == pa.int64():
         wrong = (values > np.iinfo(np.int64).max) & ~none
         none = none | wrong
-    native = values.astype(kind.to_pandas_dtype())
+    # Of messages of one length it is a view of memory that may be reused.
+    native = values.astype(kind.to_pandas_dtype(), copy=isinstance(payloads, Strided))
     return Found(pa.array(native, kind, mask=mask_of(none)), wrong)
 
 
@@ -504,3 +522,7 @@ class EnvelopeColumns:
             nothing = [pa.nulls(count, field.type) for field in self.fields]
             return Decoded(nothing, pa.array([str(error)] * count, pa.string()))
         return self._inner.decode(Payloads(payloads.data, payloads.starts + place, payloads.ends))
+
+
+if not TYPE_CHECKING and WHY_PURE is None:
+    from aeron_async._speedups.gathering import gathered, until_zero

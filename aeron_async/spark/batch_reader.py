@@ -187,11 +187,11 @@ def read_partition(settings: ScanSettings, partition: InputPartition) -> Iterato
     # Imported here because numpy and pyarrow are heavy, and planning needs neither.
     from aeron_async.spark.scan import Scanner  # noqa: PLC0415
 
-    batches = Scanner(settings).batches(partition.parts)
-    if settings.decoder is not None:
-        decoder = decoder_named(settings.decoder, settings.projection)
-        batches = decoder.decoded(batches, settings.decoded)
-    return settling(batches)
+    if settings.decoder is None:
+        return settling(Scanner(settings).batches(partition.parts))
+    decoder = decoder_named(settings.decoder, settings.projection)
+    batches = Scanner(settings, decoder=decoder.of_payloads).batches(partition.parts)
+    return settling(decoder.decoded(batches, settings.decoded))
 
 
 def settling(batches: Iterator[Any]) -> Iterator[Any]:

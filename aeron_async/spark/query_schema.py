@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from aeron_async.spark.columns import Projection
+    from aeron_async.spark.decoding import CodecDecoder
     from aeron_async.spark.options import ArchiveOptions
 
 __all__ = [
@@ -42,11 +43,22 @@ class CheckedDecoder:
         name: Value of the option.
         function: Takes a `pyarrow.RecordBatch` and returns one.
         schema: Declared schema of the result.
+        of_payloads: Decoder that the scan applies itself; None if the function decodes.
+
+    Attributes:
+        of_payloads: The same.
     """
 
-    def __init__(self, name: str, function: Callable[[Any], Any], schema: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        function: Callable[[Any], Any],
+        schema: Any,
+        of_payloads: CodecDecoder | None = None,
+    ) -> None:
         self.name = name
         self.schema = schema
+        self.of_payloads: CodecDecoder | None = of_payloads
         self._function = function
 
     def decoded(self, batches: Iterator[Any], wanted: Any) -> Iterator[Any]:
@@ -62,7 +74,7 @@ class CheckedDecoder:
         import pyarrow as pa  # noqa: PLC0415 - planning does not need it
 
         for batch in batches:
-            given = self._function(batch)
+            given = batch if self.of_payloads is not None else self._function(batch)
             if not isinstance(given, pa.RecordBatch):
                 self._refuse(f"returned a {type(given).__name__}, and not a RecordBatch")
             columns = [self._column(given, field) for field in wanted]
@@ -116,10 +128,15 @@ def decoder_named(name: str, columns: Projection) -> CheckedDecoder:
 
 def of_payloads(name: str, decoder: Any, columns: Projection) -> CheckedDecoder:
     """Return a decoder that replaces the payload by its columns."""
-    from aeron_async.spark.decoding import decode_batch, decoded_schema  # noqa: PLC0415 - as above
+    from aeron_async.spark.decoding import (  # noqa: PLC0415 - as above
+        CodecDecoder,
+        decode_batch,
+        decoded_schema,
+    )
 
     schema = decoded_schema(columns.arrow_schema(), decoder)
-    return CheckedDecoder(name, partial(decode_batch, decoder=decoder), schema)
+    in_scan = decoder if isinstance(decoder, CodecDecoder) else None
+    return CheckedDecoder(name, partial(decode_batch, decoder=decoder), schema, in_scan)
 
 
 def imported(name: str) -> Any:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 import pyarrow as pa
 
+from aeron_async.codecs.columns import Payloads
 from aeron_async.spark.rows import RowColumn
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from aeron_async.spark.decoding import CodecDecoder
     from aeron_async.spark.frame_finder import Longs
     from aeron_async.spark.ranges import RecordingRange, ScanSettings
     from aeron_async.spark.rows import RowScan
@@ -23,25 +25,37 @@ __all__ = ["BatchBuilder"]
 
 LARGEST: Final = (1 << 63) - 1
 DATA_TYPE: Final = 1
+PAYLOAD: Final = "payload"
 
 
 @final
 class BatchBuilder:
     """Builds batches of one schema.
 
+    Args:
+        settings: What to read, and how frames become rows.
+        decoder: Decodes payloads where they lie in the piece, in place of the column of payloads;
+            None for that column.
+
     Attributes:
         schema: Arrow schema of every batch.
     """
 
-    def __init__(self, settings: ScanSettings) -> None:
+    def __init__(self, settings: ScanSettings, decoder: CodecDecoder | None = None) -> None:
         self.schema: Any = settings.projection.arrow_schema()
+        names = settings.projection.names
+        self._decoder = decoder
+        if decoder is not None:
+            self.schema = decoder.schema_with(self.schema)
+            names = tuple(name for name in names if name != PAYLOAD)
         self._settings = settings
-        self._builders = [BUILDERS[name] for name in settings.projection.names]
+        self._builders = [BUILDERS[name] for name in names]
 
-    def build(self, rows: RowScan, part: RecordingRange) -> Iterator[Any]:
+    def build(self, piece: memoryview, rows: RowScan, part: RecordingRange) -> Iterator[Any]:
         """Yield batches of the rows of a piece.
 
         Args:
+            piece: Holds the rows; may be reused when all batches have been taken.
             rows: What was found in the piece.
             part: The recording they belong to.
         """
@@ -50,9 +64,13 @@ class BatchBuilder:
         while end < rows.count:
             begin = end
             end = rows.cut(begin, settings.rows_per_batch, settings.bytes_per_batch)
-            batch = RowBatch(rows, part, settings, begin, end)
+            batch = RowBatch(piece, rows, part, settings, begin, end)
             columns = [build(batch) for build in self._builders]
-            yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+            if self._decoder is None:
+                yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+            else:
+                payloads = batch.payloads(self._decoder.reach)
+                yield self._decoder.batch_with(columns, payloads, self.schema)
 
 
 @final
@@ -64,8 +82,15 @@ class RowBatch:
     """
 
     def __init__(
-        self, rows: RowScan, part: RecordingRange, settings: ScanSettings, begin: int, end: int
+        self,
+        piece: memoryview,
+        rows: RowScan,
+        part: RecordingRange,
+        settings: ScanSettings,
+        begin: int,
+        end: int,
     ) -> None:
+        self.piece = piece
         self.rows = rows
         self.part = part
         self.settings = settings
@@ -78,6 +103,18 @@ class RowBatch:
         kind = pa.int64() if which < RowColumn.SESSION else pa.int32()
         data = pa.py_buffer(self.rows.column(which, self.begin, self.end))
         return pa.Array.from_buffers(kind, self.count, [None, data])
+
+    def payloads(self, reach: int) -> Payloads:
+        """Return where payloads lie; those of several fragments are joined if need be.
+
+        Args:
+            reach: Bytes at the beginning of each that are looked at.
+        """
+        bounds = self.rows.bounds(self.begin, self.end, reach)
+        if bounds is None:
+            return Payloads.of_column(payload_of(self))
+        starts, ends = (np.frombuffer(each, np.int64) for each in bounds)
+        return Payloads(np.frombuffer(self.piece, np.uint8), starts, ends)
 
     def constant(self, value: object, kind: Any) -> Any:
         """Return the same value for each row."""

@@ -188,6 +188,25 @@ class RowScan:
             found = np.append(found[rows.first - span.start], found[-1])
         return found, taken.buffers()[2] or b""
 
+    def bounds(self, begin: int, end: int, reach: int) -> tuple[Any, Any] | None:
+        """Return where each payload begins and ends in the piece, in 64 bits.
+
+        Return None if a payload, up to `reach`, does not lie in one fragment. Behind that its bytes
+        are those of its other fragments, with their headers.
+
+        Args:
+            begin: Number of the first row.
+            end: Number of the row behind the last one.
+            reach: Bytes at the beginning of each payload that are looked at.
+        """
+        rows = Span(self, begin, end)
+        starts = rows.frames.starts[rows.first] + HEADER_LENGTH
+        lengths = rows.lengths()
+        in_first = self._totals[rows.first + 1] - self._totals[rows.first]
+        if (in_first < np.minimum(lengths, reach)).any():
+            return None
+        return starts, starts + lengths
+
     def values(self, offset: int, width: int, begin: int, end: int) -> tuple[Any, Any]:
         """Return some bytes of each payload, and which payloads are too short: zeros stand there.
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk.files import Directory, File
+    from aeron_async.spark.decoding import CodecDecoder
     from aeron_async.spark.options import ArchiveOptions
     from aeron_async.spark.ranges import RecordingRange
 
@@ -86,6 +87,8 @@ class Scanner:
         settings: What to read, and how frames become rows.
         directory: Directory of the archive; by default that of the settings.
         piece_length: Length of a read, in bytes; a multiple of 32.
+        decoder: Decodes payloads in the same pass, in place of the column of payloads; None for
+            that column.
 
     Attributes:
         counts: Counts so far.
@@ -98,10 +101,11 @@ class Scanner:
         *,
         directory: Directory | None = None,
         piece_length: int = PIECE_LENGTH,
+        decoder: CodecDecoder | None = None,
     ) -> None:
         self._settings = settings
         self._directory = directory or directory_of(settings)
-        self._builder = BatchBuilder(settings)
+        self._builder = BatchBuilder(settings, decoder)
         self.schema: Any = self._builder.schema
         self._checksum = checksum_named(settings.checksum)
         self._piece_length = piece_length
@@ -145,7 +149,7 @@ class Scanner:
             rows.scan(piece, position, goes_on=goes_on)
             if rows.end:
                 self._count(rows)
-                yield from self._builder.build(rows, part)
+                yield from self._builder.build(piece, rows, part)
                 position += rows.end
             elif goes_on and rows.problem_at < 0 and wanted < LONGEST_PIECE:
                 wanted *= 2

@@ -32,6 +32,7 @@ MODULES: Final = (
         "clocks",
         "deliveries",
         "frames",
+        "gathering",
         "lanes",
     ),
     *("memory", "messages", "paths", "silence", "sockets", "spinning", "walks"),

@@ -53,6 +53,8 @@ def seen(scan: Any, piece: bytes, position: int, *, goes_on: bool) -> list[Any]:
             values, absent = scan.values(offset, width, begin, end)
             found.append((np.frombuffer(values, np.uint8).tobytes(), bytes(absent)))
         found.append(tuple(map(bytes, scan.payloads(begin, end))))
+        for reach in (0, 8, 1_376, 1 << 40):
+            found.append(tuple(map(bytes, scan.bounds(begin, end, reach) or ())))
         begin = end
     return found
 
@@ -228,7 +230,7 @@ def test_both_report_damaged_segments_alike(
 ) -> None:
     chance = random.Random(3)
     maker = RecordingMaker(tmp_path, checksum=checksum)
-    for number in range(700):
+    for number in range(400):
         maker.message(chance.randbytes(chance.choice([0, 40, 900, 4_000])), reserved=number)
     maker.stop()
     given = {"failOnDataLoss": loss, "columns": "position,length,flags,payload"}

@@ -34,7 +34,7 @@ def test_only_what_keeps_nothing_says_that_it_needs_no_lock_of_the_interpreter()
     sources = Path(__file__).parents[2].glob("aeron_async/_speedups/*.pyx")
     declared = "freethreading_compatible=True"
     found = {path.name for path in sources if declared in path.read_text(encoding="utf-8")}
-    assert found == {"atomics.pyx", "chains.pyx"}
+    assert found == {"atomics.pyx", "chains.pyx", "gathering.pyx"}
 
 
 PRIVATE = re.compile(r"\b_Py[A-Za-z]\w*|\bPy_SET_\w+|\bob_refcnt\b|\btp_dealloc\b|__asyncio_\w+")

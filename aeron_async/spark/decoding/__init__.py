@@ -25,12 +25,25 @@ from aeron_async.spark.decoding.field_decoders import json_decoder, msgpack_deco
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["ERROR_COLUMN", "Decoded", "Decoder", "decode_batch", "decoded_schema", "decoder_of"]
+__all__ = [
+    "ERROR_COLUMN",
+    "CodecDecoder",
+    "Decoded",
+    "Decoder",
+    "decode_batch",
+    "decoded_schema",
+    "decoder_of",
+]
 
 
 def _sbe_decoder(spec: str) -> Decoder:
     path, _, name = spec.partition("#")
-    return CodecDecoder(SbeColumns(SbeSchema.from_file(path).message(name or None), WIDENED))
+    message = SbeSchema.from_file(path).message(name or None)
+    columns = SbeColumns(message, WIDENED)
+    if not message.block.is_flat:
+        return CodecDecoder(columns)
+    ends = [field.end for field in message.block.fields]
+    return CodecDecoder(columns, reach=message.header.width + max(ends, default=0))
 
 
 KINDS: Final[dict[str, Callable[[str], Decoder]]] = {

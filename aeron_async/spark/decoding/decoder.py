@@ -24,6 +24,7 @@ __all__ = ["ERROR_COLUMN", "CodecDecoder", "Decoder", "decode_batch", "decoded_s
 ERROR_COLUMN: Final = "decode_error"
 """Reason why a message could not be decoded; null if it could."""
 PAYLOAD: Final = "payload"
+WHOLE_MESSAGE: Final = (1 << 31) - 1
 
 
 class Decoder(Protocol):
@@ -45,10 +46,16 @@ class CodecDecoder:
 
     Args:
         columns: Decoder of the columns, without unsigned types.
+        reach: Bytes at the beginning of a message that it looks at, beside its length; by default
+            all of them.
+
+    Attributes:
+        reach: The same.
     """
 
-    def __init__(self, columns: ColumnDecoder) -> None:
+    def __init__(self, columns: ColumnDecoder, reach: int = WHOLE_MESSAGE) -> None:
         self._columns = columns
+        self.reach: int = reach
 
     @property
     def fields(self) -> list[pa.Field]:
@@ -57,7 +64,21 @@ class CodecDecoder:
 
     def decode(self, column: pa.BinaryArray) -> Decoded:
         """Return the columns of these messages."""
-        return self._columns.decode(Payloads.of_column(column))
+        return self.decode_payloads(Payloads.of_column(column))
+
+    def decode_payloads(self, payloads: Payloads) -> Decoded:
+        """Return the columns of messages wherever they lie; no column refers to that memory."""
+        return self._columns.decode(payloads)
+
+    def schema_with(self, schema: pa.Schema) -> pa.Schema:
+        """Return the schema of decoded batches; see `decoded_schema`."""
+        return decoded_schema(schema, self)
+
+    def batch_with(
+        self, kept: list[pa.Array], payloads: Payloads, schema: pa.Schema
+    ) -> pa.RecordBatch:
+        """Return a batch of columns and of what these payloads say."""
+        return joined(kept, self.decode_payloads(payloads), schema)
 
 
 def decoded_schema(schema: pa.Schema, decoder: Decoder) -> pa.Schema:
@@ -84,8 +105,12 @@ def decoded_schema(schema: pa.Schema, decoder: Decoder) -> pa.Schema:
 def decode_batch(batch: pa.RecordBatch, decoder: Decoder) -> pa.RecordBatch:
     """Return a batch with its payload decoded; see `decoded_schema`."""
     schema = decoded_schema(batch.schema, decoder)
-    decoded = decoder.decode(batch.column(PAYLOAD))
     kept = [batch.column(name) for name in batch.schema.names if name != PAYLOAD]
+    return joined(kept, decoder.decode(batch.column(PAYLOAD)), schema)
+
+
+def joined(kept: list[pa.Array], decoded: Decoded, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch of columns and of what was decoded, without messages of another kind."""
     result = pa.RecordBatch.from_arrays([*kept, *decoded.columns, decoded.errors], schema=schema)
     if decoded.others is None or not decoded.others.any():
         return result

@@ -32,7 +32,7 @@ def struct_decoder(spec: str) -> CodecDecoder:
         ConfigurationError: The spec is invalid.
     """
     _, fields, length, _ = struct_fields(spec)
-    return CodecDecoder(StructColumns(fields, length, WIDENED))
+    return CodecDecoder(StructColumns(fields, length, WIDENED), reach=length)
 
 
 INT: Final = 2**31

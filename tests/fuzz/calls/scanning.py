@@ -93,6 +93,10 @@ class Scans:
         scan = self.one()
         scan.payloads(*self.span(scan))
 
+    def bounds(self) -> None:
+        scan = self.one()
+        scan.bounds(*self.span(scan), self.v.number())
+
     def values(self) -> None:
         v, scan = self.v, self.one()
         scan.values(v.number(), v.rng.choice((1, 2, 4, 8, 16, 17, 0)), *self.span(scan))
@@ -118,13 +122,14 @@ class Scans:
             return
         term = bytes(v.good_term())
         how = {"by_message": v.flag(), "include_padding": v.flag()}
-        goes_on = v.flag()
+        goes_on, reach = v.flag(), v.rng.choice((0, 100, 1 << 40))
         found = []
         for twin in (pure("spark.rows").RowScan, scanning.RowScan):
             each = twin(self.described(is_good=True), **how)
             each.scan(memoryview(term), 0, goes_on=goes_on)
             parts = [each.column(which, 0, each.count) for which in range(COLUMNS)]
             parts += each.payloads(0, each.count)
+            parts += each.bounds(0, each.count, reach) or ()
             found.append([*(getattr(each, name) for name in FOUND), *map(bytes, parts)])
         if found[0] != found[1]:
             message = f"scan {how} {goes_on}: {found} in {term.hex()}"
@@ -140,7 +145,7 @@ def rounds(values: Values) -> Mapping[str, Callable[[], object]]:
     return {
         each.__name__: each
         for each in (
-            *(s.make, s.set_up, s.scan, s.cut, s.column, s.payloads, s.values),
-            *(s.change_piece, s.scan_with_both),
+            *(s.make, s.set_up, s.scan, s.cut, s.column, s.payloads, s.bounds),
+            *(s.values, s.change_piece, s.scan_with_both),
         )
     }
