@@ -35,10 +35,8 @@ MODULES: Final = (
         "gathering",
         "lanes",
     ),
-    *("memory", "messages", "paths", "silence", "sockets", "spinning", "walks"),
+    *("memory", "messages", "paths", "scanning", "silence", "sockets", "spinning", "walks"),
     *("watching", "writing"),
-    *("memory", "messages", "paths", "scanning", "silence", "sockets", "spinning", "watching"),
-    "writing",
 )
 EPOCH: Final = 20_000
 """After so many calls all values and objects are made anew."""
