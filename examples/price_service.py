@@ -21,8 +21,8 @@ async def main() -> None:
     """Serve until Ctrl-C."""
     async with (
         aa.Aeron.connect() as aeron,
-        service.serve(aeron, CHANNEL),
-        serve_metrics(aeron.gather_stats, port=9464),
+        service.serve(aeron, CHANNEL) as serving,
+        serve_metrics(lambda: aeron.stats().with_calls(serving.stats()), port=9464),
     ):
         print("serving", flush=True)
         await asyncio.Event().wait()

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final, overload
 from aeron_async.codecs.base import column_module
 from aeron_async.codecs.generating import Scope, bytes_of, chars_of, python_name, record_type
 from aeron_async.codecs.layout import Primitive, StructField
-from aeron_async.errors import ConfigurationError, DecodeError
+from aeron_async.errors import ConfigurationError, DecodeError, EncodeError
+from aeron_async.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -105,7 +106,7 @@ def made(value{more}):
     except EncodeError:
         raise
     except ENCODE_ERRORS as error:
-        raise EncodeError(str(error)) from error
+        raise refused(error) from error
 """
 
 
@@ -158,6 +159,7 @@ class StructCodec(Generic[T]):
         assert self._struct.size == self.length
         scope = Scope("struct", order)
         scope.names["DecodeError"] = DecodeError
+        scope.names["refused"] = self._refused
         self.decode: Callable[[Payload], T] = self._reading(scope, into)
         self.encode: Callable[[T], bytes] = self._writing(scope, into, is_into=False)
         self.encode_into: Callable[[T, Any, int], int] = self._writing(scope, into, is_into=True)
@@ -194,6 +196,10 @@ class StructCodec(Generic[T]):
         return DecodeError(
             f"message of {len(data)} bytes is shorter than its {length} bytes of fields"
         )
+
+    def _refused(self, error: Exception) -> EncodeError:
+        fields = printable(", ".join(self._names))
+        return EncodeError(f"{error}: a value has the fields {fields}")
 
     def _reading(self, scope: Scope, into: Callable[..., Any] | None) -> Any:
         unpack = scope.constant(self._struct.unpack_from)

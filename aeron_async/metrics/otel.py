@@ -14,7 +14,11 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
-from opentelemetry.metrics import Observation
+try:
+    from opentelemetry.metrics import Observation
+except ModuleNotFoundError as error:
+    WHY: Final = f"metrics for OpenTelemetry need {error.name}: pip install 'aeron-async[otel]'"
+    raise ModuleNotFoundError(WHY, name=error.name) from error
 
 from aeron_async.clock import SystemClock
 from aeron_async.metrics.definitions import METRICS, REFUSED, Metric, MetricKind, MetricSource

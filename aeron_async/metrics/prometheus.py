@@ -9,8 +9,14 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final, final
 
-from prometheus_client.core import Metric as CollectedMetric
-from prometheus_client.registry import Collector
+try:
+    from prometheus_client.core import Metric as CollectedMetric
+    from prometheus_client.registry import Collector
+except ModuleNotFoundError as error:
+    WHY: Final = (
+        f"metrics by prometheus_client need {error.name}: pip install 'aeron-async[prometheus]'"
+    )
+    raise ModuleNotFoundError(WHY, name=error.name) from error
 
 from aeron_async.clock import SystemClock
 from aeron_async.metrics.definitions import MetricKind

@@ -822,14 +822,16 @@ class ClientLink:
         self.lost_count += 1
         if not self.unconnected_since_ns:
             self.unconnected_since_ns = self._owner.clock.now_ns()
-            is_meant = self.state is LinkState.CLOSED or bool(self._gone_ns)
-            (log.info if is_meant else log.warning)(
-                "call_link_lost",
-                service=printable(self._owner.service, SHORT),
-                server=self.name,
-                reason=reason,
-                calls=len(self.calls),
-            )
+            said: dict[str, Any] = {
+                "service": printable(self._owner.service, SHORT),
+                "server": self.name,
+                "reason": reason,
+                "calls": len(self.calls),
+            }
+            if self._gone_ns or self.state is LinkState.CLOSED:
+                log.info("call_link_lost", **said)
+            else:
+                log.warning("call_link_lost", **said)
         if self._refusal not in {"", self._logged_refusal}:
             self._logged_refusal = self._refusal
             log.warning(

@@ -152,3 +152,10 @@ def test_columns_need_an_extra(ask: Callable[[Any], Any], monkeypatch: pytest.Mo
     monkeypatch.delitem(sys.modules, "aeron_async.codecs.columns", raising=False)
     with pytest.raises(ConfigurationError, match=r"pip install 'aeron-async\[columns\]'"):
         ask(StructCodec("<a:i"))
+
+
+@pytest.mark.parametrize("value", [(1, 2), (b"a", 1.0, 2.0, 3), 5, None, ("x", "y", 2)])
+def test_what_cannot_be_encoded_is_told_the_fields(value: Any) -> None:
+    for spec in ("<symbol:8s,bid:d,ask:d", "<symbol:d,bid:d,ask:d"):
+        with pytest.raises(EncodeError, match=r": a value has the fields symbol, bid, ask$"):
+            StructCodec(spec).encode(value)

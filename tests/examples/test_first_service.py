@@ -99,7 +99,10 @@ async def test_the_service_answers_and_has_metrics(folder: Path) -> None:
         port = int((folder / "price_service.py").read_text().partition("port=")[2].split(")")[0])
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert b"aeron_subscription_messages_total{" in await reader.read()
+        page = await reader.read()
+        assert b"aeron_subscription_messages_total{" in page
+        calls = b'aeron_calls_total{service="prices",method="price",outcome="answered"} 1'
+        assert calls in page
         writer.close()
         service.send_signal(signal.SIGINT)
         async with asyncio.timeout(TIMEOUT_S):
