@@ -1,0 +1,63 @@
+"""What a client counts: streams like calls, and nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aeron_async import rpc
+from tests.rpc.test_calls import SERVICE, UDP, pair, run
+
+if TYPE_CHECKING:
+    from aeron_async.testing import World
+
+
+def test_streams_count_like_calls() -> None:
+    async def story(world: World) -> None:
+        async with pair(world) as (serving, client):
+            async with client.stream("count", b"3") as numbers:
+                assert client.counts.under_way == 1
+                assert len([each async for each in numbers]) == 3
+            async with client.stream("total") as total:
+                await total.send(b"1")
+                await total.reply()
+            async with client.stream("count", b"1000") as numbers:
+                await anext(numbers)
+            with pytest.raises(rpc.CallFailedError):
+                async with client.stream("nothing", b"") as nothing:
+                    await anext(nothing)
+            with pytest.raises(rpc.CallTimeoutError):
+                async with client.stream("upper", timeout=0.1) as words:
+                    await anext(words)
+            counts = client.counts
+            assert (counts.answered, counts.cancelled, counts.failed) == (2, 1, 1)
+            assert (counts.timed_out, counts.under_way) == (1, 0)
+            await world.sleep(0.1)
+            assert serving.counts.calls == 5
+
+    run(story)
+
+
+def test_calls_that_are_over_are_not_queued() -> None:
+    async def story(world: World) -> None:
+        async with (
+            world.host("alice").aeron() as alice,
+            rpc.Client(alice, UDP, SERVICE, connect_timeout=60) as client,
+        ):
+            calls = [asyncio.ensure_future(client.call("echo")) for _ in range(5)]
+            await asyncio.sleep(0.1)
+            assert client.counts.queued == 5
+            for each in calls[:3]:
+                each.cancel()
+                with suppress(asyncio.CancelledError):
+                    await each
+            assert client.counts.queued == 2
+            await asyncio.sleep(6)
+            assert client.counts.queued == 0
+            assert client.counts.timed_out == 2
+            await asyncio.gather(*calls, return_exceptions=True)
+
+    run(story)
