@@ -34,6 +34,7 @@ async def test_an_order_survives_loss_and_a_restart(
     client = await rpc_pair(orders, connect_timeout=30)
     assert await client.call("place", b"ACME", timeout=60) == b"placed ACME"
     await world.host("server").restart()
+    await client.wait_connected(60)
     assert await client.call("place", b"INIT", timeout=60) == b"placed INIT"
 
 

@@ -120,8 +120,8 @@ class Client:
         name: What servers call this client in their logs.
         timeout: Seconds that a call may take by default; None for as long as it takes.
         connect_timeout: Seconds after which a call fails if no server is connected.
-        ping_interval: Seconds of silence after which a server is asked whether it is there; after
-            three unanswered pings it is lost.
+        ping_interval: Seconds of silence after which a server is asked whether it is there. It is
+            lost after three of them, in which three pings were not answered.
         calls_at_once: Most calls that are under way on one server.
         queue_limit: Most calls that wait for a server, or for an answer of others.
         window_items: Most elements of one stream that wait for their reader.
