@@ -261,8 +261,9 @@ def test_a_server_that_restarts_is_found_again_and_lost_calls_are_told(is_crash:
             with pytest.raises(rpc.RpcError) as caught:
                 await lost
             assert isinstance(caught.value, rpc.CallLostError | rpc.CallFailedError)
-            # Three pings a second apart where it was killed; at once where it said so.
-            assert world.now_ns - began_ns < (5e9 if is_crash else 1.5e9)
+            # After three seconds of silence where it was killed; at once where it said so.
+            took_ns = world.now_ns - began_ns
+            assert 2.5e9 < took_ns <= 3.01e9 if is_crash else took_ns < 1.5e9
             ready.clear()
             if is_crash:
                 await bob.restart()
