@@ -332,8 +332,9 @@ class ClientLink:
         self._instance = b""
         self._server_instance = b""
         self._image: Image | None = None
-        self._was_heard = False
-        self._heard_ns = 0
+        # When the last message came, and when it had come at the last look.
+        self._heard_ns = self._heard_before_ns = 0
+        self._now_ns = owner.clock.now_ns
         self._ping_count = 0
         self._next_ns = 0
         self._disconnected_ns = self._gone_ns = 0
@@ -462,7 +463,7 @@ class ClientLink:
             return
         if message.image is not self._image:
             self._on_other_image(message.image, data[TEMPLATE_AT])
-        self._was_heard = True
+        self._heard_ns = self._now_ns()
         if kind == self._reply_kind and not ext_length and self._take_reply_fast(call_id, data):
             return
         try:
@@ -758,9 +759,8 @@ class ClientLink:
         if self._is_overstayed(now_ns):
             self._break("the server has said that it closes, and has not")
             return now_ns
-        if self._was_heard:
-            self._was_heard = False
-            self._heard_ns = now_ns
+        if self._heard_ns != self._heard_before_ns:
+            self._heard_before_ns = self._heard_ns
             self._ping_count = 0
         interval_ns = self._owner.ping_interval_ns
         # Those that follow the first one come sooner: a killed server is lost in three intervals.
