@@ -108,6 +108,15 @@ class TaskOwner:
         while self._tasks:
             await asyncio.wait(tuple(self._tasks))
 
+    async def has_ended(self, seconds: float) -> bool:
+        """Wait for so many seconds at most; return whether all tasks have ended."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.wait()
+        except TimeoutError:
+            return False
+        return True
+
     async def aclose(self) -> None:
         """Cancel all tasks, and wait until they have ended."""
         assert asyncio.current_task() not in self._tasks, "a task cannot wait for itself"

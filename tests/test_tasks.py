@@ -31,8 +31,10 @@ async def test_an_owner_holds_a_task_until_it_has_ended() -> None:
     assert task.get_name() == "waits"
     assert len(owner) == 1
     assert owner.names == ["waits"]
+    assert not await owner.has_ended(0)
     may_end.set()
     assert await task is True
+    assert await owner.has_ended(60)
     await owner.wait()
     assert len(owner) == 0
 

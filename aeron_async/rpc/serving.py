@@ -828,7 +828,7 @@ class Serving:
     async def _end_calls(self) -> None:
         began_ns = self._now_ns()
         self._calls.cancel()
-        if await self._has_ended(HEEDS_S):
+        if await self._calls.has_ended(HEEDS_S):
             return
         for session in tuple(self._sessions.values()):
             for call in tuple(session.calls.values()):
@@ -844,7 +844,7 @@ class Serving:
                 call.task = None
                 call.end(Status.UNAVAILABLE)
         wait_s = 1.0
-        while not await self._has_ended(wait_s):
+        while not await self._calls.has_ended(wait_s):
             wait_s = GOES_ON_S
             log.warning(
                 "call_handlers_go_on",
@@ -853,15 +853,6 @@ class Serving:
                 count=len(self._calls),
                 seconds=round((self._now_ns() - began_ns) / NS_PER_SECOND, 1),
             )
-
-    async def _has_ended(self, seconds: float) -> bool:
-        """Wait for the calls that run; return whether they have ended in so many seconds."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._calls.wait()
-        except TimeoutError:
-            return False
-        return True
 
 
 def told_of(error: BaseException) -> CallFailedError:
