@@ -140,7 +140,7 @@ def test_every_truncation_is_refused_by_both_ways() -> None:
 def test_both_ways_agree_on_damaged_messages() -> None:
     rng = random.Random(5)
     good = GOLDEN[2].encode()
-    for _ in range(600):
+    for _ in range(200):
         damaged = bytearray(good)
         for _ in range(rng.randrange(1, 4)):
             damaged[rng.randrange(len(damaged))] = rng.randrange(256)

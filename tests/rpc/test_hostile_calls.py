@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from aeron_async.testing import World
 
-FRAMES = int(os.environ.get("AERON_ASYNC_RPC_FORGED", "1000"))
+FRAMES = int(os.environ.get("AERON_ASYNC_RPC_FORGED", "400"))
 METHODS = ["echo", "later", "never", "count", "total", "upper", "describe", "none such"]
 EXTENSIONS = [
     b"",

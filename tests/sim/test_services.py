@@ -28,6 +28,8 @@ def test_a_service_is_served_again_after_each_restart() -> None:
             for _ in range(3):
                 assert await client.call("echo", b"x", timeout=60) == b"x"
                 await world.host("server").restart()
+                # A server that ends says so, and calls fail until it is back.
+                await client.wait_connected(60)
 
     simulate(story)
 

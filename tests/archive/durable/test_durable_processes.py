@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
     from pathlib import Path
 
-KILLS = int(os.environ.get("AERON_ASYNC_DURABLE_KILLS", "4"))
+KILLS = int(os.environ.get("AERON_ASYNC_DURABLE_KILLS", "2"))
 MORE = 200
 """Records that must come through after the last kill."""
 LIMIT_S = 60.0
