@@ -267,8 +267,8 @@ async def watch(server: PrometheusServer, take: Callable[[], Stats]) -> int:
         looks += 1
         await asyncio.sleep(LOOK_INTERVAL_S)
     empty = [each for each in expressions() if not await server.query(filled(each, "10s"))]
-    # No limit is reached, every subscription has an image, and there is no archive.
-    without = ("limit_reached", "aeron_images", "aeron_archive_")
+    # No limit is reached, every subscription has an image, and there is no archive and no service.
+    without = ("limit_reached", "aeron_images", "aeron_archive_", "aeron_call")
     assert [each for each in empty if not any(name in each for name in without)] == []
     if SECONDS > ALERTS_AFTER_S:
         firing = await server.query('ALERTS{alertstate="firing"}')
