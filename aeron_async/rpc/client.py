@@ -33,7 +33,7 @@ from aeron_async.errors import (
 from aeron_async.protocol.arguments import check_number
 from aeron_async.rpc.client_link import ClientCall, ClientLink, LinkState
 from aeron_async.rpc.client_stream import ClientStream
-from aeron_async.rpc.deadlines import Deadlines
+from aeron_async.rpc.deadlines import Deadlines, nanoseconds
 from aeron_async.rpc.envelope import (
     CONTINUED,
     IDEMPOTENT,
@@ -67,7 +67,6 @@ RETRY_RATIO: Final = 0.1
 """Of a call that was answered, in tokens: one repetition costs one, so a tenth may be repeated."""
 KEYED_MOST: Final = 64
 """How many queued calls that belong to other servers are passed over in search of one for this."""
-TIMEOUT_MOST_S: Final = 1e9
 REQUEST: Final = "a request"
 REFUSALS_MOST: Final = 3
 """How often one call is sent again after a server said that it did not begin."""
@@ -753,18 +752,6 @@ class Client:
         traceback: TracebackType | None,
     ) -> None:
         await self.aclose()
-
-
-def nanoseconds(seconds: float, name: str) -> int:
-    """Return a duration in nanoseconds.
-
-    Raises:
-        ConfigurationError: It is no number above 0.
-    """
-    if type(seconds) not in {int, float} or not 0 < seconds <= TIMEOUT_MOST_S:
-        message = f"{name}={seconds!r}: give seconds, above 0 and at most {TIMEOUT_MOST_S:g}"
-        raise ConfigurationError(message)
-    return max(1, int(seconds * NS_PER_SECOND))
 
 
 def packed_trace(trace: TraceContext) -> bytes:

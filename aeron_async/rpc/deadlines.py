@@ -1,4 +1,4 @@
-"""Deadlines of many calls behind one timer of the event loop.
+"""Deadlines of many calls behind one timer of the event loop, and durations as programs give them.
 
 Most calls end long before their deadline, and soon. So a deadline is only appended to a list. The
 heap gets those of calls that are still under way when the timer fires; the others leave when more
@@ -15,6 +15,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, final
 
 from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
+from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.units import INT64_MAX
 
 if TYPE_CHECKING:
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
 
     from aeron_async.clock import Clock
 
-__all__ = ["Deadlines", "Expiring"]
+__all__ = ["Deadlines", "Expiring", "check_seconds", "nanoseconds"]
 
+SECONDS_MOST: Final = 1e9
+"""The longest duration that a program may give."""
 SLACK: Final = 64
 LEAST_S: Final = NS_PER_MS / NS_PER_SECOND
 """A timer may fire up to a millisecond early: it is set again no sooner than that."""
@@ -114,3 +117,30 @@ class Deadlines(Generic[T]):
                 self._on_due(call)
         if heap and heap[0][0] < self._due_ns:
             self._set_timer(heap[0][0])
+
+
+# Durations that programs give.
+
+
+def nanoseconds(seconds: float, name: str) -> int:
+    """Return a duration in nanoseconds.
+
+    Raises:
+        ConfigurationError: It is no number above 0.
+    """
+    if type(seconds) not in {int, float} or not 0 < seconds <= SECONDS_MOST:
+        message = f"{name}={seconds!r}: give seconds, above 0 and at most {SECONDS_MOST:g}"
+        raise ConfigurationError(message)
+    return max(1, int(seconds * NS_PER_SECOND))
+
+
+def check_seconds(seconds: float, name: str) -> float:
+    """Return how many seconds something may take.
+
+    Raises:
+        ConfigurationError: It is no number from 0.
+    """
+    if type(seconds) not in {int, float} or not 0 <= seconds <= SECONDS_MOST:
+        message = f"{name}={seconds!r}: give seconds, from 0 to {SECONDS_MOST:g}"
+        raise ConfigurationError(message)
+    return seconds

@@ -10,9 +10,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, final, overload
 
 from aeron_async.errors import ConfigurationError
+from aeron_async.rpc.deadlines import check_seconds
 from aeron_async.rpc.envelope import method_id
 from aeron_async.rpc.server_session import Handler
-from aeron_async.rpc.serving import Serving, ServingLimits, check_seconds
+from aeron_async.rpc.serving import Serving, ServingLimits
 from aeron_async.rpc.typed_calls import typed_function
 from aeron_async.rpc.wiring import REQUEST_STREAM_ID, Wiring
 

@@ -24,14 +24,13 @@ from aeron_async.errors import (
     AeronError,
     CallFailedError,
     ClosedError,
-    ConfigurationError,
     ProtocolError,
     RegistrationError,
     Status,
 )
 from aeron_async.logs import get_logger
 from aeron_async.protocol.arguments import check_number
-from aeron_async.rpc.deadlines import Deadlines
+from aeron_async.rpc.deadlines import Deadlines, check_seconds
 from aeron_async.rpc.envelope import (
     HEAD,
     HEAD_LENGTH,
@@ -92,7 +91,6 @@ HEEDS_S: Final = 0.1
 GOES_ON_S: Final = 10.0
 """How often a server that closes says which handlers go on."""
 NAMES_MOST: Final = 10
-SECONDS_MOST: Final = 1e9
 UNKNOWN_METHOD: Final = "(unknown)"
 """In statistics: calls of methods that the service has not."""
 STREAMED: Final = object()
@@ -861,18 +859,6 @@ def told_of(error: BaseException) -> CallFailedError:
         return error
     kind = type(error).__name__
     return CallFailedError(f"the handler raised {kind}", status=Status.UNKNOWN, error_type=kind)
-
-
-def check_seconds(seconds: float, name: str) -> float:
-    """Return how many seconds something may take.
-
-    Raises:
-        ConfigurationError: It is no number from 0.
-    """
-    if type(seconds) not in {int, float} or not 0 <= seconds <= SECONDS_MOST:
-        message = f"{name}={seconds!r}: give seconds, from 0 to {SECONDS_MOST:g}"
-        raise ConfigurationError(message)
-    return seconds
 
 
 async def reject(image: Image, reason: str) -> None:
