@@ -2,11 +2,14 @@
 
     python -m benchmarks.watched --streams 100 --rounds 5
 
-One event loop publishes on so many streams and reads them, by turns unwatched and watched. While
-it is watched, another process fetches its metrics once a second, and a third runs
-`aeron-async top` at its door. The figures are ratios of medians, watched by unwatched; then the
-processor time of the silent process, which others on the machine change least; then the processor
-time of one snapshot, and how long it stops the loop.
+One event loop publishes on so many streams and reads them, by turns alone, with company, and
+watched. While it is watched, another process fetches its metrics once a second, and a third runs
+`aeron-async top` at its door. The company is two processes that take as much of the processors, at
+the same pace, and look at nothing: a machine of two cores runs slower for their sake alone.
+
+The figures are ratios of medians, watched by alone and watched by company; among them the
+processor time of the observed process for a message, and of the silent one, which others on the
+machine change least; then the processor time of one snapshot, and how long it stops the loop.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import time
 from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import median, quantiles
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import aeron_async as aa
 from aeron_async.driver.core.context import DriverContext
@@ -31,12 +34,17 @@ from aeron_async.metrics.text import write_metrics
 from aeron_async.stats_json import Kept, json_pieces
 
 if TYPE_CHECKING:
+    from asyncio.subprocess import Process
     from collections.abc import AsyncIterator
 
 __all__ = ["main"]
 
+Command: TypeAlias = tuple[str, ...]
+
 MESSAGES: Final = [bytes(100)] * 32
+CALIBRATION_S: Final = 10
 NS_PER_US: Final = 1_000
+NS_PER_SECOND: Final = 1_000_000_000
 MS_PER_SECOND: Final = 1_000
 SCRAPER: Final = """
 import sys, time, urllib.request
@@ -44,6 +52,16 @@ while True:
     urllib.request.urlopen(sys.argv[1]).read()
     time.sleep(1)
 """
+COMPANY: Final = """
+import sys, time
+while True:
+    end = time.process_time() + float(sys.argv[1])
+    while time.process_time() < end:
+        pass
+    time.sleep(1)
+"""
+START_S: Final = 2
+"""Seconds until a program that was started is at work; its start is no part of what it costs."""
 
 
 async def turn(pair: tuple[aa.Publication, aa.Subscription]) -> None:
@@ -57,17 +75,19 @@ async def turn(pair: tuple[aa.Publication, aa.Subscription]) -> None:
 async def measured(
     pairs: list[tuple[aa.Publication, aa.Subscription]], seconds: float
 ) -> dict[str, float]:
-    """Return messages a second, and the 99th percentile of a turn's time in microseconds."""
+    """Return messages a second, the processor time of one, and the 99th percentile of a turn."""
     times_ns: list[int] = []
-    began = time.perf_counter()
+    began, began_s = time.perf_counter(), time.process_time()
     while time.perf_counter() - began < seconds:
         for pair in pairs:
             before_ns = time.perf_counter_ns()
             await turn(pair)
             times_ns.append(time.perf_counter_ns() - before_ns)
-    elapsed = time.perf_counter() - began
+    elapsed, used_s = time.perf_counter() - began, time.process_time() - began_s
+    messages = len(times_ns) * len(MESSAGES)
     return {
-        "messages_per_s": len(times_ns) * len(MESSAGES) / elapsed,
+        "messages_per_s": messages / elapsed,
+        "processor_ns_per_message": used_s * NS_PER_SECOND / messages,
         "p99_us": quantiles(times_ns, n=100)[98] / NS_PER_US,
     }
 
@@ -81,22 +101,42 @@ async def silent(seconds: float) -> dict[str, float]:
 
 
 @asynccontextmanager
-async def watched(url: str, door: str) -> AsyncIterator[None]:
-    """Have the metrics fetched, and the live view look, until the end."""
+async def beside(*commands: Command) -> AsyncIterator[list[Process]]:
+    """Run programs beside this one, which are at work when this begins, and end them."""
     nowhere = asyncio.subprocess.DEVNULL
-    view = (sys.executable, "-m", "aeron_async", "top", "--door", door, "--json")
     programs = [
-        await asyncio.create_subprocess_exec(*each, stdout=nowhere, stderr=nowhere)
-        for each in ((sys.executable, "-c", SCRAPER, url), view)
+        await asyncio.create_subprocess_exec(sys.executable, *each, stdout=nowhere, stderr=nowhere)
+        for each in commands
     ]
     try:
-        # Their start is no part of what it costs.
-        await asyncio.sleep(2)
-        yield
+        await asyncio.sleep(START_S)
+        yield programs
     finally:
         for each in programs:
             each.terminate()
             await each.wait()
+
+
+def watchers(url: str, door: str) -> list[Command]:
+    """Return the commands of two programs that look: one at the metrics, one at the door."""
+    return [("-c", SCRAPER, url), ("-m", "aeron_async", "top", "--door", door, "--json")]
+
+
+def used_s(pid: int) -> float:
+    """Return the processor time that a process has used, in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def appetite(commands: list[Command], seconds: float) -> list[float]:
+    """Return the processor time that each program uses in a second."""
+    async with beside(*commands) as programs:
+        before = [used_s(each.pid) for each in programs]
+        await asyncio.sleep(seconds)
+        return [
+            (used_s(each.pid) - began) / seconds
+            for each, began in zip(programs, before, strict=True)
+        ]
 
 
 async def one_turn() -> int:
@@ -174,22 +214,33 @@ async def measure(stream_count: int, rounds: int, seconds: float, port: int) -> 
                 publication = await aeron.add_publication(channel, stream_id)
                 pairs.append((publication, subscription))
             await measured(pairs, seconds)
-            found: dict[str, list[dict[str, float]]] = {"off": [], "on": []}
+            found: dict[str, list[dict[str, float]]] = {"alone": [], "company": [], "watched": []}
             async with serve_metrics(aeron.gather_stats) as server:
+                looking = watchers(f"http://127.0.0.1:{server.port}/metrics", door)
+                used = await appetite(looking, CALIBRATION_S)
+                # Each works and then sleeps for a second: so much of a second and of its work.
+                company: list[Command] = [("-c", COMPANY, str(each / (1 - each))) for each in used]
+                commands: dict[str, list[Command]] = {"alone": [], "company": company}
+                commands["watched"] = looking
                 for _ in range(rounds):
-                    found["off"].append(await measured(pairs, seconds) | await silent(seconds))
-                    async with watched(f"http://127.0.0.1:{server.port}/metrics", door):
-                        found["on"].append(await measured(pairs, seconds) | await silent(seconds))
+                    for side, rows in found.items():
+                        async with beside(*commands[side]):
+                            rows.append(await measured(pairs, seconds) | await silent(seconds))
             medians = {
                 side: {name: median(each[name] for each in rows) for name in rows[0]}
                 for side, rows in found.items()
             }
             return {
                 "streams": stream_count,
+                "watchers_processor_s_per_s": used,
                 "rounds": found,
                 "medians": medians,
                 "ratios": {
-                    name: medians["on"][name] / medians["off"][name] for name in medians["on"]
+                    f"watched_by_{side}": {
+                        name: figure / medians[side][name]
+                        for name, figure in medians["watched"].items()
+                    }
+                    for side in ("alone", "company")
                 },
                 "snapshot": await stall(aeron, 20),
             }
