@@ -10,11 +10,12 @@ import re
 from typing import TYPE_CHECKING, Protocol, final, runtime_checkable
 
 from aeron_async.archive.disk.catalog import CATALOG_NAME, Catalog
-from aeron_async.archive.disk.files import OsDirectory, read_exactly
+from aeron_async.archive.disk.files import read_exactly
 from aeron_async.archive.recording_channels import stripped_channel
 from aeron_async.errors import ConfigurationError, UnknownRecordingError
 from aeron_async.protocol.channel_uri import ChannelUri
 from aeron_async.spark.options import REPLAY, ArchiveAccess
+from aeron_async.spark.stored_archive import directory_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -49,11 +50,7 @@ def open_directory(options: ArchiveOptions, *, clock: Clock | None = None) -> Di
         from aeron_async.spark.replayed_archive import ReplayedDirectory  # noqa: PLC0415
 
         return ReplayedDirectory(ArchiveAccess.of(options), clock=clock)
-    try:
-        return OsDirectory(options.path, create=False)
-    except FileNotFoundError as error:
-        message = f"path={options.path!r} is no directory on this host: change path"
-        raise ConfigurationError(message) from error
+    return directory_at(options.path)
 
 
 def read_recordings(

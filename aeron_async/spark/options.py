@@ -106,7 +106,7 @@ class ArchiveOptions(OptionSettings):
     _NOUN: ClassVar[str] = "option"
     _HINTS: ClassVar[Mapping[str, str]] = ELSEWHERE
 
-    path: str = text("path", "", "Directory of the archive.")
+    path: str = text("path", "", "Directory of the archive, or its URL in a store such as S3.")
     access: str = choice(
         "access",
         "files",

@@ -20,7 +20,7 @@ import attrs
 import numpy as np
 
 from aeron_async.archive.disk.checksums import checksum_named
-from aeron_async.archive.disk.files import OsDirectory, read_exactly
+from aeron_async.archive.disk.files import read_exactly
 from aeron_async.archive.disk.segment_scan import HEADER_LENGTH, check_frame
 from aeron_async.archive.disk.segments import segment_name, term_base
 from aeron_async.clock import NS_PER_MS
@@ -30,6 +30,7 @@ from aeron_async.spark.columns import project
 from aeron_async.spark.ranges import ScanSettings
 from aeron_async.spark.record_batches import BatchBuilder
 from aeron_async.spark.rows import RowScan
+from aeron_async.spark.stored_archive import directory_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -221,7 +222,7 @@ class Scanner:
 def directory_of(settings: ScanSettings) -> Directory:
     """Return the directory that holds the recordings."""
     if settings.archive is None:
-        return OsDirectory(settings.path, create=False)
+        return directory_at(settings.path)
     # Imported here because it starts a driver, and few queries need it.
     from aeron_async.spark.replayed_archive import ReplayedDirectory  # noqa: PLC0415
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.archive.golden import ARCHIVES, facts, golden_path
+from tests.spark.stores import s3_server
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,3 +37,10 @@ def test_every_message_of_an_official_archive_is_a_row(spark: SparkSession, name
         assert [row.end_position for row in mine] == each["message_end_positions"]
         assert framed([bytes(row.payload) for row in mine]) == each["framed_messages_sha256"]
         assert {row.stream_id for row in mine} <= {each["stream_id"]}
+
+
+def test_workers_read_an_archive_in_a_store(spark: SparkSession) -> None:
+    path = golden_path("A4-crc32")
+    with s3_server() as s3:
+        found = spark.read.format("aeron_archive").load(s3.copy(path)).collect()
+    assert found == table(spark, path.name).collect()
