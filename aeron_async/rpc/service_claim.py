@@ -2,7 +2,8 @@
 
 A driver gives each message to all its subscriptions: of two servers at one channel and stream, both
 would run each call. So a server holds a counter for as long as it serves, and another one that
-wants the same streams is refused. The driver frees the counter of a client that dies.
+wants the same streams is refused. The driver frees the counter of a client that dies, some time
+later: until then a new server waits for a claim whose client shows no sign of life.
 
 The key of the counter, little-endian: the stream id of the requests (4 bytes), that of the answers
 (4 bytes), and where requests arrive, as text: `host:port`, or `aeron:ipc`. Its value is `CLAIMING`
@@ -16,10 +17,11 @@ from __future__ import annotations
 
 import asyncio
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import ConfigurationError
+from aeron_async.logs import get_logger
 from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CLAIM_TYPE_ID", "claim_service"]
 
+log = get_logger("aeron_async.rpc")
+
 CLAIM_TYPE_ID: Final = 20_003
 IDS: Final = Struct("<ii")
 IPC: Final = "aeron:ipc"
@@ -38,12 +42,22 @@ LABEL_MAX: Final = 380
 CLAIMING: Final = 0
 SERVING: Final = 1
 LOOK_S: Final = 0.01
+WAITING_LOOK_S: Final = 0.1
 PATIENCE_NS: Final = NS_PER_SECOND
 """How long an older claim waits for a newer one to give way, or to serve."""
+SILENT_MOST_NS: Final = 60 * NS_PER_SECOND
+"""How long a claim without a sign of life is waited for; the driver should forget it sooner."""
+HEARTBEAT_TYPE_ID: Final = 11
+"""Counters in which clients of other processes say that they live, by the id of the client."""
+HEARTBEAT_ENDED: Final = 0
+"""Of a client that has closed."""
 
 
 async def claim_service(aeron: Aeron, service: str, wiring: Wiring, address: str) -> Counter:
     """Return the counter of a server that is the only one at its channel and streams.
+
+    It waits for the claim of a client that shows no sign of life: it may have been killed, and then
+    the driver forgets it.
 
     Args:
         aeron: The client whose counter it is.
@@ -76,15 +90,52 @@ async def settle(
     Raises:
         ConfigurationError: Another one serves, or is older, or does not give way.
     """
-    until_ns = aeron.clock.now_ns() + PATIENCE_NS
+    began_ns = aeron.clock.now_ns()
+    signs = SignsOfLife(aeron)
+    is_told = False
     while others := others_at(aeron, counter, place, wiring):
-        is_late = aeron.clock.now_ns() >= until_ns
+        waited_ns = aeron.clock.now_ns() - began_ns
         for other in others:
-            is_older = other.registration_id < counter.registration_id
-            if other.value == SERVING or is_older or is_late:
+            is_newer = other.registration_id > counter.registration_id
+            if other.value == CLAIMING and is_newer and waited_ns < PATIENCE_NS:
+                continue
+            if signs.are_seen(other) or waited_ns >= SILENT_MOST_NS:
                 raise ConfigurationError(refusal(aeron, service, place, wiring, other))
-        await asyncio.sleep(LOOK_S)
+        if waited_ns >= PATIENCE_NS and not is_told:
+            is_told = True
+            log.warning(
+                "call_server_waits",
+                service=printable(service, SHORT),
+                server=wiring.name,
+                holder=printable(others[0].label, SHORT),
+            )
+        await asyncio.sleep(LOOK_S if waited_ns < PATIENCE_NS else WAITING_LOOK_S)
     counter.set(SERVING)
+
+
+@final
+class SignsOfLife:
+    """Whether the clients that hold claims live: the heartbeat of one that was killed stands still.
+
+    Args:
+        aeron: The client that looks.
+    """
+
+    def __init__(self, aeron: Aeron) -> None:
+        self._aeron = aeron
+        self._first_beats: dict[int, int] = {}
+
+    def are_seen(self, claim: CounterRecord) -> bool:
+        """Return whether the client of a claim is known to live, by now."""
+        owner_id = claim.owner_id
+        if owner_id == self._aeron.client_id:
+            return True
+        found = self._aeron.counters.find(type_id=HEARTBEAT_TYPE_ID, registration_id=owner_id)
+        if found is None:
+            # A client in the process of its driver has none. One that was seen has gone by now.
+            return owner_id not in self._first_beats
+        first_beat = self._first_beats.setdefault(owner_id, found.value)
+        return found.value not in {first_beat, HEARTBEAT_ENDED}
 
 
 def claims_at(aeron: Aeron, place: bytes) -> list[CounterRecord]:
@@ -113,6 +164,5 @@ def refusal(aeron: Aeron, service: str, place: bytes, wiring: Wiring, other: Cou
         f"{printable(service, SHORT)!r} cannot be served at {wiring.name} with "
         f"stream_id={wiring.stream_id}: {printable(other.label, SHORT)!r} has it in this driver, "
         f"and each call would run in both. Close that one, or give stream_id={max(taken) + 1} here "
-        f"and at the clients of this one: ids go in pairs, because answers use the next one. The "
-        f"driver forgets a server that was killed after client_liveness_timeout_ns, 10 s by default"
+        f"and at the clients of this one: ids go in pairs, because answers use the next one"
     )
