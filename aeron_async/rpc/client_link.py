@@ -366,6 +366,8 @@ class ClientLink:
     def trouble(self) -> str:
         """Return why there is no server, as far as that can be seen; empty for no reason."""
         publication = self._publication
+        if self.state is LinkState.DRAINING:
+            return "the server there ends, and takes no new calls"
         if self.refusal or self.state is not LinkState.CONNECTING or publication is None:
             return self.refusal
         if publication.is_connected:

@@ -210,6 +210,7 @@ class Serving:
         self._late = self._malformed = self._refused_clients = 0
         self._refused: Counter[str] = Counter()
         self._logged_ns = 0
+        self._drained_ns = 0
         # Calls with these flags take the long way.
         self._kept_flags = IDEMPOTENT if limits.keep_results else 0
         self._kept = KeptResults(limits.keep_results, limits.keep_results_bytes)
@@ -688,7 +689,7 @@ class Serving:
             )
         )
         if self._is_draining:
-            session.post(session.frame(Template.GOAWAY, 0))
+            self._send_away(session)
 
     def _instance_packed(self) -> bytes:
         return pack_extensions([(Extension.INSTANCE, self._instance)])
@@ -783,10 +784,7 @@ class Serving:
         if self._is_closed:
             return
         if not self._is_draining:
-            self._is_draining = True
-            milliseconds = min(int(grace * NS_PER_SECOND / NS_PER_MS), 0xFFFF_FFFF)
-            for session in self._sessions.values():
-                session.post(session.frame(Template.GOAWAY, 0, number=milliseconds))
+            self._begin_draining(grace)
         try:
             async with asyncio.timeout(grace):
                 await self._calls.wait()
@@ -794,6 +792,17 @@ class Serving:
                     await session.outbox.drain()
         except TimeoutError:
             return
+
+    def _begin_draining(self, grace: float) -> None:
+        self._is_draining = True
+        self._drained_ns = self._now_ns() + int(grace * NS_PER_SECOND)
+        for session in self._sessions.values():
+            self._send_away(session)
+
+    def _send_away(self, session: ServerSession) -> None:
+        """Tell a client that no new calls are taken, and for how long this server stays."""
+        milliseconds = max(0, self._drained_ns - self._now_ns()) // NS_PER_MS
+        session.post(session.frame(Template.GOAWAY, 0, number=min(milliseconds, 0xFFFF_FFFF)))
 
     async def aclose(self) -> None:
         """Cancel what runs, wait until it has ended, and close all streams.
@@ -805,9 +814,7 @@ class Serving:
             return
         self._is_closed = True
         if not self._is_draining:
-            self._is_draining = True
-            for session in self._sessions.values():
-                session.post(session.frame(Template.GOAWAY, 0))
+            self._begin_draining(0)
         try:
             await self._end_calls()
         finally:

@@ -221,6 +221,30 @@ def test_a_second_drain_waits_with_the_first() -> None:
     simulate(story, seed=1)
 
 
+def test_while_a_server_drains_its_clients_stay_and_say_why_they_wait() -> None:
+    async def story(world: World) -> None:
+        async with pair(world, connect_timeout=60) as (serving, client):
+            await client.wait_connected(5)
+            call = asyncio.ensure_future(client.call("never", timeout=20))
+            await world.sleep(0.005)
+            draining = asyncio.ensure_future(serving.drain(15))
+            await world.sleep(0.1)
+            async with (
+                world.host("carol").aeron() as carol,
+                rpc.Client(carol, UDP, SERVICE) as late,
+            ):
+                for each in (client, late):
+                    with pytest.raises(rpc.NoServerError, match=r"within 5 s; the server there en"):
+                        await each.wait_connected(5)
+                    with pytest.raises(rpc.NoServerError, match="takes no new calls"):
+                        await each.call("echo")
+                    assert each.counts.links_lost == 0
+            call.cancel()
+            await draining
+
+    simulate(story, seed=1)
+
+
 def test_a_client_that_was_sent_away_comes_back_when_the_server_stays() -> None:
     async def story(world: World) -> None:
         async with pair(world) as (serving, client):
