@@ -13,7 +13,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
-from aeron_async.errors import BusyError, ProtocolError
+from aeron_async.errors import BusyError, CallFailedError, ProtocolError, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +26,7 @@ __all__ = [
     "WINDOW_BYTES_LEAST",
     "InFlow",
     "OutFlow",
+    "whole_of",
 ]
 
 KIB: Final = 1_024
@@ -262,3 +263,11 @@ class InFlow:
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+async def whole_of(inflow: InFlow, name: str) -> bytes:
+    """Return a request that comes in pieces."""
+    async for payload in inflow:
+        return payload
+    message = f"{name}: the request is empty"
+    raise CallFailedError(message, status=Status.INVALID_ARGUMENT)

@@ -260,6 +260,7 @@ class Server:
         stream_id: int = REQUEST_STREAM_ID,
         response_stream_id: int | None = None,
         grace: float = 1.0,
+        cancel_grace: float = 30.0,
         calls_limit: int = 8_192,
         calls_at_once: int = 1_024,
         clients_limit: int = 64,
@@ -278,6 +279,8 @@ class Server:
             stream_id: Stream id of the requests.
             response_stream_id: Stream id of the answers; the next one by default.
             grace: Seconds that calls may go on when the block ends; then they are cancelled.
+            cancel_grace: Seconds that a handler may go on although it was cancelled; then the
+                server closes without it.
             calls_limit: Most calls that run at once.
             calls_at_once: Most of one client.
             clients_limit: Most clients; the driver has limits of its own.
@@ -299,7 +302,7 @@ class Server:
             calls_limit=calls_limit, calls_at_once=calls_at_once, clients_limit=clients_limit,
             patience_s=patience, payload_max=payload_max, window_items=window_items,
             window_bytes=window_bytes, keep_results=keep_results,
-            keep_results_bytes=keep_results_bytes,
+            keep_results_bytes=keep_results_bytes, cancel_grace_s=cancel_grace,
         )  # fmt: skip
         wiring = Wiring(channel, stream_id, response_stream_id)
         serving = Serving(self.service, self.handlers, aeron, wiring, limits)

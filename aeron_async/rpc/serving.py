@@ -49,7 +49,7 @@ from aeron_async.rpc.envelope import (
     kind_of,
     pack_extensions,
 )
-from aeron_async.rpc.flows import WINDOW_BYTES_LEAST, InFlow, OutFlow
+from aeron_async.rpc.flows import WINDOW_BYTES_LEAST, InFlow, OutFlow, whole_of
 from aeron_async.rpc.kept_results import KeptResults
 from aeron_async.rpc.outbox import Outbox
 from aeron_async.rpc.server_session import (
@@ -148,6 +148,7 @@ class ServingLimits:
     window_bytes: int
     keep_results: int
     keep_results_bytes: int
+    cancel_grace_s: float
 
     def __attrs_post_init__(self) -> None:
         for name in (
@@ -162,6 +163,7 @@ class ServingLimits:
         check_number(self.window_bytes, "window_bytes", minimum=WINDOW_BYTES_LEAST)
         check_number(self.keep_results, "keep_results", minimum=0)
         check_seconds(self.patience_s, "patience")
+        check_seconds(self.cancel_grace_s, "cancel_grace")
 
 
 @final
@@ -209,8 +211,7 @@ class Serving:
         self._call_count = self._under_way = 0
         self._late = self._malformed = self._refused_clients = 0
         self._refused: Counter[str] = Counter()
-        self._logged_ns = 0
-        self._drained_ns = 0
+        self._logged_ns = self._drained_ns = 0
         # Calls with these flags take the long way.
         self._kept_flags = IDEMPOTENT if limits.keep_results else 0
         self._kept = KeptResults(limits.keep_results, limits.keep_results_bytes)
@@ -783,8 +784,7 @@ class Serving:
         grace = check_seconds(grace, "grace")
         if self._is_closed:
             return
-        if not self._is_draining:
-            self._begin_draining(grace)
+        self._begin_draining(grace)
         try:
             async with asyncio.timeout(grace):
                 await self._calls.wait()
@@ -794,6 +794,8 @@ class Serving:
             return
 
     def _begin_draining(self, grace: float) -> None:
+        if self._is_draining:
+            return
         self._is_draining = True
         self._drained_ns = self._now_ns() + int(grace * NS_PER_SECOND)
         for session in self._sessions.values():
@@ -807,14 +809,14 @@ class Serving:
     async def aclose(self) -> None:
         """Cancel what runs, wait until it has ended, and close all streams.
 
-        A handler that goes on although it was cancelled is waited for: nothing can end it, and it
-        must not outlive what it uses. The client is told, and a warning says which one it is.
+        A handler that goes on although it was cancelled is waited for, for `cancel_grace`: nothing
+        can end it, and it should not outlive what it uses. The client is told, and a warning says
+        which one it is. One that goes on behind that is left alone.
         """
         if self._is_closed:
             return
         self._is_closed = True
-        if not self._is_draining:
-            self._begin_draining(0)
+        self._begin_draining(0)
         try:
             await self._end_calls()
         finally:
@@ -848,16 +850,23 @@ class Serving:
                 # To cancel it again would cut short what it does at its end.
                 call.task = None
                 call.end(Status.UNAVAILABLE)
+        grace_ns = int(self._limits.cancel_grace_s * NS_PER_SECOND)
         wait_s = 1.0
-        while not await self._calls.has_ended(wait_s):
+        while True:
+            left_s = max(0, began_ns + grace_ns - self._now_ns()) / NS_PER_SECOND
+            if left_s and await self._calls.has_ended(min(wait_s, left_s)):
+                return
             wait_s = GOES_ON_S
-            log.warning(
-                "call_handlers_go_on",
-                service=printable(self.service, SHORT),
-                methods=[printable(each, SHORT) for each in self._calls.names[:NAMES_MOST]],
-                count=len(self._calls),
-                seconds=round((self._now_ns() - began_ns) / NS_PER_SECOND, 1),
-            )
+            said: dict[str, Any] = {
+                "service": printable(self.service, SHORT),
+                "methods": [printable(each, SHORT) for each in self._calls.names[:NAMES_MOST]],
+                "count": len(self._calls),
+                "seconds": round((self._now_ns() - began_ns) / NS_PER_SECOND, 1),
+            }
+            if self._now_ns() - began_ns >= grace_ns:
+                log.error("call_handlers_left", **said)
+                return
+            log.warning("call_handlers_go_on", **said)
 
 
 def told_of(error: BaseException) -> CallFailedError:
@@ -874,11 +883,3 @@ async def reject(image: Image, reason: str) -> None:
         await image.reject(printable(reason, 200))
     except AeronError as error:
         del error
-
-
-async def whole_of(inflow: InFlow, name: str) -> bytes:
-    """Return a request that comes in pieces."""
-    async for payload in inflow:
-        return payload
-    message = f"{name}: the request is empty"
-    raise CallFailedError(message, status=Status.INVALID_ARGUMENT)

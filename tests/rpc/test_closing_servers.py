@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from aeron_async import rpc
+from aeron_async.clock import NS_PER_SECOND
 from aeron_async.testing import simulate
 from tests.rpc.test_calls import MDC, UDP
 
@@ -132,5 +133,34 @@ def test_a_handler_that_goes_on_is_named_and_its_client_answered(channel: str) -
             assert [round(each["seconds"]) for each in warnings] == [1, 11, 21]
             assert serving.counts.failed == {"UNAVAILABLE": 3}
             assert serving.counts.under_way == 0
+
+    simulate(story, seed=1)
+
+
+@pytest.mark.parametrize("seconds", [0, 5])
+def test_a_handler_that_never_ends_holds_up_no_server_for_ever(seconds: float) -> None:
+    async def story(world: World) -> None:
+        async with world.host("bob").aeron() as bob, rpc.Client(bob, UDP, "orders") as client:
+            with capture_logs() as lines:
+                serving = make_server(60, heeds=False).serve(
+                    bob, UDP, grace=0.5, cancel_grace=seconds
+                )
+                async with serving as opened:
+                    await client.wait_connected(5)
+                    call = asyncio.ensure_future(client.call("place", timeout=None))
+                    await asyncio.sleep(0.1)
+                    began_ns = world.now_ns
+                assert world.now_ns - began_ns < (seconds + 2) * NS_PER_SECOND
+            with pytest.raises(rpc.CallLostError):
+                await call
+            left = [each for each in lines if each["event"] == "call_handlers_left"]
+            assert [(each["methods"], each["count"]) for each in left] == [(["place"], 1)]
+            # Its place is free, and what it comes to is of no interest any more.
+            async with make_server(0).serve(bob, UDP):
+                await client.wait_connected(10)
+                assert await client.call("place", b"!", timeout=10) == b"1!"
+            assert opened.counts.under_way == 1
+            await asyncio.sleep(60)
+            assert opened.counts.under_way == 0
 
     simulate(story, seed=1)

@@ -259,7 +259,7 @@ def test_a_client_that_was_sent_away_comes_back_when_the_server_stays() -> None:
     simulate(story, seed=1)
 
 
-@pytest.mark.parametrize("name", ["grace", "patience"])
+@pytest.mark.parametrize("name", ["grace", "patience", "cancel_grace"])
 @pytest.mark.parametrize("seconds", [-1, float("nan"), "1", None, True])
 def test_seconds_that_are_none_are_refused(name: str, seconds: Any) -> None:
     async def story(world: World) -> None:
