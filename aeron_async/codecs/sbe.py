@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, final
 
 from aeron_async.codecs.base import column_module
 from aeron_async.codecs.generating import (
+    ENCODE_ERRORS,
     FORMATS,
     Scope,
     constants_of,
@@ -24,8 +25,9 @@ from aeron_async.codecs.generating import (
     record_type,
     variable_fields,
 )
-from aeron_async.codecs.layout import Char, EnumType, Primitive
+from aeron_async.codecs.layout import Char, Composite, EnumType, Primitive
 from aeron_async.errors import ConfigurationError, DecodeError, EncodeError
+from aeron_async.protocol.arguments import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -124,6 +126,8 @@ class BlockCodec:
         self.readers = [(field.since, field.end, self._reader(field)) for field in self.fields]
         self.tail = padding(block.length - self.struct.size)
         self.members = names
+        # Made when a value cannot be encoded: each writes one field.
+        self._writers: list[Callable[[Any], bytes]] = []
 
     def types(self) -> dict[str, type[Any]]:
         """Return the named tuples of composites and of entries of groups, by name."""
@@ -155,6 +159,46 @@ class BlockCodec:
         """Append groups and data of a value."""
         for name, part in zip(self.members[len(self.fields) :], self.parts, strict=True):
             part.write(getattr(value, name), parts)
+
+    def trouble(self, value: Any, path: str) -> str:
+        """Return what of a value cannot be encoded, and why; empty if each part of it can be."""
+        if not self._writers:
+            self._writers = [
+                self._writer(*each) for each in zip(self.fields, self.members, strict=False)
+            ]
+        for name, field, write in zip(self.members, self.fields, self._writers, strict=False):
+            try:
+                write(value)
+            except ENCODE_ERRORS as error:
+                return f"{self._trouble_of(field, name, value, path)}: {error}"
+        for name, part in zip(self.members[len(self.fields) :], self.parts, strict=True):
+            try:
+                found = part.trouble(getattr(value, name), f"{path}.{name}")
+            except ENCODE_ERRORS as error:
+                return f"{path}.{name}: {error}"
+            if found:
+                return found
+        return ""
+
+    def _trouble_of(self, field: Field, name: str, value: Any, path: str) -> str:
+        if not hasattr(value, name):
+            return f"{path}: {shown(value)} has not the fields {', '.join(self.members)}"
+        given = getattr(value, name)
+        if isinstance(field.encoding, Composite):
+            kind = self.types()[field.name]
+            if not all(hasattr(given, each) for each in kind._fields):
+                return f"{path}.{name}={shown(given)} has not the fields {', '.join(kind._fields)}"
+        return f"{path}.{name}={shown(given)}"
+
+    def _writer(self, field: Field, name: str) -> Callable[[Any], bytes]:
+        """Return a function that writes one field of a value."""
+        scope = self.scope
+        format_, _, _ = scope.reading(field.encoding, field.name)
+        arguments = ", ".join(scope.writing(field.encoding, f"value.{name}"))
+        pack = scope.constant(struct.Struct(scope.order + format_).pack)
+        return cast(
+            "Callable[[Any], bytes]", scope.function(f"made = lambda value: {pack}({arguments})\n")
+        )
 
     def _reader(self, field: Field) -> Callable[[Payload, int], Any]:
         """Return a function that reads one field of a block that begins at a place."""
@@ -256,6 +300,17 @@ class GroupCodec:
             parts.append(self._pack(entry))
             block.write_members(entry, parts)
 
+    def trouble(self, entries: Sequence[Any] | None, path: str) -> str:
+        """Return what of the entries cannot be encoded, and why; empty for nothing."""
+        for index, entry in enumerate(entries or ()):
+            if found := self._block.trouble(entry, f"{path}[{index}]"):
+                return found
+        try:
+            self._header.pack(blockLength=self._block.block.length, numInGroup=len(entries or ()))
+        except struct.error as error:
+            return f"{path}: {len(entries or ())} entries: {error}"
+        return ""
+
 
 @final
 class DataCodec:
@@ -285,9 +340,21 @@ class DataCodec:
 
     def write(self, value: str | bytes | None, parts: list[bytes]) -> None:
         """Append the header and the data; None is empty."""
-        data = b"" if value is None else value.encode() if isinstance(value, str) else bytes(value)
+        # Of a number, `bytes` would make as many zeros.
+        given = b"" if value is None else value
+        data = given.encode() if isinstance(given, str) else memoryview(given).tobytes()
         parts.append(self._header.pack(length=len(data)))
         parts.append(data)
+
+    def trouble(self, value: Any, path: str) -> str:
+        """Return why data cannot be encoded; empty if it can be."""
+        try:
+            self.write(value, [])
+        except struct.error as error:
+            return f"{path}: {len(value)} characters or bytes: {error}"
+        except ENCODE_ERRORS as error:
+            return f"{path}={shown(value)}: {error}"
+        return ""
 
 
 DECODE: Final = """
@@ -309,7 +376,7 @@ def made(value{more}):
     except EncodeError:
         raise
     except ENCODE_ERRORS as error:
-        raise EncodeError(f"{{where}}: {{error}}") from error
+        raise refused(value, error) from error
 """
 
 
@@ -405,6 +472,10 @@ class SbeCodec(Generic[T]):
         value, _ = self._block.read(data, header.width, found["blockLength"], found["version"])
         return cast("T", value)
 
+    def _refused(self, value: Any, error: Exception) -> EncodeError:
+        """Return the error that names the first part of a value that cannot be encoded."""
+        return EncodeError(self._block.trouble(value, self.name) or f"{self.name}: {error}")
+
     def _reading(self, order: str) -> Callable[[Payload], T]:
         block, scope = self._block, self._block.scope
         names = {name: f"h_{index}" for index, name in enumerate(self._header.names)}
@@ -434,6 +505,7 @@ class SbeCodec(Generic[T]):
 
     def _writing(self, body: struct.Struct, *, is_into: bool) -> Any:
         block, scope = self._block, self._block.scope
+        scope.names["refused"] = self._refused
         numbers = [str(self._numbers[name]) for name in self._header.names]
         fields = scope.writing_fields(block.block.fields, "value")
         arguments = ", ".join([*numbers, *fields])

@@ -226,27 +226,55 @@ def test_one_codec_has_several_messages() -> None:
         both.decode(b"1234567")
 
 
+ENTRY, ORDER, PART = (QUOTE.types[each] for each in ("fills", "orders", "orders.parts"))
+
+
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "where"),
     [
-        {"sequence": -1},
-        {"sequence": None},
-        {"symbol": "123456789"},
-        {"symbol": None},
-        {"side": "BYE"},
-        {"side": None},
-        {"levels": (1, 2)},
-        {"key": b"123"},
-        {"price": 7},
-        {"fills": [(1, 2)]},
-        {"text": "x" * 65_536},
+        ({"sequence": -1}, "Quote.sequence=-1: "),
+        ({"sequence": None}, "Quote.sequence=None: "),
+        ({"symbol": "123456789"}, "Quote.symbol='123456789': "),
+        ({"symbol": None}, "Quote.symbol=None: "),
+        ({"side": "BYE"}, "Quote.side='BYE': "),
+        ({"side": None}, "Quote.side=None: "),
+        ({"levels": (1, 2)}, "Quote.levels=(1, 2): "),
+        ({"levels": 5}, "Quote.levels=5: "),
+        ({"key": b"123"}, "Quote.key=b'123': "),
+        ({"price": 7}, "Quote.price=7 has not the fields mantissa: "),
+        ({"price": QUOTE.types["price"]("1\n")}, "Quote.price=price(mantissa="),
+        ({"fills": [(1, 2)]}, "Quote.fills[0]: (1, 2) has not the fields size, at: "),
+        ({"fills": [ENTRY(1, 2), ENTRY(1, -2)]}, "Quote.fills[1].at=-2: "),
+        ({"fills": 5}, "Quote.fills: "),
+        ({"fills": [ENTRY(1, 2)] * 65_536}, "Quote.fills: 65536 entries: "),
+        ({"orders": [ORDER(1, [PART(1), PART(256)], "")]}, "Quote.orders[0].parts[1].part=256: "),
+        ({"text": "x" * 65_536}, "Quote.text: 65536 characters or bytes: "),
+        ({"blob": 7}, "Quote.blob=7: "),
+        ({"blob": 0}, "Quote.blob=0: "),
     ],
-    ids=str,
+    ids=lambda each: str(each)[:40],
 )
-def test_a_value_that_does_not_fit_is_refused(changes: dict[str, Any]) -> None:
+def test_a_value_that_does_not_fit_is_refused_and_its_part_named(
+    changes: dict[str, Any], where: str
+) -> None:
     value = QUOTE.decode(golden(Quote()))
-    with pytest.raises(EncodeError, match="Quote: "):
-        QUOTE.encode(value._replace(**changes))
+    sizes = set()
+    for _ in range(3):
+        with pytest.raises(EncodeError) as caught:
+            QUOTE.encode(value._replace(**changes))
+        assert str(caught.value).startswith(where), caught.value
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 400
+        sizes.add(len(QUOTE._block.scope.names))
+    # Values that are refused again and again do not fill the memory.
+    assert len(sizes) == 1
+
+
+def test_a_buffer_that_is_too_short_is_told_by_its_length() -> None:
+    with pytest.raises(EncodeError, match=r"Heartbeat: .*at least 16 bytes"):
+        BEAT.encode_into(BEAT.type(3), bytearray(9), 0)
+    with pytest.raises(EncodeError, match=r"Heartbeat\.at='3': "):
+        BEAT.encode_into(BEAT.type("3"), bytearray(16), 0)
 
 
 def test_a_class_of_ones_own_is_made() -> None:
