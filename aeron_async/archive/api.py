@@ -45,7 +45,7 @@ ALL_AND_STOP: Final = -2
 
 FIRST_LOOK_S: Final = 0.0005
 LAST_LOOK_S: Final = 0.02
-"""First and longest interval between two questions of `wait_recorded` to an archive elsewhere."""
+"""First and longest interval between two questions to an archive elsewhere what is recorded."""
 
 
 @final
@@ -416,6 +416,16 @@ class Archive(ABC):
                 return recorded
             await asyncio.sleep(delay_s)
             delay_s = min(2 * delay_s, LAST_LOOK_S)
+
+    async def wait_recorded_descriptor(
+        self, recording_id: int, position: int
+    ) -> tuple[int, RecordingDescriptor]:
+        """Wait as `wait_recorded` does; return where it is, and the recording as it is then.
+
+        The descriptor may be newer than the position, and is never older.
+        """
+        recorded = await self.wait_recorded(recording_id, position)
+        return recorded, await self.describe(recording_id)
 
     async def log_id(self) -> UUID | None:
         """Return the id that tells this archive's log from all others; None if it has none.

@@ -10,7 +10,14 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, final
 from uuid import UUID
 
-from aeron_async.archive.api import ALL_AND_FOLLOW, Archive, RecordingSubscription, SourceLocation
+from aeron_async.archive.api import (
+    ALL_AND_FOLLOW,
+    FIRST_LOOK_S,
+    LAST_LOOK_S,
+    Archive,
+    RecordingSubscription,
+    SourceLocation,
+)
 from aeron_async.archive.arguments import (
     check_aeron,
     check_answered_on,
@@ -80,6 +87,7 @@ from aeron_async.client.arguments import (
 from aeron_async.errors import ArchiveError, ClosedError
 from aeron_async.logs import get_logger, within
 from aeron_async.protocol.channel_uri import ChannelUri, ControlMode, Media
+from aeron_async.tasks import TaskOwner
 from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
@@ -504,6 +512,31 @@ class RemoteArchive(RemoteListing, Archive):
     async def _ask(self, kind: type[Request], **fields: Any) -> int:
         check_ids(**fields)
         return await self.connection.ask(kind, **fields)
+
+    async def wait_recorded_descriptor(
+        self, recording_id: int, position: int
+    ) -> tuple[int, RecordingDescriptor]:
+        """Return a recorded position and the recording; see `Archive.wait_recorded_descriptor`.
+
+        Both are asked for at once, and an archive answers the requests of a session in their order.
+        """
+        delay_s = FIRST_LOOK_S
+        while True:
+            async with TaskOwner(on_failed=lambda _: None) as tasks:
+                asked = tasks.start(self.recording_position(recording_id), "recorded position")
+                described = tasks.start(self.describe(recording_id), "recording")
+                answered: list[asyncio.Task[Any]] = []
+                for each in (asked, described):
+                    each.add_done_callback(answered.append)
+                recorded = await asked
+                # A descriptor that came first could be older than the position.
+                if recorded is None or answered[0] is not asked:
+                    return await super().wait_recorded_descriptor(recording_id, position)
+                descriptor = await described
+            if recorded >= position:
+                return recorded, descriptor
+            await asyncio.sleep(delay_s)
+            delay_s = min(2 * delay_s, LAST_LOOK_S)
 
     # Recording.
 

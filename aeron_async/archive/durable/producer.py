@@ -585,10 +585,9 @@ class Producer:
             StoppedError: The recording has stopped before that position.
         """
         assert self.recording_id is not None, "the log is open"
-        recorded = await archive.wait_recorded(self.recording_id, position)
-        # The position first and the session then: a recording never comes back to a session that it
+        # The position is older than the session: a recording never comes back to a session that it
         # has left, so the position was reached in one of this producer.
-        descriptor = await archive.describe(self.recording_id)
+        recorded, descriptor = await archive.wait_recorded_descriptor(self.recording_id, position)
         if descriptor.session_id not in self._sessions:
             raise FencedError(self._fenced_by("extends the recording"))
         if not descriptor.is_active and (not position or recorded < position):

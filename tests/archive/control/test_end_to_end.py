@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import aeron_async as aa
+    from aeron_async.archive import RecordingDescriptor
     from aeron_async.archive.control.sbe import SbeMessage
 
 
@@ -282,3 +283,37 @@ async def test_everybody_hears_how_far_recordings_are_who_wants_to(
         async with asyncio.timeout(TIMEOUT_S):
             while server.events.skipped_events == 0:
                 await asyncio.sleep(0)
+
+
+async def test_a_descriptor_is_never_older_than_the_position(
+    client: RemoteArchive, aeron: aa.Aeron, recorded: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording_id, end = await record(aeron, client, recorded, MESSAGES)
+    # It has stopped, and will not come to the position.
+    where, descriptor = await client.wait_recorded_descriptor(recording_id, end + 1)
+    assert (where, descriptor.stop_position) == (end, end)
+    described = asyncio.Event()
+    describe, count = client.describe, 0
+
+    async def counted(recording_id: int) -> RecordingDescriptor:
+        nonlocal count
+        found = await describe(recording_id)
+        count += 1
+        described.set()
+        return found
+
+    async def late(_: int) -> int:
+        await described.wait()
+        # The answer to a request that was overtaken.
+        await asyncio.sleep(0)
+        return end
+
+    monkeypatch.setattr(client, "describe", counted)
+    monkeypatch.setattr(client, "recording_position", late)
+    assert (await client.wait_recorded_descriptor(recording_id, end))[0] == end
+    assert count == 2
+
+
+async def test_an_unknown_recording_has_no_position_to_wait_for(client: RemoteArchive) -> None:
+    with pytest.raises(UnknownRecordingError):
+        await client.wait_recorded_descriptor(7, 0)
