@@ -38,7 +38,6 @@ from aeron_async.rpc.envelope import (
     INSTANCE_LENGTH,
     INTERRUPTED,
     LAST,
-    NEVER_BEGUN,
     QUICK,
     SCHEMA_ID,
     VERSION,
@@ -46,6 +45,7 @@ from aeron_async.rpc.envelope import (
     Template,
     body_offset,
     extensions_of,
+    failure_of,
     head,
     kind_of,
     pack_extensions,
@@ -102,7 +102,6 @@ REPLY_KIND: Final = kind_of(Template.REPLY)
 CALL_KIND: Final = kind_of(Template.CALL)
 CALL: Final = int(Template.CALL)
 TEMPLATE_AT: Final = 2
-RETRY_AFTER_LENGTH: Final = 4
 STREAMS: Final = "the server streams its answer: use client.stream, and async for"
 ANSWERS_ONCE: Final = "the server answers once: use client.call, or await reply() of the stream"
 
@@ -370,6 +369,8 @@ class ClientLink:
             return "the server there ends, and takes no new calls"
         if self.refusal or self.state is not LinkState.CONNECTING or publication is None:
             return self.refusal
+        if self._held_until_ns:
+            return "a server was found, and whether it is the only one is not known yet"
         if publication.is_connected:
             return (
                 "requests arrive there, and no answer comes: give both ends the same URI, with "
@@ -497,13 +498,13 @@ class ClientLink:
         return True
 
     def _on_other_image(self, image: Image, template: int) -> None:
-        if self._image is None or template == Template.WELCOME:
+        is_up = self.state in {LinkState.UP, LinkState.DRAINING}
+        if self._image is None or (template == Template.WELCOME and not is_up):
             self._image = image
-        elif image.session_id != self._image.session_id and self.state in {
-            LinkState.UP,
-            LinkState.DRAINING,
-        }:
-            self._refuse_two()
+        elif is_up and image.session_id != self._image.session_id:
+            # The one that was there may be dead. The next link waits for both before it calls.
+            self._is_crowded = True
+            self._break("another server answers: this one was restarted, or there are two")
 
     def _on_any(self, data: bytes, call_id: int) -> None:
         block, template, schema, version, _, amount, number, flags, ext_length = UNPACK(data)
@@ -573,7 +574,6 @@ class ClientLink:
 
     def _refuse_two(self) -> None:
         """Let a link go on which two servers answer: calls may run in both."""
-        # The next link waits for both before it sends a call.
         self._is_crowded = True
         self._refuse("two servers answer at one channel and stream; close one of them")
 
@@ -605,7 +605,7 @@ class ClientLink:
             if flags & INTERRUPTED:
                 self._owner.on_call_lost(call, "the server closed while it ran", was_sent=True)
                 return
-            self._on_error(call, failure_of(call, number, flags, body, extensions))
+            self._on_error(call, failure_of(call.method, number, flags, body, extensions))
         elif template != Template.CREDIT:
             message = f"template {template} for a call"
             raise ProtocolError(message)
@@ -783,7 +783,7 @@ class ClientLink:
             self._next_ns = now_ns + HELLO_INTERVAL_NS
         if self._held_until_ns and now_ns >= self._held_until_ns:
             self._on_up()
-        return self._next_ns
+        return min(self._next_ns, self._held_until_ns or self._next_ns)
 
     def _is_overstayed(self, now_ns: int) -> bool:
         """Return whether a server that drains should have closed: a GOAWAY may be forged."""
@@ -870,24 +870,3 @@ class ClientLink:
 def wrong_kind(method: str, what: str) -> CallFailedError:
     """Return the error of a call that its method does not answer as its caller expects."""
     return CallFailedError(f"{method}: {what}", status=Status.UNIMPLEMENTED)
-
-
-def failure_of(
-    call: ClientCall, number: int, flags: int, body: bytes, extensions: dict[int, bytes]
-) -> CallFailedError:
-    """Return the error that a server has answered."""
-    try:
-        status = Status(number)
-    except ValueError:
-        status = Status.UNKNOWN
-    retry_after = extensions.get(Extension.RETRY_AFTER, b"")
-    text = body.decode("utf-8", "replace")
-    return CallFailedError(
-        f"{call.method}: {text or status.name}",
-        status=status,
-        error_type=extensions.get(Extension.ERROR_TYPE, b"").decode("utf-8", "replace"),
-        is_never_begun=bool(flags & NEVER_BEGUN),
-        retry_after_ms=int.from_bytes(retry_after, "little")
-        if len(retry_after) == RETRY_AFTER_LENGTH
-        else None,
-    )

@@ -27,7 +27,7 @@ from enum import IntEnum, IntFlag
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, final
 
-from aeron_async.errors import ConfigurationError, ProtocolError
+from aeron_async.errors import CallFailedError, ConfigurationError, ProtocolError, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,6 +56,7 @@ __all__ = [
     "body_offset",
     "checked",
     "extensions_of",
+    "failure_of",
     "head",
     "kind_of",
     "method_id",
@@ -81,6 +82,7 @@ INSTANCE_LENGTH: Final = 16
 CALL_KEY: Final = 8
 """Bytes of the id of a call in a key, behind the instance of its client."""
 KEY_LENGTH: Final = INSTANCE_LENGTH + CALL_KEY
+RETRY_AFTER_LENGTH: Final = 4
 EXTENSION: Final = Struct("<HH")
 ALIGNMENT: Final = 4
 SBE_HEADER_LENGTH: Final = 8
@@ -313,3 +315,24 @@ def text_of(value: str) -> bytes:
 def method_id(service: str, name: str) -> int:
     """Return the number of a method: CRC-32 of `service/name`, which peers compute alike."""
     return zlib.crc32(f"{service}/{name}".encode())
+
+
+def failure_of(
+    method: str, number: int, flags: int, body: bytes, extensions: dict[int, bytes]
+) -> CallFailedError:
+    """Return the error that a server has answered."""
+    try:
+        status = Status(number)
+    except ValueError:
+        status = Status.UNKNOWN
+    retry_after = extensions.get(Extension.RETRY_AFTER, b"")
+    text = body.decode("utf-8", "replace")
+    return CallFailedError(
+        f"{method}: {text or status.name}",
+        status=status,
+        error_type=extensions.get(Extension.ERROR_TYPE, b"").decode("utf-8", "replace"),
+        is_never_begun=bool(flags & NEVER_BEGUN),
+        retry_after_ms=int.from_bytes(retry_after, "little")
+        if len(retry_after) == RETRY_AFTER_LENGTH
+        else None,
+    )

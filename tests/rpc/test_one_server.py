@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from aeron_async.rpc.serving import Serving
     from aeron_async.testing import World
+    from aeron_async.testing.host import Host
 
 CHANNELS = pytest.mark.parametrize(
     "channel", [UDP, MDC, "aeron:ipc"], ids=["response", "mdc", "ipc"]
@@ -319,6 +320,57 @@ def test_a_client_that_two_servers_answer_calls_neither() -> None:
                     assert await client.call("who", b"!") == b"orders!"
             refusals = [each for each in lines if each["event"] == "call_link_refused"]
             assert [each["service"] for each in refusals] == ["orders"]
+
+    simulate(story, seed=1)
+
+
+@pytest.mark.parametrize("channel", [UDP, MDC], ids=["response", "mdc"])
+def test_a_server_that_was_killed_and_is_back_is_not_taken_for_two(channel: str) -> None:
+    async def serve(host: Host) -> None:
+        async with host.aeron() as bob, make_server().serve(bob, channel):
+            await asyncio.get_running_loop().create_future()
+
+    async def story(world: World) -> None:
+        bob = world.host("bob")
+        bob.start(serve)
+        async with (
+            world.host("alice").aeron() as alice,
+            rpc.Client(alice, channel, "orders") as client,
+        ):
+            await client.wait_connected(5)
+            with capture_logs() as lines:
+                await bob.crash()
+                await world.sleep(0.2)
+                await bob.restart()
+                outcomes: list[bytes | type[Exception]] = []
+                for _ in range(60):
+                    await world.sleep(0.05)
+                    try:
+                        outcomes.append(await client.call("who", b"!", timeout=2))
+                    except rpc.RpcError as error:
+                        outcomes.append(type(error))
+            assert outcomes[-1] == b"orders!"
+            assert [each for each in outcomes if each != b"orders!"] == [rpc.CallLostError]
+            events = [each["event"] for each in lines]
+            assert "call_link_refused" not in events
+            assert events.count("call_link_lost") == 1
+            assert client.counts.links_lost == 1
+
+    simulate(story, seed=3)
+
+
+def test_a_client_says_that_it_looks_whether_a_server_is_the_only_one() -> None:
+    async def story(world: World) -> None:
+        async with (
+            world.host("bob").aeron() as bob,
+            rpc.Client(bob, "aeron:ipc", "orders", connect_timeout=0.3) as client,
+        ):
+            client._links[0]._is_crowded = True
+            async with make_server().serve(bob, "aeron:ipc"):
+                with pytest.raises(rpc.NoServerError, match="is the only one is not known"):
+                    await client.call("who")
+                await client.wait_connected(0.3)
+                assert await client.call("who", b"!") == b"orders!"
 
     simulate(story, seed=1)
 
