@@ -300,8 +300,12 @@ class Client:
 
         Raises:
             NoServerError: None is, after so many seconds; or those that are there cannot be used.
+            ClosedError: The client or its Aeron is closed, or the client is not open yet.
         """
         self._check_open()
+        if self._aeron.is_closed:
+            message = f"the Aeron of the client of {self.service!r} is closed"
+            raise ClosedError(message)
         try:
             async with asyncio.timeout(timeout):
                 while not (self.is_connected or self._is_closed):

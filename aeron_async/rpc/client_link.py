@@ -29,6 +29,7 @@ from aeron_async.errors import (
     Status,
 )
 from aeron_async.logs import get_logger
+from aeron_async.protocol.units import INT64_MAX
 from aeron_async.rpc.envelope import (
     BLOCK_LENGTH,
     CONTINUED,
@@ -693,6 +694,8 @@ class ClientLink:
             except (AeronError, OSError) as error:
                 self._lost_reason = f"{type(error).__name__}: {error}"
                 if isinstance(error, ClosedError) and self._aeron.is_closed:
+                    # That will not change.
+                    self._refusal, self._refused_ns = "the client's Aeron is closed", INT64_MAX
                     self._settle()
                     return
                 if self.state is LinkState.DOWN:

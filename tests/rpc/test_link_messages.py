@@ -259,6 +259,40 @@ def test_a_client_that_was_sent_away_comes_back_when_the_server_stays() -> None:
     simulate(story, seed=1)
 
 
+def test_a_client_whose_aeron_was_closed_says_so() -> None:
+    async def story(world: World) -> None:
+        alice = world.host("alice").aeron()
+        async with world.host("bob").aeron() as bob, make_server().serve(bob, UDP):
+            await alice.__aenter__()
+            async with rpc.Client(alice, UDP, SERVICE, connect_timeout=60) as client:
+                await client.wait_connected(5)
+                assert await client.call("echo", b"x") == b"x"
+                await alice.__aexit__(None, None, None)
+                for _ in range(2):
+                    with pytest.raises(rpc.NoServerError, match="the client's Aeron is closed"):
+                        await client.call("echo", timeout=None)
+                with pytest.raises(ClosedError, match="the Aeron of the client of 'numbers' is"):
+                    await client.wait_connected()
+
+    simulate(story, seed=1)
+
+
+def test_who_waits_for_a_server_learns_that_the_aeron_was_closed() -> None:
+    async def story(world: World) -> None:
+        alice = world.host("alice").aeron()
+        await alice.__aenter__()
+        async with rpc.Client(alice, UDP, SERVICE, connect_timeout=60) as client:
+            waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(client.wait_connected())]
+            waits.append(asyncio.ensure_future(client.call("echo", timeout=None)))
+            await world.sleep(3)
+            await alice.__aexit__(None, None, None)
+            for each in waits:
+                with pytest.raises(rpc.NoServerError, match="the client's Aeron is closed"):
+                    await each
+
+    simulate(story, seed=1)
+
+
 @pytest.mark.parametrize("name", ["grace", "patience", "cancel_grace"])
 @pytest.mark.parametrize("seconds", [-1, float("nan"), "1", None, True])
 def test_seconds_that_are_none_are_refused(name: str, seconds: Any) -> None:
