@@ -695,7 +695,8 @@ class ClientLink:
                 self._lost_reason = f"{type(error).__name__}: {error}"
                 if isinstance(error, ClosedError) and self._aeron.is_closed:
                     # That will not change.
-                    self._refusal, self._refused_ns = "the client's Aeron is closed", INT64_MAX
+                    self._refusal = f"its Aeron is closed ({printable(error)})"
+                    self._refused_ns = INT64_MAX
                     self._settle()
                     return
                 if self.state is LinkState.DOWN:

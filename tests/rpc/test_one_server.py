@@ -241,6 +241,21 @@ async def test_the_claim_of_a_killed_server_is_waited_for(tmp_path: Path) -> Non
             ]
 
 
+@needs_compiled
+async def test_a_client_whose_driver_has_gone_says_so(tmp_path: Path) -> None:
+    context = aa.DriverContext(aeron_directory=str(tmp_path / "aeron"), close_linger_timeout_ns=0)
+    async with aa.MediaDriver.launch(context) as driver:
+        aeron = aa.Aeron.connect(directory=driver.context.aeron_directory, context=context)
+        async with aeron, rpc.Client(aeron, "aeron:ipc", "orders", connect_timeout=60) as client:
+            call = asyncio.ensure_future(client.call("who", timeout=None))
+            await asyncio.sleep(0)
+            await driver.aclose()
+            with pytest.raises(
+                rpc.NoServerError, match=r"its Aeron is closed \(.* driver was closed"
+            ):
+                await call
+
+
 def test_a_claim_without_a_sign_of_life_is_not_waited_for_without_end() -> None:
     async def story(world: World) -> None:
         async with (
