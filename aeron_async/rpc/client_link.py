@@ -88,7 +88,9 @@ PATIENCE_S: Final = 5.0
 DISCONNECTED_NS: Final = NS_PER_SECOND
 """How long a publication may be without a subscriber before the link is lost."""
 STAYS_MOST_MS: Final = 60_000
-"""How long a server that drains is believed to stay, in milliseconds."""
+"""How long a server that drains is believed to stay if no call runs, in milliseconds."""
+CALLS_STAY_MOST_MS: Final = 3_600_000
+"""The same while calls run."""
 REFUSED_NS: Final = 5 * NS_PER_SECOND
 """How long a refusal holds that was not repeated: the server may have gone."""
 HELD_NS: Final = 500 * NS_PER_MS
@@ -337,7 +339,7 @@ class ClientLink:
         self._now_ns = owner.clock.now_ns
         self._ping_count = 0
         self._next_ns = 0
-        self._disconnected_ns = self._gone_ns = 0
+        self._disconnected_ns = self._gone_ns = self._cut_ns = 0
         self._lost_reason = ""
         self._publication: Any = None
         self._subscription: Any = None
@@ -545,8 +547,10 @@ class ClientLink:
         elif template == Template.GOAWAY:
             if self.state is LinkState.UP:
                 self._on(LinkEvent.SENT_AWAY)
-                staying_ns = min(number, STAYS_MOST_MS) * NS_PER_MS
-                self._gone_ns = self._owner.clock.now_ns() + staying_ns + LEAVES_NS
+                left_ns = self._owner.clock.now_ns() + LEAVES_NS
+                self._gone_ns = left_ns + min(number, STAYS_MOST_MS) * NS_PER_MS
+                left_ns += int(PATIENCE_S * NS_PER_SECOND)
+                self._cut_ns = left_ns + min(number, CALLS_STAY_MOST_MS) * NS_PER_MS
                 self._owner.on_link_lost(self, "the server drains")
         elif template == Template.ERROR:
             self._refuse(printable(body.decode(errors="replace")))
@@ -791,10 +795,9 @@ class ClientLink:
 
     def _is_overstayed(self, now_ns: int) -> bool:
         """Return whether a server that drains should have closed: a GOAWAY may be forged."""
-        late_ns = now_ns - self._gone_ns
-        return self.state is LinkState.DRAINING and late_ns >= (
-            PATIENCE_S * NS_PER_SECOND if self.calls else 0
-        )
+        # Calls that run are answered as late as the server has said.
+        gone_ns = self._cut_ns if self.calls else self._gone_ns
+        return self.state is LinkState.DRAINING and now_ns >= gone_ns
 
     def _hello(self) -> bytes:
         extensions = pack_extensions(

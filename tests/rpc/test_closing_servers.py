@@ -96,6 +96,19 @@ def test_a_stream_that_grace_cuts_short_is_lost() -> None:
     simulate(story, seed=1)
 
 
+def test_a_call_is_answered_as_late_as_grace_allows() -> None:
+    async def story(world: World) -> None:
+        async with world.host("bob").aeron() as bob, rpc.Client(bob, UDP, "orders") as client:
+            async with make_server(150).serve(bob, UDP, grace=200):
+                await client.wait_connected(5)
+                call = asyncio.ensure_future(client.call("place", b"!", timeout=None))
+                await asyncio.sleep(0.1)
+            assert await call == b"1!"
+            assert client.counts.lost == 0
+
+    simulate(story, seed=1)
+
+
 def test_a_handler_that_answers_when_it_is_cancelled_is_heard() -> None:
     async def story(world: World) -> None:
         async with world.host("bob").aeron() as bob, rpc.Client(bob, UDP, "orders") as client:
