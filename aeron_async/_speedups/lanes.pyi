@@ -25,5 +25,12 @@ class ReceiveLane:
     def deliver(self) -> None: ...
 
 class SendLane:
-    def __init__(self, publication: Any, agent: Any, socket: Any, quiet_ns: int) -> None: ...
+    def __init__(
+        self,
+        publication: Any,
+        agent: Any,
+        socket: Any,
+        quiet_ns: int,
+        is_response: bool = False,
+    ) -> None: ...
     def on_offer(self) -> None: ...

@@ -8,6 +8,7 @@ effect. The objects that they change are those of the driver, which has no copy 
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memmove
@@ -21,7 +22,11 @@ cdef extern from "<sys/types.h>" nogil:
     ctypedef long ssize_t
 
 cdef extern from "<sys/socket.h>" nogil:
+    struct sockaddr:
+        pass
     ssize_t send(int fd, const void *data, size_t length, int flags)
+    ssize_t sendto(int fd, const void *data, size_t length, int flags, const sockaddr *address,
+                   unsigned int address_length)
     int MSG_DONTWAIT
 
 DEF PARTITION_COUNT = 3
@@ -280,6 +285,7 @@ cdef class SendLane:
         agent: The sender.
         socket: The socket of a publication that sends by one alone; else None.
         quiet_ns: An offer this long after the last poll counts as a single one.
+        is_response: Whether it sends to the one receiver that has answered its `ResponseOutbox`.
     """
 
     cdef OfferSending publication
@@ -289,9 +295,13 @@ cdef class SendLane:
     cdef object outbox
     cdef object socket
     cdef object now_ns
+    cdef object peer
+    cdef bytes raw_peer
     cdef int64_t quiet_ns
+    cdef bint is_response
 
-    def __init__(self, OfferSending publication not None, Sleeping agent not None, socket, int64_t quiet_ns):
+    def __init__(self, OfferSending publication not None, Sleeping agent not None, socket, int64_t quiet_ns,
+                 bint is_response=False):
         cdef Streaming stream = publication._sender
         if stream is None or self.publication is not None:
             raise ValueError("a lane is made once, for a publication that was set up")
@@ -303,6 +313,7 @@ cdef class SendLane:
         self.socket = socket
         self.now_ns = agent._clock.now_ns
         self.quiet_ns = quiet_ns
+        self.is_response = is_response
 
     def on_offer(self):
         """Send what was offered; see `Sender.on_offer`."""
@@ -355,16 +366,43 @@ cdef class SendLane:
 
     cdef bint send_frame(self, term, Py_buffer *view, int64_t offset, int64_t length) except -1:
         """Send a frame; return False if it did not leave, so that the long way tries again."""
-        cdef object fd = None if self.socket is None else self.socket.sendable_fd
+        cdef object fd = None
         cdef int number
+        cdef int descriptor
+        cdef ssize_t sent
+        cdef bytes raw_peer = None
+        if self.socket is not None:
+            fd = self.find_peer() if self.is_response else self.socket.sendable_fd
         if fd is None:
             return self.outbox.send(memoryview(term)[offset:offset + length])
-        if send(fd, <char *>view.buf + offset, length, MSG_DONTWAIT) >= 0:
+        descriptor = fd
+        if self.is_response:
+            # What is sent to stays, whatever others do to the lane meanwhile.
+            raw_peer = self.raw_peer
+            if raw_peer is None:
+                return False
+            sent = sendto(descriptor, <char *>view.buf + offset, length, MSG_DONTWAIT,
+                          <const sockaddr *>PyBytes_AS_STRING(raw_peer),
+                          <unsigned int>PyBytes_GET_SIZE(raw_peer))
+        else:
+            sent = send(descriptor, <char *>view.buf + offset, length, MSG_DONTWAIT)
+        if sent >= 0:
             return True
         number = errno
         if number != EAGAIN and number != EINTR:
             self.socket.on_send_error(OSError(number, strerror(number)))
         return False
+
+    cdef object find_peer(self):
+        """Return the descriptor by which to send to `raw_peer`; None if the outbox must do it."""
+        address = self.outbox.answered
+        if address is None:
+            return None
+        fd = self.socket.unconnected_fd
+        if fd is not None and (address is not self.peer or self.raw_peer is None):
+            self.raw_peer = self.socket.raw_address(address)
+            self.peer = address
+        return None if self.raw_peer is None else fd
 
 
 cdef int64_t find_alone(Py_buffer *view, int64_t offset, int64_t mtu_length) noexcept:

@@ -431,7 +431,9 @@ class Publications:
         # What another process may write is checked before it is sent, and timestamps are written.
         is_plain = type(publication) is NetworkPublication and self._timestamps(endpoint) is None
         publication.wake_flag.callback = self._sender.offer_callback(
-            publication, endpoint.data if is_plain else None
+            publication,
+            endpoint.data if is_plain else None,
+            is_response=endpoint.channel.is_response,
         )
         return PublicationReady(
             registration_id=registration_id,

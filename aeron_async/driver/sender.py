@@ -151,17 +151,22 @@ class Sender(Agent):
         self.wake_by(self._schedule.next_deadline_ns())
 
     def offer_callback(
-        self, publication: SubscribablePublication, socket: ChannelSocket | None
+        self,
+        publication: SubscribablePublication,
+        socket: ChannelSocket | None,
+        *,
+        is_response: bool = False,
     ) -> Callable[[], object]:
         """Return what an offer calls: `on_offer`, or the compiled lane above it.
 
         Args:
             publication: What is offered to.
             socket: The one socket by which it sends; None if it must take no lane.
+            is_response: Whether it sends through a `ResponseOutbox`.
         """
         if SendLane is None or socket is None:
             return partial(self.on_offer, publication)
-        return SendLane(publication, self, socket, LANE_QUIET_NS).on_offer
+        return SendLane(publication, self, socket, LANE_QUIET_NS, is_response).on_offer
 
     def remove(self, publication: SubscribablePublication) -> None:
         """Stop polling a publication."""

@@ -108,6 +108,26 @@ def test_a_descriptor_is_given_away_only_while_datagrams_may_be_sent(rig: Rig) -
     assert [*given, socket.sendable_fd] == [None, 7, None, 7, None, None]
 
 
+def test_a_descriptor_without_a_peer_is_given_away_only_while_datagrams_may_be_sent(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    socket = rig.endpoint.data
+    assert (socket.unconnected_fd, socket.raw_address(LOCAL)) == (None, None)
+    monkeypatch.setattr(Transport, "unconnected_fd", 7)
+    monkeypatch.setattr(Transport, "raw_address", lambda _, address: repr(address).encode())
+    acts: tuple[Callable[[], object], ...] = (
+        socket.pause_writing,
+        socket.resume_writing,
+        lambda: socket.connection_lost(None),
+    )
+    given = [socket.unconnected_fd]
+    for act in acts:
+        act()
+        given.append(socket.unconnected_fd)
+    assert given == [7, None, 7, None]
+    assert socket.raw_address(LOCAL) is None
+
+
 def test_an_error_of_a_send_by_the_descriptor_is_one_of_a_send(rig: Rig) -> None:
     rig.endpoint.data.on_send_error(ConnectionRefusedError())
     assert rig.counts[SystemCounterId.SHORT_SENDS] == 0, "the long way sends again"

@@ -49,6 +49,7 @@ def test_nothing_leaves_until_somebody_has_asked() -> None:
     assert rig.responses.send_batches(memoryview(b"xyz"), array("i", (3, 1))) == 0
     rig.answer(OTHER_SOURCE, 0)
     assert rig.responses.address is None, "a status message asks for nothing"
+    assert rig.responses.answered is None
     assert rig.network.sent == []
 
 
@@ -58,7 +59,10 @@ def test_until_somebody_is_heard_the_last_to_ask_has_the_responses() -> None:
     rig.ask(SOURCE, 1)
     assert rig.responses.send(b"x")
     assert rig.responses.send_batches(memoryview(b"abc"), array("i", (3, 2))) == 0
+    answered = [rig.responses.answered]
     rig.answer(SOURCE, 2)
+    answered.append(rig.responses.answered)
+    assert answered == [None, SOURCE]
     assert rig.responses.send_batches(memoryview(b"abc"), array("i", (3, 2))) == 3
     assert rig.network.sent == [b"x", b"ab", b"c"]
     assert rig.network.addresses == [SOURCE, SOURCE]
@@ -103,3 +107,4 @@ def test_whoever_is_silent_for_five_seconds_leaves_the_responses_to_the_next() -
     rig.poll(5 * SECOND + 1)
     rig.ask(OTHER_SOURCE, 5 * SECOND + 1)
     assert rig.responses.address == OTHER_SOURCE
+    assert rig.responses.answered is None, "a lane must not send past the budget"

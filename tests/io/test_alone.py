@@ -418,6 +418,28 @@ async def test_only_a_connected_socket_is_sent_to_by_its_descriptor() -> None:
         assert raw_fd(transport) is None, "the number may belong to another file by now"
 
 
+def unconnected_fd(transport: SocketTransport) -> int | None:
+    return transport.unconnected_fd
+
+
+async def test_compiled_code_sends_to_addresses_by_a_socket_without_a_peer() -> None:
+    with bound("127.0.0.1") as peer:
+        transport = await opened(peer, asyncio.DatagramProtocol())
+        assert unconnected_fd(transport) is None
+        assert transport.raw_address(peer.getsockname()) is None
+        transport.close()
+        transport = await opened(None, asyncio.DatagramProtocol())
+        assert unconnected_fd(transport) == transport._fileno
+        raw = transport.raw_address(peer.getsockname())
+        assert raw is not None
+        assert raw[4:8] == socket.inet_aton("127.0.0.1")
+        assert transport.raw_address(("::1", 1)) is None, "it is of another family"
+        transport._hold(b"waits", peer.getsockname())
+        assert unconnected_fd(transport) is None
+        transport.abort()
+        assert unconnected_fd(transport) is None
+
+
 @pytest.mark.parametrize("how", ["sent", "closed", "aborted"])
 async def test_nothing_is_sent_past_a_datagram_that_waits(how: str) -> None:
     with bound("127.0.0.1") as peer:

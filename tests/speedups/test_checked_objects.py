@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 from array import array
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aeron_async.driver.media.socket_transport import RawAddresses
 from tests.logbuffer.logs import TERM_LENGTH
 from tests.speedups.test_twins import filled
 from tests.twins import compiled_twins, needs_compiled
@@ -177,13 +180,13 @@ def test_a_lane_counts_in_a_cell() -> None:
 class Sender:
     """Something that offers one frame through a lane, and how that ended."""
 
-    def __init__(self, log: Any, position: int = 0) -> None:
+    def __init__(self, log: Any, position: int = 0, peer: Any = None) -> None:
         self.ends: list[Any] = []
         stream = having(
             compiled_twins().Streaming,
             position=position,
             limit=2**63 - 1,
-            _outbox=SimpleNamespace(send=lambda _: True),
+            _outbox=SimpleNamespace(send=lambda _: True) if peer is None else peer,
             _frame_starts=SimpleNamespace(next_position=2**63 - 1),
             round_trip=SimpleNamespace(on_sent=lambda *_: None),
         )
@@ -206,7 +209,8 @@ class Sender:
             on_offer_failed=lambda _, error, __: self.ends.append(type(error)),
             _clock=SimpleNamespace(now_ns=lambda: 1),
         )
-        compiled_twins().SendLane(publication, agent, None, 0).on_offer()
+        lane = compiled_twins().SendLane(publication, agent, peer, 0, peer is not None)
+        lane.on_offer()
         if stream.position > position:
             self.ends.append(stream.position - position)
             assert [each.cell[0] for each in counters] == [
@@ -257,6 +261,55 @@ def test_a_lone_frame_is_sent_if_the_word_behind_it_is_there() -> None:
     for length in (160, 161, 163, 164, 191):
         assert Sender(make_log(memoryview(bytearray(term[:length])))).ends == ["the long way"]
     assert Sender(make_log(memoryview(bytearray(term[:192])))).ends == [160]
+
+
+class Peer:
+    """The socket and the outbox of responses, of which the lane takes what it needs."""
+
+    def __init__(self, sock: socket.socket, answered: Any, raw: Any) -> None:
+        self.unconnected_fd: int | None = sock.fileno()
+        self.answered = answered
+        self.raw = raw
+        self.errors: list[int | None] = []
+        self.sent: list[bytes] = []
+
+    def send(self, datagram: memoryview) -> bool:
+        self.sent.append(bytes(datagram))
+        return True
+
+    def raw_address(self, address: Any) -> Any:
+        assert address is self.answered
+        return self.raw
+
+    def on_send_error(self, error: OSError) -> None:
+        self.errors.append(error.errno)
+
+
+def test_a_response_leaves_for_the_receiver_that_has_answered() -> None:
+    term = memoryview(bytearray(filled([100]).terms[0][:192]))
+    log = make_log(term)
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as source,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver,
+    ):
+        receiver.bind(("127.0.0.1", 0))
+        receiver.settimeout(5)
+        address = receiver.getsockname()
+        raw = RawAddresses(socket.AF_INET)[address]
+        peer = Peer(source, address, raw)
+        assert Sender(log, peer=peer).ends == [160]
+        assert receiver.recv(2_000) == bytes(term[:160])
+        assert not peer.sent
+        # Nobody has answered; no descriptor; no address: the outbox knows what to do.
+        for name, value in (("answered", None), ("unconnected_fd", None), ("raw", None)):
+            peer = Peer(source, address, raw)
+            setattr(peer, name, value)
+            assert Sender(log, peer=peer).ends == [160]
+            assert peer.sent == [bytes(term[:160])]
+        # What the system refuses is told, and tried the long way.
+        peer = Peer(source, address, raw[:3])
+        assert Sender(log, peer=peer).ends == ["the long way"]
+        assert peer.errors == [errno.EINVAL]
 
 
 @pytest.mark.parametrize("changes", BAD_LOGS)

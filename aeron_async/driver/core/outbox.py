@@ -292,6 +292,7 @@ class ResponseOutbox:
 
     Attributes:
         address: The address of the receiver.
+        answered: The same once it has answered; None before: a `SendLane` sends to it by itself.
     """
 
     def __init__(
@@ -305,6 +306,7 @@ class ResponseOutbox:
         self._withheld = withheld
         self._budget: HandshakeBudget | None = None
         self.address: Address | None = None
+        self.answered: Address | None = None
 
     def on_asked(self, address: Address, length: int) -> None:
         """Send to this address from now on, unless a receiver has answered already.
@@ -315,12 +317,14 @@ class ResponseOutbox:
         """
         if self._budget is None or address != self.address:
             self.address, self._budget = address, HandshakeBudget()
+            self.answered = None
         self._budget.on_received(length)
 
     def on_answered(self, address: Address) -> None:
         """Send to the first receiver that answers from now on, without a budget."""
         if self._budget is not None:
             self.address, self._budget = address, None
+            self.answered = address
 
     def send(self, datagram: Buffer) -> bool:
         """Send to the receiver now; return False if that failed."""

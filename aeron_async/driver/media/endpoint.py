@@ -133,6 +133,19 @@ class ChannelSocket(asyncio.DatagramProtocol):
         transport = self._transport
         return None if transport is None or self._is_paused else getattr(transport, "raw_fd", None)
 
+    @property
+    def unconnected_fd(self) -> int | None:
+        """Return a descriptor by which compiled code may send to a raw address; else None."""
+        transport = self._transport
+        if transport is None or self._is_paused:
+            return None
+        return getattr(transport, "unconnected_fd", None)
+
+    def raw_address(self, address: Address) -> bytes | None:
+        """Return an address as compiled code sends to it; None if that is not possible now."""
+        transport = self._transport
+        return None if transport is None else transport.raw_address(address)
+
     def on_send_error(self, error: OSError) -> None:
         """Handle the error of a send by `sendable_fd`, as `send_to` does."""
         if self._transport is not None:

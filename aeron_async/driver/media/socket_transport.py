@@ -658,6 +658,17 @@ class SocketTransport(ReadingTransport):
         start, missed = self._send_to_many_from(index, start, data, segments, addresses)
         return start, missed_count + missed
 
+    @property
+    def unconnected_fd(self) -> int | None:
+        """Return the descriptor by which compiled code may send to an address; None without one."""
+        can_send = self._is_sending_many and not (self._is_connected or self._is_blocked)
+        return self._fileno if can_send else None
+
+    def raw_address(self, address: SocketAddress) -> bytes | None:
+        """Return an address in Linux's format; None if it has none for compiled code."""
+        raw_addresses = self._encode((address,))
+        return raw_addresses[0] if raw_addresses else None
+
     def _encode(self, addresses: Sequence[SocketAddress]) -> tuple[bytes, ...]:
         """Return addresses in Linux's format; none if they cannot be sent to in one call."""
         if not self._is_sending_many or self._is_connected or self._is_blocked:

@@ -66,6 +66,16 @@ class BoundedTransport(asyncio.DatagramTransport):
 
     raw_fd: int | None = None
 
+    @property
+    def unconnected_fd(self) -> int | None:
+        """Return the descriptor by which compiled code may send to an address; None without one."""
+        return None
+
+    def raw_address(self, address: SocketAddress) -> bytes | None:
+        """Return an address in the system's format; None if it has none for compiled code."""
+        del address
+        return None
+
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,

@@ -21,6 +21,7 @@ lanes: Final = compiled("lanes")
 paths: Final = compiled("paths")
 
 SOURCE: Final = ("127.0.0.1", 9)
+RESPONSE_SHARE: Final = 0.25
 ATTRIBUTES: Final = (
     *("rebuild_position", "hwm_position", "idle_position", "_calm_until_ns", "is_end_of_stream"),
     *("_is_fast_way_closed", "failure", "wake_flag", "_feedback", "connections", "subscribers"),
@@ -161,13 +162,15 @@ class Held:
         v = self.v
         position = v.position() if v.flag() else 0
         stream = Stream()
-        stream._outbox = SimpleNamespace(send=lambda _: v.flag())
+        answered = v.rng.choice((None, SOURCE, SOURCE, v.anything() if v.rarely() else SOURCE))
+        stream._outbox = SimpleNamespace(send=lambda _: v.flag(), answered=answered)
         stream.position, stream.limit = position, v.position()
         stream._frame_starts = SimpleNamespace(next_position=v.position(), mark=self.on_sent)
         stream.round_trip = SimpleNamespace(on_sent=self.on_sent)
         sock = SimpleNamespace(sendable_fd=self.ends[0].fileno(), on_send_error=int)
         if v.rarely():
             sock.sendable_fd = v.rng.choice((-1, None, 2**31))
+        sock.unconnected_fd, sock.raw_address = sock.sendable_fd, self.raw_address
         agent = Agent()
         agent._waiter, agent._sleeps_until_ns = v.rng.choice((agent, agent, None)), 9
         agent.on_offer, agent.on_offer_failed = id, self.on_failed
@@ -185,7 +188,15 @@ class Held:
         if isinstance(terms, tuple) and v.flag():
             publication.log.terms = tuple(v.good_term() for _ in terms)
         self.publication = publication
-        self.send = lanes.SendLane(publication, agent, sock if v.flag() else None, 0)
+        is_response = v.rng.random() < RESPONSE_SHARE
+        self.send = lanes.SendLane(publication, agent, sock if v.flag() else None, 0, is_response)
+
+    def raw_address(self, _: object) -> object:
+        """Return an address of the system, or something else, which it refuses."""
+        v = self.v
+        if v.rarely():
+            self.publication._sender._outbox.answered = v.anything()
+        return v.rng.choice((None, b"", b"", v.rng.randbytes(16), v.anything()))
 
     def on_sent(self, *_: object) -> None:
         if self.v.rarely():
@@ -209,7 +220,7 @@ class Held:
         length = rng.choice((33, 132, 132, 164, 2**31 - 1, -1))
         write_header(term, 0, length, 0xC0, 1)
         self.publication.log.terms = (term,) * 3
-        stream._outbox = SimpleNamespace(send=bool)
+        stream._outbox = SimpleNamespace(send=bool, answered=rng.choice((None, SOURCE)))
         stream.position, stream.limit = 0, rng.choice((1_409, 9_999))
         self.send.on_offer()
 
