@@ -23,6 +23,7 @@ COMPILED: Final = (
     "appending",
     "arrays",
     "atomics",
+    "calling",
     "chains",
     "clocks",
     "deliveries",
@@ -61,6 +62,10 @@ IN_PYTHON: Final = {
     ),
     "logbuffer.wake_flag": ("WakeFlag",),
     "counters": ("Cell",),
+    "rpc.short_ways": (
+        *("ShortBeginning", "ShortCall", "ShortDeadlines", "ShortLink", "ShortMethod"),
+        *("ShortOutbox", "ShortServing", "ShortSession"),
+    ),
     "client.arrow": ("exported",),
     "client.home_loop": ("HomeLoop",),
     "client.message_delivery": ("Delivering",),

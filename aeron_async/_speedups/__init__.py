@@ -50,6 +50,7 @@ def _why_pure() -> str | None:
             "appending",
             "messages",
             "arrays",
+            "calling",
             "chains",
             "clocks",
             "deliveries",

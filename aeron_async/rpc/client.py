@@ -46,6 +46,7 @@ from aeron_async.rpc.envelope import (
     pack_extensions,
 )
 from aeron_async.rpc.flows import WINDOW_BYTES_LEAST, InFlow, OutFlow
+from aeron_async.rpc.short_ways import ShortBeginning
 from aeron_async.rpc.typed_calls import Method
 from aeron_async.rpc.wiring import REQUEST_STREAM_ID, Wiring
 from aeron_async.tasks import running_loop
@@ -106,7 +107,7 @@ class CallCounts:
 
 
 @final
-class Client:
+class Client(ShortBeginning):
     """Calls the methods of a service: `async with Client(aeron, channel, "orders") as client`.
 
     Args:
@@ -134,7 +135,6 @@ class Client:
 
     _answered = _failed = _timed_out = _cancelled = _lost = _not_sent = _repeated = 0
     _is_closed = _is_pumping = False
-    _home: HomeLoop | None = None
 
     def __init__(
         self,
@@ -168,12 +168,14 @@ class Client:
         self.window_bytes = check_number(window_bytes, "window_bytes", minimum=WINDOW_BYTES_LEAST)
         self.payload_max = check_limit(payload_max, "payload_max")
         self._aeron = aeron
+        self._home: HomeLoop | None = None
+        self._call_type = ClientCall
         self._timeout_ns = 0 if timeout is None else nanoseconds(timeout, "timeout")
         self._connect_timeout_ns = nanoseconds(connect_timeout, "connect_timeout")
         self._queue_limit = check_limit(queue_limit, "queue_limit")
         self._numbers: dict[str, int] = {}
         wirings = [Wiring(each, stream_id, response_stream_id) for each in channels]
-        self.chunk: int = min(each.chunk for each in wirings)
+        self.chunk = min(each.chunk for each in wirings)
         self._queue: deque[ClientCall] = deque()
         self._links = [
             ClientLink(self, aeron, wiring, self._queue, calls_at_once=calls_at_once)
@@ -218,15 +220,15 @@ class Client:
             CallLostError: It was sent, and the server was lost before it answered.
             ClosedError: The client is closed, or not open yet.
         """
-        if type(request) is not bytes:
-            request = bytes(checked(request, REQUEST))
-        if len(request) > self.chunk:
-            return await self._call_large(method, request, timeout, idempotent, key, trace)
         flags = LAST | IDEMPOTENT if idempotent else LAST
         call = None
         if timeout is ... and key is None and trace is None:
             call = self._begin_fast(method, request, flags)
         if call is None:
+            if type(request) is not bytes:
+                request = bytes(checked(request, REQUEST))
+            if len(request) > self.chunk:
+                return await self._call_large(method, request, timeout, idempotent, key, trace)
             call = self._new_call(method, request, flags, timeout, trace)
             self.begin(call, key)
         try:
@@ -370,21 +372,6 @@ class Client:
         call = ClientCall(method, number, request, flags, deadline_ns, home.loop.create_future())
         if trace is not None:
             call.extensions = packed_trace(trace)
-        return call
-
-    def _begin_fast(self, method: str, request: bytes, flags: int) -> ClientCall | None:
-        """Begin a call without options, if there is room; `_new_call` and `begin` do it else."""
-        link, home = self._only_link, self._home
-        number = self._numbers.get(method)
-        if link is None or number is None or self._queue or home is None or not home.is_here():
-            return None
-        timeout_ns = self._timeout_ns
-        deadline_ns = self._now_ns() + timeout_ns if timeout_ns else 0
-        call = ClientCall(method, number, request, flags, deadline_ns, home.loop.create_future())
-        if not link.send_fast(call, timeout_ns):
-            return None
-        if timeout_ns:
-            self._deadlines.add(deadline_ns, call)
         return call
 
     def _number_of(self, method: str) -> int:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 from enum import Enum
-from struct import error as StructError  # noqa: N812 - a class, in spite of its name
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 from aeron_async.client.arguments import check_limit
@@ -34,12 +33,10 @@ from aeron_async.rpc.envelope import (
     BLOCK_LENGTH,
     CONTINUED,
     HEAD,
-    HEAD_LENGTH,
     IDEMPOTENT,
     INSTANCE_LENGTH,
     INTERRUPTED,
     LAST,
-    QUICK,
     SCHEMA_ID,
     VERSION,
     Extension,
@@ -48,11 +45,11 @@ from aeron_async.rpc.envelope import (
     extensions_of,
     failure_of,
     head,
-    kind_of,
     pack_extensions,
     text_of,
 )
 from aeron_async.rpc.outbox import Outbox
+from aeron_async.rpc.short_ways import REPLY_KIND, TEMPLATE_AT, ShortCall, ShortLink
 from aeron_async.tasks import TaskOwner
 from aeron_async.text import SHORT, printable
 from aeron_async.waits import WaitReason
@@ -62,7 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aeron_async.client.aeron import Aeron
-    from aeron_async.client.image import Image, Message
+    from aeron_async.client.image import Image
     from aeron_async.clock import Clock
     from aeron_async.rpc.flows import InFlow, OutFlow
     from aeron_async.rpc.wiring import Wiring
@@ -99,12 +96,7 @@ LEAVES_NS: Final = NS_PER_SECOND
 """How much longer it may take; a link without calls under way is then made anew."""
 UNPACK: Final = HEAD.unpack_from
 PACK: Final = HEAD.pack
-UNPACK_QUICK: Final = QUICK.unpack_from
-PACK_QUICK: Final = QUICK.pack
-REPLY_KIND: Final = kind_of(Template.REPLY)
-CALL_KIND: Final = kind_of(Template.CALL)
 CALL: Final = int(Template.CALL)
-TEMPLATE_AT: Final = 2
 STREAMS: Final = "the server streams its answer: use client.stream, and async for"
 ANSWERS_ONCE: Final = "the server answers once: use client.call, or await reply() of the stream"
 
@@ -150,7 +142,7 @@ TRANSITIONS: Final[Mapping[tuple[LinkState, LinkEvent], LinkState]] = {
 
 
 @final
-class ClientCall:
+class ClientCall(ShortCall):
     """One call, from its beginning to its end.
 
     Attributes:
@@ -174,37 +166,16 @@ class ClientCall:
     """
 
     # Defaults: most calls have no more than what their constructor stores.
-    attempts = call_id = 0
     extensions = first_key = b""
     is_waiting = has_streamed = False
     wants_one = True
     key: bytes | None = None
-    link: ClientLink | None = None
-    outflow: OutFlow | None = None
-    inflow: InFlow | None = None
-    parts: InFlow | None = None
     sent: asyncio.Future[None] | None = None
-
-    def __init__(
-        self,
-        method: str,
-        number: int,
-        request: bytes,
-        flags: int,
-        deadline_ns: int,
-        answer: asyncio.Future[bytes],
-    ) -> None:
-        self.method = method
-        self.number = number
-        self.request = request
-        self.flags = flags
-        self.deadline_ns = deadline_ns
-        self.answer = answer
-
-    @property
-    def is_over(self) -> bool:
-        """Return whether it was answered, has failed, or was cancelled."""
-        return self.answer.done()
+    # The constructor stores None.
+    link: ClientLink | None
+    outflow: OutFlow | None
+    inflow: InFlow | None
+    parts: InFlow | None
 
     @property
     def is_stream(self) -> bool:
@@ -284,7 +255,7 @@ class LinkOwner(Protocol):
 
 
 @final
-class ClientLink:
+class ClientLink(ShortLink):
     """A link; see above.
 
     Args:
@@ -301,6 +272,10 @@ class ClientLink:
         count: Messages that were no envelope, or of no call, by reason.
     """
 
+    _image: Image | None
+    _outbox: Outbox
+    _owner: LinkOwner
+
     def __init__(
         self,
         owner: LinkOwner,
@@ -313,6 +288,7 @@ class ClientLink:
         self.name = wiring.name
         self.stream_id = wiring.stream_id
         self.state = LinkState.DOWN
+        self._is_up = False
         self.calls: dict[int, ClientCall] = {}
         self.calls_limit = 0
         self.queue = queue
@@ -333,7 +309,7 @@ class ClientLink:
         self._next_id = 1
         self._instance = b""
         self._server_instance = b""
-        self._image: Image | None = None
+        self._image = None
         # When the last message came, and when it had come at the last look.
         self._heard_ns = self._heard_before_ns = 0
         self._now_ns = owner.clock.now_ns
@@ -383,23 +359,6 @@ class ClientLink:
         return seen.sight if seen.reason is WaitReason.REJECTED else ""
 
     # Calls.
-
-    def send_fast(self, call: ClientCall, left_ns: int) -> bool:
-        """Send a call that is sent for the first time, if there is room; `send` is the long way."""
-        calls = self.calls
-        if self.state is not LinkState.UP or len(calls) >= self.calls_limit:
-            return False
-        call_id = self._next_id
-        frame = PACK_QUICK(CALL_KIND, call_id, left_ns, call.number, call.flags, 0) + call.request
-        outbox = self._outbox
-        if (outbox.frames or outbox.offer_fast(frame, 0) < 0) and not self._post(frame, call):
-            return False
-        self._next_id = call_id + 1
-        call.call_id = call_id
-        call.link = self
-        call.attempts = 1
-        calls[call_id] = call
-        return True
 
     def send(self, call: ClientCall) -> bool:
         """Give a call to the outbox, if there is a place; there must be `room`."""
@@ -460,18 +419,7 @@ class ClientLink:
 
     # What the server sends.
 
-    def _on_message(self, message: Message) -> None:
-        data = message.data
-        try:
-            kind, call_id, _, _, _, ext_length = UNPACK_QUICK(data)
-        except StructError:
-            self.malformed_count += 1
-            return
-        if message.image is not self._image:
-            self._on_other_image(message.image, data[TEMPLATE_AT])
-        self._heard_ns = self._now_ns()
-        if kind == self._reply_kind and not ext_length and self._take_reply_fast(call_id, data):
-            return
+    def _on_long_message(self, data: bytes, call_id: int) -> None:
         try:
             self._on_any(data, call_id)
         except ProtocolError as error:
@@ -480,25 +428,6 @@ class ClientLink:
             if call is not None:
                 self.abandon(call)
                 call.fail(CallFailedError(f"{call.method}: {error}", status=Status.INTERNAL))
-
-    def _take_reply_fast(self, call_id: int, data: bytes) -> bool:
-        """Take the whole answer of a call that does not stream; else `_on_call_message` does."""
-        calls = self.calls
-        call = calls.get(call_id)
-        if (
-            call is None
-            or call.parts is not None
-            or call.outflow is not None
-            or call.inflow is not None
-        ):
-            return False
-        del calls[call_id]
-        answer = call.answer
-        if not answer.done():
-            answer.set_result(data[HEAD_LENGTH:])
-        if self.queue:
-            self._owner.on_room(self)
-        return True
 
     def _on_other_image(self, image: Image, template: int) -> None:
         is_up = self.state in {LinkState.UP, LinkState.DRAINING}
@@ -677,6 +606,7 @@ class ClientLink:
 
     def _on(self, event: LinkEvent) -> None:
         self.state = TRANSITIONS[self.state, event]
+        self._is_up = self.state is LinkState.UP
 
     def _break(self, reason: str) -> None:
         if (self.state, LinkEvent.BROKE) in TRANSITIONS:

@@ -11,12 +11,13 @@ were last swept.
 from __future__ import annotations
 
 import asyncio
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, final
 
 from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
 from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.units import INT64_MAX
+from aeron_async.rpc.short_ways import ShortDeadlines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +28,6 @@ __all__ = ["Deadlines", "Expiring", "check_seconds", "nanoseconds"]
 
 SECONDS_MOST: Final = 1e9
 """The longest duration that a program may give."""
-SLACK: Final = 64
 LEAST_S: Final = NS_PER_MS / NS_PER_SECOND
 """A timer may fire up to a millisecond early: it is set again no sooner than that."""
 
@@ -45,7 +45,7 @@ T = TypeVar("T", bound=Expiring)
 
 
 @final
-class Deadlines(Generic[T]):
+class Deadlines(ShortDeadlines, Generic[T]):
     """Calls a function with each call whose deadline passes.
 
     Args:
@@ -53,30 +53,21 @@ class Deadlines(Generic[T]):
         on_due: Called with a call that is not over, in the event loop.
     """
 
-    __slots__ = ("_clock", "_due_ns", "_heap", "_new", "_on_due", "_serial", "_sweep_at", "_timer")
+    __slots__ = ("_clock", "_on_due", "_serial", "_timer")
+
+    # The serial number keeps calls themselves from being compared.
+    _heap: list[tuple[int, int, T]]
+    _new: list[tuple[int, T]]
 
     def __init__(self, clock: Clock, on_due: Callable[[T], object]) -> None:
+        super().__init__()
         self._clock = clock
         self._on_due = on_due
-        # The serial number keeps calls themselves from being compared.
-        self._heap: list[tuple[int, int, T]] = []
-        self._new: list[tuple[int, T]] = []
         self._serial = 0
-        self._sweep_at = SLACK
         self._timer: asyncio.TimerHandle | None = None
-        self._due_ns = INT64_MAX
 
     def __len__(self) -> int:
         return len(self._heap) + len(self._new)
-
-    def add(self, deadline_ns: int, call: T) -> None:
-        """Call the function at that time, unless the call is over by then."""
-        new = self._new
-        if len(new) + len(self._heap) >= self._sweep_at:
-            self._sweep()
-        new.append((deadline_ns, call))
-        if deadline_ns < self._due_ns:
-            self._set_timer(deadline_ns)
 
     def close(self) -> None:
         """Forget all deadlines."""
@@ -86,13 +77,6 @@ class Deadlines(Generic[T]):
             self._timer.cancel()
             self._timer = None
             self._due_ns = INT64_MAX
-
-    def _sweep(self) -> None:
-        new, heap = self._new, self._heap
-        new[:] = [each for each in new if not each[1].is_over]
-        heap[:] = [each for each in heap if not each[2].is_over]
-        heapify(heap)
-        self._sweep_at = 2 * (len(new) + len(heap)) + SLACK
 
     def _set_timer(self, deadline_ns: int) -> None:
         if self._timer is not None:

@@ -12,6 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, final
 
 from aeron_async.errors import AeronError, OfferTimeoutError
+from aeron_async.rpc.short_ways import ShortOutbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +33,7 @@ def offer_nothing(_frame: bytes, _reserved_value: int) -> int:
 
 
 @final
-class Outbox:
+class Outbox(ShortOutbox):
     """The frames that wait for room in a publication.
 
     Args:
@@ -59,8 +60,6 @@ class Outbox:
         "_sender",
         "_try_offer",
         "_waiters",
-        "frames",
-        "offer_fast",
         "publication",
     )
 
@@ -75,14 +74,14 @@ class Outbox:
     ) -> None:
         self.publication: PublicationBase | None = None
         self._try_offer: Callable[[bytes], int | OfferOutcome] | None = None
-        self.offer_fast: Callable[[bytes, int], int] = offer_nothing
+        self.offer_fast = offer_nothing
         self._owner = owner
         self._on_stuck = on_stuck
         self._on_empty = on_empty
         self._limit = limit_bytes
         self._patience_s = patience_s
         # Each with what is over when it need not be sent any more.
-        self.frames: deque[tuple[bytes, Any]] = deque()
+        self.frames = deque()
         self._length = 0
         self._sender: asyncio.Task[None] | None = None
         self._waiters: deque[asyncio.Future[None]] = deque()

@@ -20,17 +20,16 @@ from aeron_async.rpc.envelope import (
     INSTANCE_LENGTH,
     KEY_LENGTH,
     LAST,
-    QUICK,
     REPEATED,
     Extension,
     Template,
     checked,
     head,
-    kind_of,
     pack_extensions,
     text_of,
 )
 from aeron_async.rpc.flows import InFlow, OutFlow
+from aeron_async.rpc.short_ways import ShortMethod, ShortSession
 from aeron_async.trace_context import TraceContext
 
 if TYPE_CHECKING:
@@ -52,8 +51,6 @@ __all__ = [
     "ServerSession",
 ]
 
-REPLY_KIND: Final = kind_of(Template.REPLY)
-PACK_QUICK: Final = QUICK.pack
 ANSWER: Final = "an answer"
 
 
@@ -80,7 +77,7 @@ class Handler:
 
 
 @final
-class ServedMethod:
+class ServedMethod(ShortMethod):
     """A method as one service runs it, and what was counted of it.
 
     Attributes:
@@ -96,14 +93,10 @@ class ServedMethod:
     """
 
     __slots__ = (
-        "answered",
         "cancelled",
         "failed",
-        "function",
         "gives_stream",
         "gives_whole",
-        "handler_ns",
-        "is_plain",
         "is_simple",
         "name",
         "repeated",
@@ -239,7 +232,7 @@ class ServerCall:
 
 
 @final
-class ServerSession:
+class ServerSession(ShortSession):
     """A client that is connected.
 
     Args:
@@ -249,11 +242,14 @@ class ServerSession:
         wiring: The channels of the service.
     """
 
+    calls: dict[int, ServerCall]
+    outbox: Outbox
+
     def __init__(self, image: Image, outbox: Outbox, clock: Clock, wiring: Wiring) -> None:
         self.image = image
         self.outbox = outbox
         self.post = outbox.post
-        self.calls: dict[int, ServerCall] = {}
+        self.calls = {}
         self.highest_id = 0
         self.instance = b""
         self.caller = Caller("", image.source_identity, image.session_id)
@@ -290,14 +286,8 @@ class ServerSession:
             + body
         )
 
-    def reply_now(self, call_id: int, answer: object, elapsed_ns: int) -> bool:
-        """Send a short answer; return whether there was room. `reply` is the long way."""
-        answer = checked(answer, ANSWER)
-        if self.is_shared or len(answer) > self.chunk:
-            return False
-        frame = PACK_QUICK(REPLY_KIND, call_id, elapsed_ns, 0, LAST, 0) + answer
-        outbox = self.outbox
-        return (not outbox.frames and outbox.offer_fast(frame, 0) >= 0) or self.post(frame)
+    def _checked(self, answer: object) -> bytes:
+        return bytes(checked(answer, ANSWER))
 
     async def reply(self, call: ServerCall, answer: object, elapsed_ns: int) -> None:
         """Send the answer of a call, in pieces if it is long."""

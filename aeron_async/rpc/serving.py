@@ -13,7 +13,6 @@ import asyncio
 import os
 from collections import Counter
 from contextlib import aclosing
-from struct import error as StructError  # noqa: N812 - a class, in spite of its name
 from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
@@ -33,20 +32,17 @@ from aeron_async.protocol.arguments import check_number
 from aeron_async.rpc.deadlines import Deadlines, check_seconds
 from aeron_async.rpc.envelope import (
     HEAD,
-    HEAD_LENGTH,
     IDEMPOTENT,
     INSTANCE_LENGTH,
     INTERRUPTED,
     LAST,
     NEVER_BEGUN,
-    QUICK,
     VERSION,
     Extension,
     Template,
     body_offset,
     checked,
     extensions_of,
-    kind_of,
     pack_extensions,
 )
 from aeron_async.rpc.flows import WINDOW_BYTES_LEAST, InFlow, OutFlow, whole_of
@@ -61,6 +57,7 @@ from aeron_async.rpc.server_session import (
     ServerSession,
 )
 from aeron_async.rpc.service_claim import claim_service
+from aeron_async.rpc.short_ways import ShortServing
 from aeron_async.stats import CallStats
 from aeron_async.tasks import EagerStarter, TaskOwner
 from aeron_async.text import SHORT, printable
@@ -69,7 +66,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
     from aeron_async.client.aeron import Aeron
-    from aeron_async.client.image import Image, Message
+    from aeron_async.client.image import Image
     from aeron_async.rpc.wiring import Wiring
 
 __all__ = ["ServerCounts", "Serving", "ServingLimits"]
@@ -77,8 +74,6 @@ __all__ = ["ServerCounts", "Serving", "ServingLimits"]
 log = get_logger("aeron_async.rpc")
 
 UNPACK: Final = HEAD.unpack_from
-UNPACK_QUICK: Final = QUICK.unpack_from
-CALL_KIND: Final = kind_of(Template.CALL)
 CALL: Final = int(Template.CALL)
 LAST_TEMPLATE: Final = int(max(Template))
 DEADLINE_MOST_NS: Final = 24 * 3_600 * NS_PER_SECOND
@@ -167,7 +162,7 @@ class ServingLimits:
 
 
 @final
-class Serving:
+class Serving(ShortServing):
     """A service that is open at one channel.
 
     Attributes:
@@ -290,37 +285,6 @@ class Serving:
 
     # What clients send.
 
-    def _on_message(self, message: Message) -> None:
-        data = message.data
-        session = self._sessions.get(message.image)
-        if session is None and (session := self._new_session(message.image)) is None:
-            return
-        try:
-            kind, call_id, amount, number, flags, ext_length = UNPACK_QUICK(data)
-        except StructError:
-            self._on_malformed(session, 0, "shorter than an envelope")
-            return
-        if (
-            kind == CALL_KIND
-            and flags & LAST
-            and not ext_length
-            and not flags & self._kept_flags
-            and call_id > session.highest_id
-            and (method := self._simple.get(number)) is not None
-            and len(session.calls) < self._calls_at_once
-            and self._under_way < self._calls_limit
-            and not self._is_draining
-        ):
-            session.highest_id = call_id
-            self._call_count += 1
-            if method.is_plain:
-                self._run_plain_fast(session, method, call_id, amount, data)
-            else:
-                call = ServerCall(session, call_id, method)
-                self._start(call, self._run(call, data[HEAD_LENGTH:]), amount)
-            return
-        self._on_any(session, data)
-
     def _on_any(self, session: ServerSession, data: bytes) -> None:
         block, template, schema, _, call_id, amount, number, flags, ext_length = UNPACK(data)
         try:
@@ -346,25 +310,28 @@ class Serving:
         except ProtocolError as error:
             self._on_malformed(session, call_id, str(error))
 
-    def _run_plain_fast(
-        self, session: ServerSession, method: ServedMethod, call_id: int, amount: int, data: bytes
+    def _begin_simple(
+        self,
+        session: ServerSession,
+        method: ServedMethod,
+        call_id: int,
+        amount: int,
+        body: bytes,
     ) -> None:
-        """Answer at once; `_begin` with a plain handler is the long way."""
-        began_ns = self._now_ns()
-        try:
-            answer = method.function(data[HEAD_LENGTH:])
-            elapsed_ns = self._now_ns() - began_ns
-            is_answered = session.reply_now(call_id, answer, elapsed_ns)
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - it is answered
-            self._fail(session, call_id, method, error)
-            return
-        if is_answered:
-            method.answered += 1
-            method.handler_ns += elapsed_ns
-        else:
-            # It is long, or there is no room.
-            call = ServerCall(session, call_id, method)
-            self._start(call, self._send_answer(call, answer, elapsed_ns), amount)
+        call = ServerCall(session, call_id, method)
+        self._start(call, self._run(call, body), amount)
+
+    def _answer_later(
+        self,
+        session: ServerSession,
+        method: ServedMethod,
+        call_id: int,
+        amount: int,
+        answer: Any,
+        elapsed_ns: int,
+    ) -> None:
+        call = ServerCall(session, call_id, method)
+        self._start(call, self._send_answer(call, answer, elapsed_ns), amount)
 
     async def _send_answer(self, call: ServerCall, answer: bytes, elapsed_ns: int) -> None:
         try:

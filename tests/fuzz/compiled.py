@@ -28,6 +28,7 @@ MODULES: Final = (
         "arrays",
         "atomics",
         "bells",
+        "calling",
         "chains",
         "clocks",
         "deliveries",

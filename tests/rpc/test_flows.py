@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from aeron_async.client.publication import OfferOutcome
 from aeron_async.errors import ClosedError, ProtocolError
-from aeron_async.rpc.deadlines import SLACK, Deadlines
+from aeron_async.rpc.deadlines import Deadlines
 from aeron_async.rpc.flows import CHUNK, INITIAL_ITEMS, WINDOW_BYTES_LEAST, InFlow, OutFlow
 from aeron_async.rpc.outbox import Outbox
+from aeron_async.rpc.short_ways import SLACK
 from aeron_async.tasks import TaskOwner
 from aeron_async.testing import simulate
 
