@@ -26,6 +26,7 @@ COMPILED: Final = (
     "calling",
     "chains",
     "clocks",
+    "conflating",
     "deliveries",
     "frames",
     "lanes",
@@ -69,6 +70,7 @@ IN_PYTHON: Final = {
     "client.arrow": ("exported",),
     "client.home_loop": ("HomeLoop",),
     "client.message_delivery": ("Delivering",),
+    "client.newest_values": ("KeepingNewest",),
     "client.publication": ("Offering",),
     "client.reading": ("NOTHING", "Reading", "Taking", "inheriting", "message_counts"),
 }

@@ -53,6 +53,7 @@ def _why_pure() -> str | None:
             "calling",
             "chains",
             "clocks",
+            "conflating",
             "deliveries",
             "paths",
             "gathering",

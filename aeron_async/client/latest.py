@@ -16,14 +16,13 @@ Source: none of Aeron's; conflating queues as in tools4j `nobark`.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, Self, TypeVar, final
 from weakref import finalize
 
 from aeron_async.client.arguments import check_limit
-from aeron_async.client.waiters import Notify
-from aeron_async.errors import BusyError, ConfigurationError, TooManyKeysError
+from aeron_async.client.newest_values import Waiting
+from aeron_async.errors import BusyError, ConfigurationError
 from aeron_async.protocol.arguments import check_function
 from aeron_async.tasks import TaskOwner
 
@@ -48,101 +47,6 @@ class Taken(Protocol):
     def take(self) -> None:
         """Take the last batch."""
         ...
-
-
-class Waiting(Generic[ValueT]):
-    """The values that wait, by key, and what was skipped.
-
-    Attributes:
-        failure: What ended the source; raised once.
-        is_over: Whether no more values come.
-    """
-
-    def __init__(
-        self,
-        key: Callable[[ValueT], Hashable],
-        merge: Callable[[ValueT, ValueT], ValueT] | None,
-        *,
-        max_keys: int,
-        drops_oldest: bool,
-    ) -> None:
-        self._key = key
-        self._merge = merge
-        self._max_keys = max_keys
-        self._drops_oldest = drops_oldest
-        self.values: dict[Hashable, ValueT] = {}
-        # Not the order of the dictionary: finding its first entry takes a step for each entry
-        # removed before it.
-        self._line: deque[Hashable] = deque()
-        self.arrived = Notify()
-        self.failure: BaseException | None = None
-        self.is_over = False
-        self.skipped = self.merged = self.dropped = 0
-        self._skipped_of: dict[Hashable, int] = {}
-
-    def put_all(self, values: Iterable[ValueT]) -> None:
-        """Keep the newest value of each key.
-
-        Raises:
-            TooManyKeysError: A key is new, and there is no room.
-            Exception: What `key` or `merge` has raised.
-        """
-        waiting, key_of, merge = self.values, self._key, self._merge
-        for value in values:
-            key = key_of(value)
-            if key not in waiting:
-                if len(waiting) >= self._max_keys:
-                    self._make_room(key)
-                self._line.append(key)
-                waiting[key] = value
-                continue
-            if merge is None:
-                waiting[key] = value
-            else:
-                waiting[key] = merge(waiting[key], value)
-                self.merged += 1
-            self._count(key)
-
-    def take_first(self) -> ValueT:
-        """Return the value that has waited for the longest, and forget it."""
-        return self.values.pop(self._line.popleft())
-
-    def take_all(self) -> list[ValueT]:
-        """Return all values, in the order in which their keys first changed, and forget them."""
-        found = [self.values[key] for key in self._line]
-        self.clear()
-        return found
-
-    def clear(self) -> None:
-        """Forget the values that wait."""
-        self._line.clear()
-        self.values.clear()
-
-    def skipped_of(self, key: Hashable) -> int | None:
-        """Return how many values of a key were skipped; None if they are not counted by key."""
-        if len(self._skipped_of) < self._max_keys:
-            return self._skipped_of.get(key, 0)
-        return self._skipped_of.get(key)
-
-    def _make_room(self, key: Hashable) -> None:
-        if not self._drops_oldest:
-            message = (
-                f"key {key!r:.200} is new, and {self._max_keys} keys wait, which is the limit: "
-                'read faster, raise max_keys, or drop the oldest with on_full="oldest"'
-            )
-            raise TooManyKeysError(message)
-        oldest = self._line.popleft()
-        del self.values[oldest]
-        self.dropped += 1
-        self._count(oldest)
-
-    def _count(self, key: Hashable) -> None:
-        self.skipped += 1
-        counts = self._skipped_of
-        if key in counts:
-            counts[key] += 1
-        elif len(counts) < self._max_keys:
-            counts[key] = 1
 
 
 async def pump(source: AsyncIterable[Iterable[Any]], waiting: Waiting[Any]) -> None:
@@ -246,7 +150,7 @@ class Latest(AsyncIterator[ValueT], Generic[ValueT]):
     @property
     def waiting(self) -> int:
         """Return how many keys have a value that waits."""
-        return len(self._waiting.values)
+        return self._waiting.waiting
 
     def skipped_of(self, key: Hashable) -> int | None:
         """Return how many values of one key were skipped.
@@ -277,20 +181,21 @@ class Latest(AsyncIterator[ValueT], Generic[ValueT]):
         """
         waiting = self._waiting
         self._start()
-        if not waiting.values and not waiting.is_over and not self._is_closed:
+        if not waiting.waiting and not waiting.is_over and not self._is_closed:
             if self._is_asked:
                 message = "another task waits for the next value: one task at a time may"
                 raise BusyError(message)
             self._is_asked = True
             try:
-                while not waiting.values and not waiting.is_over and not self._is_closed:
+                while not waiting.waiting and not waiting.is_over and not self._is_closed:
                     await waiting.arrived.wait()
             finally:
                 self._is_asked = False
         self._raise_failure()
-        if not waiting.values:
+        if not waiting.waiting:
             raise StopAsyncIteration
-        return waiting.take_first()
+        value: ValueT = waiting.take_first()
+        return value
 
     def _start(self) -> None:
         if not self._is_started and not self._is_closed:

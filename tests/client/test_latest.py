@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aeron_async as aa
-from aeron_async.client.latest import Latest, Waiting
+from aeron_async.client.latest import Latest
+from aeron_async.client.newest_values import Waiting
 from aeron_async.clock import NS_PER_MS
 from aeron_async.testing.world import simulate
 from tests.drivers import CLOCK, embedded_only

@@ -31,6 +31,7 @@ MODULES: Final = (
         "calling",
         "chains",
         "clocks",
+        "conflating",
         "deliveries",
         "frames",
         "gathering",

@@ -1,0 +1,114 @@
+"""Calls of what keeps the newest values, whose keys and functions do anything meanwhile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.twins import compiled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tests.fuzz.calls.values import Values
+
+conflating: Final = compiled("conflating")
+MOST: Final = 40
+
+
+class Keeping(conflating.KeepingNewest):  # type: ignore[misc,name-defined] # without types
+    """What keeps values, and may let a key in that it should refuse."""
+
+    def _refuse(self, key: int) -> None:
+        if key % 4:
+            raise OverflowError
+
+
+class Key:
+    """A key that does something when it is compared."""
+
+    def __init__(self, values: Values, number: int) -> None:
+        self._values = values
+        self._number = number
+
+    def __hash__(self) -> int:
+        return self._number % 5
+
+    def __eq__(self, other: object) -> bool:
+        if self._values.rarely():
+            self._values.hook()
+        return isinstance(other, Key) and other._number == self._number
+
+    def __mod__(self, other: int) -> int:
+        return self._number % other
+
+
+class Kept:
+    """What every round uses or replaces."""
+
+    kept: Any
+
+    def __init__(self, values: Values) -> None:
+        self.v = values
+        values.hook = self.disturb
+        self.make()
+
+    def disturb(self) -> None:
+        """Change what waits."""
+        act = self.v.rng.choice(("clear", "take_all", "take_first", "__init__"))
+        if act == "__init__":
+            self.kept.__init__(self.key_of, None, max_keys=self.v.rng.randrange(9), drops_oldest=1)
+        elif act != "take_first" or self.kept.waiting:
+            getattr(self.kept, act)()
+
+    def make(self) -> None:
+        v = self.v
+        functions = (None, self.merge, self.merge, v.anything() if v.rarely() else None)
+        self.kept = Keeping(
+            self.key_of,
+            v.rng.choice(functions),
+            max_keys=v.rng.randrange(1, 12),
+            drops_oldest=v.flag(),
+        )
+
+    def key_of(self, value: Any) -> Any:
+        if self.v.rarely():
+            self.v.interrupt()
+        if self.v.rarely():
+            raise ValueError
+        return Key(self.v, value) if self.v.flag() else value
+
+    def merge(self, older: int, newer: int) -> int:
+        if self.v.rarely():
+            self.v.interrupt()
+        return older + newer
+
+    def some(self) -> Any:
+        rng = self.v.rng
+        made = [rng.randrange(20) for _ in range(rng.randrange(MOST))]
+        return self.v.anything() if self.v.rarely() else made
+
+    def put_all(self) -> None:
+        self.kept.put_all(self.some())
+
+    def take_first(self) -> None:
+        self.kept.take_first()
+
+    def take_all(self) -> None:
+        self.kept.take_all()
+
+    def clear(self) -> None:
+        self.kept.clear()
+
+    def skipped_of(self) -> None:
+        key = self.v.rng.randrange(20)
+        self.kept.skipped_of(self.v.anything() if self.v.rarely() else Key(self.v, key))
+
+    def waiting(self) -> int:
+        return int(self.kept.waiting + self.kept.skipped)
+
+
+def rounds(values: Values) -> Mapping[str, Callable[[], object]]:
+    """Return a round for each method."""
+    kept = Kept(values)
+    acts = (kept.make, kept.put_all, kept.put_all, kept.take_first, kept.take_all, kept.clear)
+    return {each.__name__: each for each in (*acts, kept.skipped_of, kept.waiting)}
