@@ -4,7 +4,7 @@
 
 One process publishes so many prices a second of so many keys, over UDP. Another process has two
 readers of the stream in one event loop: a fast one, which counts all messages, and a slow one,
-which takes `--slowness` times as long for a price as prices come, and reads by `Latest`. The wait
+which takes `--slowness` times as long for a price as prices come, and reads by `latest`. The wait
 of a price is bounded by the time between two looks at its key, which is what is measured. It cannot
 be less than `keys * slowness / rate`, which is told beside it. `held_back_ms` is how late the
 publisher was at most: as long as that is short, nobody holds it back. `processor_us` is what one
@@ -23,20 +23,18 @@ import struct
 import sys
 import time
 from statistics import quantiles
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import uvloop
 
 import aeron_async as aa
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 __all__ = ["main"]
 
 STREAM_ID: Final = 1001
 BATCH: Final = 128
 KEY: Final = struct.Struct("<I")
+KEY_LENGTH: Final = KEY.size
 PRICE: Final = bytes(12)
 NS_PER_MS: Final = 1_000_000
 CHANNEL: Final = (
@@ -78,10 +76,9 @@ async def publish(given: argparse.Namespace) -> dict[str, float]:
         return {"sent": sent, "rate": given.rate, "held_back_ms": behind_s * 1e3}
 
 
-async def views(subscription: aa.Subscription) -> AsyncIterator[list[memoryview]]:
-    """Yield the payloads of the stream, batch by batch."""
-    async for batch in subscription.batches():
-        yield batch.views()
+def key_of(price: aa.Message) -> bytes:
+    """Return the key of a price."""
+    return price.data[:KEY_LENGTH]
 
 
 async def count(subscription: aa.Subscription, found: dict[str, float]) -> None:
@@ -99,10 +96,10 @@ async def read_slowly(
     looked: dict[bytes, int] = {}
     waits = []
     warm_ns = time.perf_counter_ns() + int(SETTLE_S * 2e9)
-    source = ([(bytes(each[:4]), each) for each in batch] async for batch in views(subscription))
-    async with aa.Latest(source, key=lambda pair: pair[0]) as latest:
+    async with subscription.latest(key=key_of) as latest:
         begun, busy_s = time.perf_counter(), 0.0
-        async for key, _ in latest:
+        async for price in latest:
+            key = key_of(price)
             now_ns = time.perf_counter_ns()
             before_ns = looked.get(key)
             looked[key] = now_ns
