@@ -11,7 +11,7 @@ from aeron_async.codecs.columns import Payloads
 from aeron_async.spark.rows import RowColumn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aeron_async.spark.rows import RowScan
 
 
-__all__ = ["BatchBuilder"]
+__all__ = ["BatchBuilder", "RowBatch"]
 
 LARGEST: Final = (1 << 63) - 1
 DATA_TYPE: Final = 1
@@ -51,33 +51,20 @@ class BatchBuilder:
         self._settings = settings
         self._builders = [BUILDERS[name] for name in names]
 
-    def build(self, piece: memoryview, rows: RowScan, part: RecordingRange) -> Iterator[Any]:
-        """Yield batches of the rows of a piece.
-
-        Args:
-            piece: Holds the rows; may be reused when all batches have been taken.
-            rows: What was found in the piece.
-            part: The recording they belong to.
-        """
-        settings = self._settings
-        end = 0
-        while end < rows.count:
-            begin = end
-            end = rows.cut(begin, settings.rows_per_batch, settings.bytes_per_batch)
-            batch = RowBatch(piece, rows, part, settings, begin, end)
-            columns = [build(batch) for build in self._builders]
-            if self._decoder is None:
-                yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
-            else:
-                payloads = batch.payloads(self._decoder.reach)
-                yield self._decoder.batch_with(columns, payloads, self.schema)
+    def build(self, batch: RowBatch) -> Any:
+        """Return the columns of some rows as an Arrow batch."""
+        columns = [build(batch) for build in self._builders]
+        if self._decoder is None:
+            return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        return self._decoder.batch_with(columns, batch.payloads(self._decoder.reach), self.schema)
 
 
 @final
 class RowBatch:
-    """The rows of one batch, and the source of its columns.
+    """The rows of one batch, and the source of its columns, which are copies.
 
     Attributes:
+        part: The recording they belong to.
         count: Number of rows.
     """
 
@@ -92,11 +79,15 @@ class RowBatch:
     ) -> None:
         self.piece = piece
         self.rows = rows
-        self.part = part
+        self.part: RecordingRange = part
         self.settings = settings
         self.begin = begin
         self.end = end
         self.count: int = end - begin
+
+    def column(self, name: str) -> Any:
+        """Return a column by its name in a query."""
+        return BUILDERS[name](self)
 
     def numbers(self, which: int) -> Any:
         """Return one number of each row, as a column."""

@@ -28,7 +28,7 @@ from aeron_async.errors import DataLossError
 from aeron_async.logs import get_logger
 from aeron_async.spark.columns import project
 from aeron_async.spark.ranges import ScanSettings
-from aeron_async.spark.record_batches import BatchBuilder
+from aeron_async.spark.record_batches import BatchBuilder, RowBatch
 from aeron_async.spark.rows import RowScan
 from aeron_async.spark.stored_archive import directory_at
 
@@ -115,7 +115,11 @@ class Scanner:
         self.counts: ScanCounts = ScanCounts()
 
     def batches(self, parts: Iterable[RecordingRange]) -> Iterator[Any]:
-        """Yield the rows of all ranges, in order.
+        """Yield the rows of all ranges as Arrow batches, in order; see `rows`."""
+        return map(self._builder.build, self.rows(parts))
+
+    def rows(self, parts: Iterable[RecordingRange]) -> Iterator[RowBatch]:
+        """Yield the rows of all ranges, in order; each batch is valid until the next is taken.
 
         Raises:
             DataLossError: Data is damaged or missing, and `failOnDataLoss` is set.
@@ -131,7 +135,7 @@ class Scanner:
         elif self.counts.dropped_fragments:
             log.info("fragments_dropped", **attrs.asdict(self.counts))
 
-    def _range(self, part: RecordingRange) -> Iterator[Any]:
+    def _range(self, part: RecordingRange) -> Iterator[RowBatch]:
         settings = self._settings
         rows = RowScan(
             part.descriptor,
@@ -150,7 +154,7 @@ class Scanner:
             rows.scan(piece, position, goes_on=goes_on)
             if rows.end:
                 self._count(rows)
-                yield from self._builder.build(piece, rows, part)
+                yield from self._cut(piece, rows, part)
                 position += rows.end
             elif goes_on and rows.problem_at < 0 and wanted < LONGEST_PIECE:
                 wanted *= 2
@@ -158,6 +162,17 @@ class Scanner:
                 found = problem_of(piece, position, rows, part.descriptor)
                 problem = found or problem or beyond(piece, limit)
                 position = self._skip(part, base, position, problem)
+
+    def _cut(
+        self, piece: memoryview, rows: RowScan, part: RecordingRange
+    ) -> Iterator[RowBatch]:
+        """Yield the rows of a piece as batches of limited size."""
+        settings = self._settings
+        end = 0
+        while end < rows.count:
+            begin = end
+            end = rows.cut(begin, settings.rows_per_batch, settings.bytes_per_batch)
+            yield RowBatch(piece, rows, part, settings, begin, end)
 
     def _count(self, rows: RowScan) -> None:
         counts = self.counts

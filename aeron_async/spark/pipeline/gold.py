@@ -2,48 +2,48 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
+import numpy as np
 import pyarrow as pa
 
-from aeron_async.spark.pipeline.histogram import bin_sql
-from aeron_async.spark.pipeline.runs import (
-    SUMMARY,
-    RecordedGap,
-    Run,
-    Summariser,
-    gaps_of,
-    runs_of,
-    stitch,
-)
-from aeron_async.spark.pipeline.settings import RECORDED_NS
-from aeron_async.spark.pipeline.silver import BLOCK_BITS
+from aeron_async.spark.pipeline.histogram import NEGATIVE, bins_of
+from aeron_async.spark.pipeline.runs import RecordedGap, Run, gaps_of, runs_of, stitch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
-    from pyspark.sql import DataFrame
+    from numpy.typing import NDArray
 
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
-    from aeron_async.spark.pipeline.settings import Latency
+    from aeron_async.spark.pipeline.runs import MessageRows
 
 __all__ = [
     "GAPS",
     "LATENCY",
+    "RATES",
+    "RATES_MINUTE",
     "RECORDINGS",
     "RUNS",
-    "latency_counts",
+    "Sums",
+    "add_latencies",
+    "add_rates",
+    "latency_sums",
     "per_minute",
-    "rates",
+    "rate_sums",
     "recording_rows",
     "stitched",
-    "summary",
     "table_of",
 ]
 
 NS_PER_SECOND: Final = 1_000_000_000
 SECONDS_PER_MINUTE: Final = 60
+MOST_PARTS: Final = 64 << 10
+"""Rows of sums after which they are added up."""
+BINS: Final = 1 << 13
+"""More than there are bins of latencies."""
+FEW_BINS: Final = 1 << 20
 KEYS: Final = ("recording_id", "session_id", "stream_id")
 INTEGERS: Final = {"recording_id": pa.int64(), "session_id": pa.int32(), "stream_id": pa.int32()}
 
@@ -114,45 +114,101 @@ def recording_rows(recordings: Iterable[RecordingDescriptor]) -> pa.Table:
     )
 
 
-def summary(
-    frame: DataFrame, term_lengths: Mapping[int, int], name: str = "", number: str = ""
-) -> pa.Table:
-    """Return the runs of a batch, and the gaps inside them, as a table; see `Summariser`.
+@final
+class Sums:
+    """Partial sums of a table, which are added up when they have become many.
 
     Args:
-        frame: Rows of bronze, or of a kind of silver.
-        term_lengths: Term lengths by recording id.
-        name: Name of the number that counts messages; "" for runs of positions.
-        number: Column that holds the number.
+        schema: Columns of the table.
+        keys: Number of its columns by which the others are added.
     """
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name
-    from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - workers do without it
 
-    lengths = dict(term_lengths)
-    # Rows from one split of one file are in the order in which they were recorded.
-    piece = [F.col("_metadata.file_path"), F.col("_metadata.file_block_start")]
-    columns = [F.col(each) for each in (*KEYS, "position", "end_position", RECORDED_NS)]
-    is_apart = False
-    if name:
-        block = F.expr(f"shiftright(position, {BLOCK_BITS})")
-        # If several days are interleaved, each file holds some messages of a block, and none holds
-        # all of them.
-        is_apart = frame.select("date").distinct().limit(2).count() > 1
-        piece = [F.col("recording_id"), block] if is_apart else [*piece, block]
-        columns += [F.lit(0).alias("length"), F.col(number).cast("bigint").alias("number")]
+    def __init__(self, schema: pa.Schema, keys: int) -> None:
+        self._schema = schema
+        self._keys = schema.names[:keys]
+        self._parts: list[pa.Table] = []
+        self._count = 0
+
+    def add(self, columns: Iterable[Any]) -> None:
+        """Add rows; a column is an array, or one value for all rows."""
+        given = list(columns)
+        count = next(len(each) for each in given if isinstance(each, np.ndarray))
+        arrays = [
+            pa.array(each).cast(field.type)
+            if isinstance(each, np.ndarray)
+            else pa.repeat(pa.scalar(each, field.type), count)
+            for each, field in zip(given, self._schema, strict=True)
+        ]
+        self.add_table(pa.Table.from_arrays(arrays, schema=self._schema))
+
+    def add_table(self, table: pa.Table) -> None:
+        """Add rows that may be sums already."""
+        self._parts.append(table)
+        self._count += table.num_rows
+        if self._count > MOST_PARTS:
+            self._parts = [self.table()]
+            self._count = self._parts[0].num_rows
+
+    def table(self) -> pa.Table:
+        """Return the sums."""
+        names = [name for name in self._schema.names if name not in self._keys]
+        whole = pa.concat_tables([self._schema.empty_table(), *self._parts])
+        sums = whole.group_by(self._keys, use_threads=False).aggregate(
+            [(name, "sum") for name in names]
+        )
+        columns = [*self._keys, *(f"{name}_sum" for name in names)]
+        return sums.select(columns).rename_columns(self._schema.names).cast(self._schema)
+
+
+def rate_sums() -> Sums:
+    """Return sums of messages and bytes by recording, session and second."""
+    return Sums(RATES, len(KEYS) + 1)
+
+
+def add_rates(sums: Sums, recording: RecordingDescriptor, rows: MessageRows) -> None:
+    """Add messages to rates; those without a time are left out."""
+    chosen = slice(None) if rows.is_timed.all() else rows.is_timed
+    seconds, sessions = rows.times[chosen] // NS_PER_SECOND, rows.sessions[chosen]
+    if not len(seconds):
+        return
+    # Neighbours mostly have the same second, so that few rows are left to be grouped.
+    is_first = np.ones(len(seconds), np.bool_)
+    is_first[1:] = (seconds[1:] != seconds[:-1]) | (sessions[1:] != sessions[:-1])
+    starts = np.flatnonzero(is_first)
+    messages = np.diff(np.append(starts, len(seconds)))
+    lengths = np.add.reduceat(rows.lengths[chosen], starts, dtype=np.int64)
+    keys = (recording.recording_id, sessions[starts], recording.stream_id, seconds[starts])
+    sums.add([*keys, messages, lengths])
+
+
+def latency_sums() -> Sums:
+    """Return counts of latencies by name, stream, minute and bin."""
+    return Sums(LATENCY, len(LATENCY.names) - 1)
+
+
+def add_latencies(
+    sums: Sums, name: str, stream_id: int, values: NDArray[Any], event_ns: NDArray[Any]
+) -> None:
+    """Add latencies.
+
+    Args:
+        sums: Where to add them.
+        name: Name of the latency.
+        stream_id: Stream of the messages.
+        values: Latencies in nanoseconds.
+        event_ns: Time of each message.
+    """
+    if not len(values):
+        return
+    codes = event_ns // (SECONDS_PER_MINUTE * NS_PER_SECOND) * BINS + bins_of(values) - NEGATIVE
+    low, high = int(codes.min()), int(codes.max())
+    if high - low < FEW_BINS:
+        counts = np.bincount(codes - low)
+        found = np.flatnonzero(counts)
+        codes, counts = found + low, counts[found]
     else:
-        columns.append(F.col("length"))
-
-    def summarise(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return Summariser(lengths, name).summarise(batches)
-
-    rows = frame.select(*columns, F.xxhash64(*piece).alias("origin"))
-    if name:
-        rows = rows.where(F.col("number").isNotNull())
-    if is_apart:
-        spread = rows.repartition("recording_id", "origin")
-        rows = spread.sortWithinPartitions("recording_id", "origin", "position")
-    return rows.mapInArrow(summarise, from_arrow_schema(SUMMARY)).toArrow().cast(SUMMARY)
+        codes, counts = np.unique(codes, return_counts=True)
+    sums.add([name, stream_id, codes // BINS, codes % BINS + NEGATIVE, counts])
 
 
 def stitched(
@@ -161,7 +217,7 @@ def stitched(
     """Return the joined runs of a batch, and all gaps including that to the batch before.
 
     Args:
-        found: Rows of `summary`.
+        found: Rows of `SUMMARY`.
         earlier: Runs of earlier batches.
         term_lengths: Term lengths by recording id.
     """
@@ -175,55 +231,11 @@ def stitched(
     return list(runs.values()), [*gaps_of(found), *gaps, *between]
 
 
-def rates(frame: DataFrame) -> pa.Table:
-    """Return messages and bytes in each second."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name
-
-    second = F.expr(f"{RECORDED_NS} div {NS_PER_SECOND}").alias("second")
-    counts = [F.count("*").alias("messages"), F.sum("length").cast("bigint").alias("bytes")]
-    timed = frame.where(F.col(RECORDED_NS).isNotNull())
-    return timed.groupBy(*KEYS, second).agg(*counts).toArrow().cast(RATES)
-
-
 def per_minute(seconds: pa.Table) -> pa.Table:
     """Return messages and bytes in each minute."""
-    minute = pa.compute.divide(seconds.column("second"), SECONDS_PER_MINUTE)
-    table = seconds.append_column("minute", minute)
-    sums = table.group_by([*KEYS, "minute"]).aggregate([("messages", "sum"), ("bytes", "sum")])
-    names = {"messages_sum": "messages", "bytes_sum": "bytes"}
-    renamed = sums.rename_columns([names.get(name, name) for name in sums.column_names])
-    return renamed.select(RATES_MINUTE.names).cast(RATES_MINUTE)
-
-
-def latency_counts(frame: DataFrame, latencies: Sequence[Latency]) -> pa.Table:
-    """Return the count of each latency bin, by minute.
-
-    Args:
-        frame: Rows of a kind of silver.
-        latencies: Latencies to measure of this kind; at least one.
-    """
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name
-
-    minute = F.expr(f"event_ns div {SECONDS_PER_MINUTE * NS_PER_SECOND}").alias("minute")
-    # Measure all latencies in one pass over the rows.
-    measured = F.array(
-        *(
-            F.struct(F.lit(each.name).alias("name"), F.expr(value_of(each)).alias("value"))
-            for each in latencies
-        )
-    )
-    values = frame.select("stream_id", minute, F.explode(measured).alias("one"))
-    bins = values.where("one.value is not null").select(
-        F.col("one.name"), "stream_id", "minute", F.expr(bin_sql("one.value")).alias("bin")
-    )
-    return bins.groupBy(*LATENCY.names[:-1]).count().toArrow().cast(LATENCY)
-
-
-def value_of(latency: Latency) -> str:
-    """Return a latency in nanoseconds, as SQL; null if it exceeds 64 bits."""
-
-    def nanoseconds(name: str) -> str:
-        unit_ns = 1 if name == RECORDED_NS else latency.unit_ns
-        return f"try_multiply(cast(`{name}` as bigint), {unit_ns})"
-
-    return f"try_subtract({nanoseconds(latency.end)}, {nanoseconds(latency.start)})"
+    minutes = pa.array(seconds.column("second").to_numpy() // SECONDS_PER_MINUTE)
+    sums = Sums(RATES_MINUTE, len(KEYS) + 1)
+    columns = [*(seconds.column(name) for name in KEYS), minutes]
+    columns += [seconds.column(name) for name in ("messages", "bytes")]
+    sums.add_table(pa.Table.from_arrays(columns, schema=RATES_MINUTE))
+    return sums.table()

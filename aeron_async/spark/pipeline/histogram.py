@@ -1,8 +1,8 @@
 """Histogram of values in log-linear bins, like an HDR histogram: exact to the width of a bin.
 
 Values below 256 have a bin each. Above, every power of two is divided into 128 bins, so no bin is
-wider than 1/128 of its values. All arithmetic is on integers, here and in SQL, and adding counts
-bin by bin merges histograms without loss.
+wider than 1/128 of its values. All results are exact integers, and adding counts bin by bin merges
+histograms without loss.
 """
 
 from __future__ import annotations
@@ -11,10 +11,14 @@ from collections import Counter
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final, final
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["NEGATIVE", "Histogram", "bin_of", "bin_sql", "lower_bound", "upper_bound"]
+    from numpy.typing import NDArray
+
+__all__ = ["NEGATIVE", "Histogram", "bin_of", "bins_of", "lower_bound", "upper_bound"]
 
 BITS: Final = 7
 """A power of two has 2^BITS bins."""
@@ -41,15 +45,14 @@ def upper_bound(index: int) -> int:
     return lower_bound(index + 1) - 1
 
 
-def bin_sql(value: str) -> str:
-    """Return a Spark SQL expression for the bin of a bigint.
-
-    Args:
-        value: SQL expression, in parentheses if necessary.
-    """
-    shift = f"greatest(length(bin({value})) - {BITS + 1}, 0)"
-    index = f"shiftleft({shift}, {BITS}) + shiftright({value}, {shift})"
-    return f"if({value} < 0, {NEGATIVE}, {index})"
+def bins_of(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the bin of each value."""
+    # The exponent of a double is the bit length, or one more if the value was rounded up.
+    lengths = np.frexp(values.astype(np.float64))[1].astype(np.int64)
+    lengths -= (values >> np.maximum(lengths - 1, 0)) == 0
+    shifts = np.maximum(lengths - (BITS + 1), 0)
+    found: NDArray[np.int64] = np.where(values < 0, NEGATIVE, (shifts << BITS) + (values >> shifts))
+    return found
 
 
 @final

@@ -1,11 +1,8 @@
 """Runs of a recording without gaps, and the gaps between them.
 
-A `Summariser` reads part of a recording in order and sums it up in a few rows: the runs, and the
+A `Summariser` takes part of a recording in order and sums it up in a few rows: the runs, and the
 gaps inside them. Sorted by position, the runs of all parts are then stitched together, whatever the
 order in which the parts were read. A run is one of positions, or of a number that counts messages.
-
-A `Summariser` runs in Spark's workers, where the rows are. Rows with the same origin are adjacent
-in their recording; nothing is known about rows of different origins.
 """
 
 from __future__ import annotations
@@ -17,12 +14,17 @@ import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
 
 __all__ = [
     "MOST_MISSING",
     "SUMMARY",
     "GapKind",
+    "MessageRows",
     "RecordedGap",
     "Run",
     "Summariser",
@@ -197,7 +199,7 @@ def joined(before: Run, after: Run, *, gaps: int) -> Run:
 
 RUN: Final = "run"
 LISTED_GAPS: Final = 1_000
-"""Upper limit on the gaps that one partition lists; more are only counted."""
+"""Upper limit on the gaps that one part lists; more are only counted."""
 SUMMARY: Final = pa.schema(
     [
         ("kind", pa.string()),
@@ -225,11 +227,50 @@ RUN_FIELDS: Final = tuple(field.name for field in attrs.fields(Run))
 
 
 @final
-@attrs.define
-class Edge:
-    """The last row of the batch before."""
+@attrs.frozen
+class MessageRows:
+    """Some messages of one recording, in order, as arrays of 64 bits.
 
-    key: tuple[int, int, int]
+    Attributes:
+        sessions: Session of each.
+        positions: Where each begins.
+        ends: Where each ends.
+        lengths: Length of each payload.
+        times: Time of each in nanoseconds; 0 if it has none.
+        is_timed: Whether each has a time.
+        numbers: Number that counts messages; None for runs of positions.
+    """
+
+    sessions: NDArray[Any]
+    positions: NDArray[Any]
+    ends: NDArray[Any]
+    lengths: NDArray[Any]
+    times: NDArray[Any]
+    is_timed: NDArray[np.bool_]
+    numbers: NDArray[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def time_of(self, row: int) -> int | None:
+        """Return the time of a message; None if it has none."""
+        return int(self.times[row]) if self.is_timed[row] else None
+
+    def counted(self, chosen: Any, numbers: NDArray[Any]) -> MessageRows:
+        """Return chosen messages with the numbers that count them."""
+        arrays = {
+            name: getattr(self, name)[chosen]
+            for name in ("sessions", "positions", "ends", "lengths", "times", "is_timed")
+        }
+        return MessageRows(**arrays, numbers=numbers)
+
+
+@final
+@attrs.frozen
+class Edge:
+    """The last message so far."""
+
+    session: int
     end_position: int
     number: int
     time_ns: int | None
@@ -237,177 +278,144 @@ class Edge:
 
 @final
 class Summariser:
-    """Sums up one partition.
+    """Sums up one part of a recording.
 
     Args:
-        term_lengths: Term lengths in bytes, by recording id.
+        recording: Catalog entry of the recording.
         name: Name of the number that counts messages; "" for runs of positions.
+
+    Attributes:
+        rows: Runs that ended, and gaps, as rows of `SUMMARY`.
     """
 
-    def __init__(self, term_lengths: Mapping[int, int], name: str = "") -> None:
-        self._term_lengths = term_lengths
+    def __init__(self, recording: RecordingDescriptor, name: str = POSITIONS) -> None:
+        self._recording = recording
         self._name = name
         self._edge: Edge | None = None
         self._open: dict[str, Any] = {}
-        self._rows: list[dict[str, Any]] = []
         self._listed = 0
+        self.rows: list[dict[str, Any]] = []
 
-    def summarise(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield rows of `SUMMARY`.
-
-        Args:
-            batches: Batches in order, with recording_id, session_id, stream_id, origin, position,
-                end_position, length, timestamp_ns, and number unless for positions.
-        """
-        for batch in batches:
-            if batch.num_rows:
-                self._take(batch)
-            if self._rows:
-                yield self._flush()
-        if self._open:
-            self._close()
-            yield self._flush()
-
-    def _flush(self) -> pa.RecordBatch:
-        rows, self._rows = self._rows, []
-        return pa.RecordBatch.from_pylist(rows, schema=SUMMARY)
-
-    def _take(self, batch: pa.RecordBatch) -> None:
-        columns = {
-            name: batch.column(name).to_numpy(zero_copy_only=False)
-            for name in ("recording_id", "session_id", "origin", "position", "end_position")
-        }
-        numbers = batch.column("number") if self._name else batch.column("position")
-        columns["number"] = numbers.to_numpy(zero_copy_only=False).astype(np.int64)
-        is_first, holes = self._compared(columns)
-        is_gap = self._gap_flags(columns, is_first, holes)
+    def add(self, rows: MessageRows) -> None:
+        """Add messages, which follow those before."""
+        if not len(rows):
+            return
+        is_first, holes = self._compared(rows)
+        missing, is_gap = self._gaps(rows, is_first, holes)
         starts = np.flatnonzero(is_first)
         if not is_first[0]:
             starts = np.concatenate([[0], starts])
-        ends = np.append(starts[1:], batch.num_rows)
+        ends = np.append(starts[1:], len(rows))
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
             if is_first[start]:
-                self._close()
-            self._extend(batch, columns, is_gap, start, end)
+                self.close()
+            gaps = np.flatnonzero(is_gap[start:end]) + start
+            for row in gaps[: LISTED_GAPS - self._listed].tolist():
+                self._list(rows, row, int(missing[row]))
+            self._extend(rows, start, end, len(gaps))
+        last = len(rows) - 1
+        self._edge = Edge(
+            session=int(rows.sessions[last]),
+            end_position=int(rows.ends[last]),
+            number=0 if rows.numbers is None else int(rows.numbers[last]),
+            time_ns=rows.time_of(last),
+        )
 
-    def _compared(self, columns: dict[str, Any]) -> tuple[Any, Any]:
-        """Return which rows begin a run, and the distance of each from the row before."""
+    def close(self) -> None:
+        """End the run."""
+        if self._open:
+            self.rows.append(self._open)
+            self._open = {}
+
+    def _compared(self, rows: MessageRows) -> tuple[Any, Any]:
+        """Return which messages begin a run, and the distance of each from the one before."""
+        is_first = np.ones(len(rows), np.bool_)
+        is_first[1:] = rows.sessions[1:] != rows.sessions[:-1]
+        holes = np.zeros(len(rows), np.int64)
+        holes[1:] = rows.positions[1:] - rows.ends[:-1]
         edge = self._edge
-        key = np.stack([columns[name] for name in ("recording_id", "session_id", "origin")])
-        is_first = np.ones(key.shape[1], np.bool_)
-        is_first[1:] = (key[:, 1:] != key[:, :-1]).any(axis=0)
-        before_end = np.empty(key.shape[1], np.int64)
-        before_end[1:] = columns["end_position"][:-1]
-        before_end[0] = columns["position"][0]
-        if edge is not None and edge.key == tuple(key[:, 0].tolist()):
+        if edge is not None and edge.session == int(rows.sessions[0]):
             is_first[0] = False
-            before_end[0] = edge.end_position
-        holes = columns["position"] - before_end
+            holes[0] = rows.positions[0] - edge.end_position
         is_first |= holes < 0
         return is_first, holes
 
-    def _gap_flags(self, columns: dict[str, Any], is_first: Any, holes: Any) -> Any:
-        """Return which rows have a gap before them."""
-        if self._name:
-            numbers = columns["number"]
-            before = np.empty_like(numbers)
-            before[1:] = numbers[:-1]
-            before[0] = self._edge.number if self._edge is not None else 0
-            missing = numbers - before - 1
-            is_wrapped = (missing < 0) == (numbers > before)
-            most = np.where(numbers > before, MOST_MISSING, -MOST_MISSING)
-            columns["missing"] = np.where(is_wrapped, most, missing)
-            return ~is_first & (columns["missing"] != 0)
-        columns["missing"] = holes
-        flags = ~is_first & (holes > 0)
-        for row in np.flatnonzero(flags).tolist():
-            flags[row] = self._position_gap(columns, row) is not None
-        return flags
+    def _gaps(self, rows: MessageRows, is_first: Any, holes: Any) -> tuple[Any, Any]:
+        """Return what is missing before each message, and which have a gap before them."""
+        if rows.numbers is None:
+            is_gap = ~is_first & (holes > 0)
+            for row in np.flatnonzero(is_gap).tolist():
+                position = int(rows.positions[row])
+                before = position - int(holes[row])
+                kind = position_gap(before, position, self._recording.term_length)
+                is_gap[row] = kind is not None
+            return holes, is_gap
+        numbers = rows.numbers
+        before = np.empty_like(numbers)
+        before[1:] = numbers[:-1]
+        before[0] = 0 if self._edge is None else self._edge.number
+        missing = numbers - before - 1
+        is_wrapped = (missing < 0) == (numbers > before)
+        most = np.where(numbers > before, MOST_MISSING, -MOST_MISSING)
+        missing = np.where(is_wrapped, most, missing)
+        return missing, ~is_first & (missing != 0)
 
-    def _position_gap(self, columns: dict[str, Any], row: int) -> str | None:
-        end = int(columns["position"][row])
-        term_length = self._term_lengths[int(columns["recording_id"][row])]
-        return position_gap(end - int(columns["missing"][row]), end, term_length)
-
-    def _extend(
-        self, batch: pa.RecordBatch, columns: dict[str, Any], is_gap: Any, start: int, end: int
-    ) -> None:
-        """Add rows to the current run, and list the gaps among them."""
-        part = batch.slice(start, end - start)
-        times = part.column("timestamp_ns").drop_null()[:1].to_pylist()
-        run = self._open
+    def _extend(self, rows: MessageRows, start: int, end: int, gaps: int) -> None:
+        """Add messages to the current run."""
+        run, numbers = self._open, rows.numbers
         if not run:
             run |= {
                 "kind": RUN,
-                "recording_id": int(columns["recording_id"][start]),
-                "session_id": int(columns["session_id"][start]),
-                "stream_id": part.column("stream_id")[0].as_py(),
+                "recording_id": self._recording.recording_id,
+                "session_id": int(rows.sessions[start]),
+                "stream_id": self._recording.stream_id,
                 "name": self._name,
-                "first_position": int(columns["position"][start]),
+                "first_position": int(rows.positions[start]),
                 "messages": 0,
                 "bytes": 0,
                 "first_ns": None,
                 "last_ns": None,
-                "first_number": int(columns["number"][start]) if self._name else None,
+                "first_number": None if numbers is None else int(numbers[start]),
                 "gaps": 0,
             }
-        gaps = np.flatnonzero(is_gap[start:end]) + start
-        for row in gaps[: max(LISTED_GAPS - self._listed, 0)].tolist():
-            self._list(batch, columns, row)
         run["messages"] += end - start
-        run["bytes"] += part.column("length").to_numpy(zero_copy_only=False).sum(dtype=np.int64)
-        run["gaps"] += len(gaps)
-        run["end_position"] = int(columns["end_position"][end - 1])
-        if self._name:
-            run["last_number"] = int(columns["number"][end - 1])
-        if times:
-            run["first_ns"] = times[0] if run["first_ns"] is None else run["first_ns"]
-            run["last_ns"] = part.column("timestamp_ns").drop_null()[-1].as_py()
-        self._edge = Edge(
-            key=(
-                int(columns["recording_id"][end - 1]),
-                int(columns["session_id"][end - 1]),
-                int(columns["origin"][end - 1]),
-            ),
-            end_position=run["end_position"],
-            number=int(columns["number"][end - 1]),
-            time_ns=batch.column("timestamp_ns")[end - 1].as_py(),
-        )
+        # Runs of numbers count the same messages once more, and not their bytes.
+        run["bytes"] += int(rows.lengths[start:end].sum()) if numbers is None else 0
+        run["gaps"] += gaps
+        run["end_position"] = int(rows.ends[end - 1])
+        run["last_number"] = None if numbers is None else int(numbers[end - 1])
+        timed = np.flatnonzero(rows.is_timed[start:end])
+        if len(timed):
+            first, last = (int(rows.times[start + timed[at]]) for at in (0, -1))
+            run["first_ns"] = first if run["first_ns"] is None else run["first_ns"]
+            run["last_ns"] = last
 
-    def _list(self, batch: pa.RecordBatch, columns: dict[str, Any], row: int) -> None:
-        """List the gap before a row."""
+    def _list(self, rows: MessageRows, row: int, missing: int) -> None:
+        """List the gap before a message."""
         self._listed += 1
-        missing = int(columns["missing"][row])
-        if self._name:
-            kind = GapKind.SEQUENCE if missing > 0 else GapKind.BACKWARDS
-        else:
-            kind = self._position_gap(columns, row) or GapKind.PADDING
         edge = self._edge
-        if row == 0:
-            assert edge is not None
-            before, position = edge.time_ns, edge.end_position
+        if row:
+            before, time_ns = int(rows.ends[row - 1]), rows.time_of(row - 1)
         else:
-            before = batch.column("timestamp_ns")[row - 1].as_py()
-            position = int(columns["end_position"][row - 1])
-        self._rows.append(
+            assert edge is not None
+            before, time_ns = edge.end_position, edge.time_ns
+        position = int(rows.positions[row])
+        kind = position_gap(before, position, self._recording.term_length)
+        if rows.numbers is not None:
+            kind = GapKind.SEQUENCE if missing > 0 else GapKind.BACKWARDS
+        self.rows.append(
             {
                 "kind": kind,
-                "recording_id": int(columns["recording_id"][row]),
-                "stream_id": batch.column("stream_id")[row].as_py(),
+                "recording_id": self._recording.recording_id,
+                "stream_id": self._recording.stream_id,
                 "name": self._name,
-                "first_position": position,
-                "end_position": int(columns["position"][row]),
+                "first_position": before,
+                "end_position": position,
                 "missing": missing,
-                "first_ns": before,
-                "last_ns": batch.column("timestamp_ns")[row].as_py(),
+                "first_ns": time_ns,
+                "last_ns": rows.time_of(row),
             }
         )
-
-    def _close(self) -> None:
-        if self._open:
-            self._open["bytes"] = int(self._open["bytes"])
-            self._rows.append(self._open)
-            self._open = {}
 
 
 def runs_of(summary: pa.Table) -> list[Run]:

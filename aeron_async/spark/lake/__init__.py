@@ -1,0 +1,1 @@
+"""Lake of Delta tables: what recordings become, and what analysts read."""

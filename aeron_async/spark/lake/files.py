@@ -1,0 +1,289 @@
+"""Data files of a table: written by one attempt at a part of a batch, each with its statistics.
+
+    date=2026-11-18/stream_id=1001/b00000007-p00003-5f0c1e2a-000.parquet
+
+The name says batch, part, attempt and file. An attempt never writes over a file of another, and a
+file that no commit names belongs to no table. Partition columns are in the path only.
+
+Integers are packed as differences, which is faster than compressing them and a third smaller; ids
+and texts have a dictionary.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+from uuid import uuid4
+
+import attrs
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["BATCH_COLUMN", "PARTITION_COLUMNS", "DataFile", "FileWriter", "attempt", "sync"]
+
+BATCH_COLUMN: Final = "ingest_batch"
+PARTITION_COLUMNS: Final = ("date", "stream_id")
+"""Columns that are folders, in this order; a table has both or none."""
+ROW_GROUP: Final = 256 << 10
+"""Rows of a row group."""
+ROW_GROUP_BYTES: Final = 64 << 20
+"""Upper limit on the memory of rows that wait for their row group; a single batch may exceed it."""
+OPEN_FILES: Final = 32
+"""Upper limit on the open files of a table, which has one for each day and stream."""
+IDS: Final = frozenset({"recording_id", "session_id"})
+RANGED: Final = ("recording_id", "position", "event_ns", "event_time")
+"""Columns whose smallest and largest values tell readers which files to skip."""
+EPOCH: Final = date(1970, 1, 1)
+
+
+@final
+@attrs.frozen
+class DataFile:
+    """A file that was written and brought to the disk.
+
+    Attributes:
+        path: Relative to the folder of its table.
+        size: In bytes.
+        rows: Number of rows.
+        partition: Values of the partition columns, as text.
+        stats: Statistics as Delta has them, in JSON.
+    """
+
+    path: str
+    size: int
+    rows: int
+    partition: dict[str, str]
+    stats: str
+
+
+def attempt(batch: int, part: int) -> str:
+    """Return the beginning of the names of all files of a new attempt."""
+    return f"b{batch:08}-p{part:05}-{uuid4().hex[:8]}"
+
+
+def sync(path: Path) -> None:
+    """Sync a file or a folder to the disk; do nothing for a folder on Windows.
+
+    Raises:
+        OSError: The sync failed.
+    """
+    if os.name == "nt" and path.is_dir():
+        return
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@final
+class FileWriter:
+    """Writes the rows of one table in one attempt.
+
+    Args:
+        folder: Folder of the table, or another one whose files are moved there.
+        name: Beginning of the names of the files; see `attempt`.
+        schema: Columns of the files, without partition columns.
+        max_bytes: Length at which a file is closed and the next one begun.
+
+    Attributes:
+        rows: Rows written so far.
+    """
+
+    def __init__(self, folder: Path, name: str, schema: pa.Schema, *, max_bytes: int) -> None:
+        self._folder = folder
+        self._name = name
+        self._schema = schema
+        self._max_bytes = max_bytes
+        self._open: dict[tuple[int, int] | None, OpenFile] = {}
+        self._files: list[DataFile] = []
+        self._count = 0
+        self.rows = 0
+
+    def write(self, columns: list[Any], key: tuple[int, int] | None = None) -> None:
+        """Write rows.
+
+        Args:
+            columns: In the order of the schema.
+            key: Day since 1970 and stream id; None for a table without partitions.
+        """
+        batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        file = self._open.pop(key, None)
+        if file is None:
+            if len(self._open) == OPEN_FILES:
+                self._close(next(iter(self._open)))
+            file = OpenFile(self._folder / self._next(key), self._schema)
+        # The one that was used last comes last.
+        self._open[key] = file
+        self.rows += batch.num_rows
+        if file.add(batch) >= self._max_bytes:
+            self._close(key)
+        elif sum(each.waiting_bytes for each in self._open.values()) >= ROW_GROUP_BYTES:
+            max(self._open.values(), key=lambda each: each.waiting_bytes).flush()
+
+    def close(self) -> list[DataFile]:
+        """Complete all files and return them."""
+        for key in list(self._open):
+            self._close(key)
+        return self._files
+
+    def abandon(self) -> None:
+        """Remove the files that are not complete."""
+        for file in self._open.values():
+            file.abandon()
+        self._open.clear()
+
+    def _next(self, key: tuple[int, int] | None) -> str:
+        name = f"{self._name}-{self._count:03}.parquet"
+        self._count += 1
+        return "".join(f"{each}={value}/" for each, value in partition_of(key).items()) + name
+
+    def _close(self, key: tuple[int, int] | None) -> None:
+        file = self._open.pop(key)
+        metadata = file.close()
+        sync_new(file.path, self._folder)
+        self._files.append(
+            DataFile(
+                path=file.path.relative_to(self._folder).as_posix(),
+                size=file.path.stat().st_size,
+                rows=metadata.num_rows,
+                partition=partition_of(key),
+                stats=json.dumps(statistics(metadata)),
+            )
+        )
+
+
+def partition_of(key: tuple[int, int] | None) -> dict[str, str]:
+    """Return the values of the partition columns as text."""
+    if key is None:
+        return {}
+    day, stream_id = key
+    values = ((EPOCH + timedelta(days=day)).isoformat(), str(stream_id))
+    return dict(zip(PARTITION_COLUMNS, values, strict=True))
+
+
+def sync_new(path: Path, root: Path) -> None:
+    """Sync a new file, and the folders that lead to it, which may be new."""
+    sync(path)
+    for folder in path.parents:
+        sync(folder)
+        if folder == root:
+            break
+    sync(root.parent)
+
+
+@final
+class OpenFile:
+    """A file that is being written.
+
+    Args:
+        path: Of the file, whose folder is created.
+        schema: Its columns.
+
+    Attributes:
+        path: The same.
+        waiting_bytes: Memory of the rows that wait for their row group.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._stream = path.open("xb")
+        self._metadata: list[pq.FileMetaData] = []
+        self._writer = pq.ParquetWriter(
+            self._stream,
+            schema,
+            compression="zstd",
+            store_schema=False,
+            metadata_collector=self._metadata,
+            **encodings(schema),
+        )
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = 0
+        self.waiting_bytes: int = 0
+
+    def add(self, batch: pa.RecordBatch) -> int:
+        """Add rows; return the length of the file so far, without rows that wait."""
+        self._waiting.append(batch)
+        self._rows += batch.num_rows
+        self.waiting_bytes += batch.nbytes
+        if self._rows >= ROW_GROUP:
+            self.flush()
+        return self._stream.tell()
+
+    def flush(self) -> None:
+        """Write the rows that wait as a row group."""
+        if self._waiting:
+            table = pa.Table.from_batches(self._waiting)
+            self._writer.write_table(table, row_group_size=len(table))
+            self._waiting, self._rows, self.waiting_bytes = [], 0, 0
+
+    def close(self) -> pq.FileMetaData:
+        """Complete the file; return what its footer says."""
+        self.flush()
+        self._writer.close()
+        self._stream.close()
+        return self._metadata[0]
+
+    def abandon(self) -> None:
+        """Remove the file."""
+        with suppress(OSError, pa.ArrowException):
+            self._writer.close()
+        with suppress(OSError):
+            self._stream.close()
+            self.path.unlink()
+
+
+def encodings(schema: pa.Schema) -> dict[str, Any]:
+    """Return how columns are encoded, as arguments of a Parquet writer."""
+    with_dictionary, packed = [], {}
+    for field in schema:
+        if pa.types.is_string(field.type) or field.name in IDS:
+            with_dictionary.append(field.name)
+        elif field.type in (pa.int32(), pa.int64()) or pa.types.is_timestamp(field.type):
+            packed[field.name] = "DELTA_BINARY_PACKED"
+    ranged = [name for name in RANGED if name in schema.names]
+    return {
+        "use_dictionary": with_dictionary or False,
+        "column_encoding": packed or None,
+        "write_statistics": ranged or False,
+    }
+
+
+def statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
+    """Return the statistics of an add action: the number of rows, and ranges of a few columns."""
+    ranges: dict[str, tuple[Any, Any]] = {}
+    for name, low, high in row_group_ranges(metadata):
+        before = ranges.get(name, (low, high))
+        ranges[name] = min(before[0], low), max(before[1], high)
+    return {
+        "numRecords": metadata.num_rows,
+        "minValues": {name: in_json(low) for name, (low, _) in ranges.items()},
+        "maxValues": {name: in_json(high) for name, (_, high) in ranges.items()},
+        "nullCount": {},
+    }
+
+
+def row_group_ranges(metadata: pq.FileMetaData) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the range of each of `RANGED` in each row group."""
+    for group in range(metadata.num_row_groups):
+        row_group = metadata.row_group(group)
+        for number in range(row_group.num_columns):
+            column = row_group.column(number)
+            if column.path_in_schema in RANGED and column.statistics is not None:
+                if column.statistics.has_min_max:
+                    yield column.path_in_schema, column.statistics.min, column.statistics.max
+
+
+def in_json(value: Any) -> Any:
+    """Return a number, or a time as Delta spells it."""
+    if not isinstance(value, datetime):
+        return value
+    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,280 @@
+"""Tables of a lake: where they lie, and what they are made of.
+
+    LAKE/
+    ├── bronze               one row per message
+    ├── quarantine           messages that could not be decoded
+    ├── silver/KIND          decoded messages
+    ├── gold/TABLE           partial results, which add up
+    ├── batches              one row per batch, after all other tables have it
+    ├── _checkpoint/         of Spark: how far recordings were read
+    └── _state/              of this package: settings, last runs
+
+Each is a Delta table, or with `--format parquet` a folder with a folder `batch=N` for each batch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, Schema
+
+from aeron_async.errors import ConfigurationError
+from aeron_async.spark.lake.files import BATCH_COLUMN, PARTITION_COLUMNS, sync
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = [
+    "BATCHES",
+    "BRONZE",
+    "QUARANTINE",
+    "Lake",
+    "batch_folder",
+    "batch_folders",
+    "gold",
+    "open_table",
+    "silver",
+    "write_atomically",
+]
+
+BRONZE: Final = "bronze"
+QUARANTINE: Final = "quarantine"
+BATCHES: Final = "batches"
+PROPERTIES: Final = {
+    "delta.checkpointInterval": "100",
+    "delta.logRetentionDuration": "interval 7 days",
+    "delta.deletedFileRetentionDuration": "interval 1 days",
+}
+LAYOUT: Final = 2
+"""Layout of a lake; a lake of another one is refused."""
+BATCH: Final = re.compile(r"batch=(\d{1,19})")
+
+
+def silver(kind: str) -> str:
+    """Return the name of the table of a kind."""
+    return f"silver/{kind}"
+
+
+def gold(table: str) -> str:
+    """Return the name of a table of results."""
+    return f"gold/{table}"
+
+
+@final
+class Lake:
+    """Folders of a lake.
+
+    Args:
+        root: Folder of the lake, which every executor must see under the same path.
+    """
+
+    def __init__(self, root: str | Path) -> None:
+        self.root: Path = Path(root).absolute()
+
+    @property
+    def checkpoint(self) -> Path:
+        """Return the folder of Spark's checkpoint."""
+        return self.root / "_checkpoint"
+
+    @property
+    def state(self) -> Path:
+        """Return the folder of what only the job reads."""
+        return self.root / "_state"
+
+    def path(self, table: str) -> Path:
+        """Return the folder of a table."""
+        return self.root / table
+
+    def tables(self) -> list[str]:
+        """Return the names of all existing tables."""
+        found = [BRONZE, QUARANTINE, BATCHES]
+        for parent in ("silver", "gold"):
+            folder = self.root / parent
+            found += (
+                sorted(f"{parent}/{each.name}" for each in folder.iterdir())
+                if folder.is_dir()
+                else []
+            )
+        return [each for each in found if self.path(each).is_dir()]
+
+    def read(self, table: str, schema: pa.Schema, where: ds.Expression | None = None) -> pa.Table:
+        """Read a small table; a column that a file lacks is null.
+
+        Args:
+            table: Name of a table without partitions.
+            schema: Columns to read.
+            where: Rows to read; all by default.
+        """
+        files = files_of(self.path(table))
+        if not files:
+            return schema.empty_table()
+        known = schema if BATCH_COLUMN in schema.names else schema.append(BATCH_FIELD)
+        read = ds.dataset(files, schema=known, format="parquet")
+        return read.to_table(columns=schema.names, filter=where)
+
+    def check_readable(self) -> None:
+        """Refuse a folder that is no lake.
+
+        Raises:
+            ConfigurationError: The folder does not exist, or nothing was ingested into it.
+        """
+        if not self.root.is_dir():
+            message = f"lake {str(self.root)!r} is no directory: name the LAKE of `pipeline run`"
+            raise ConfigurationError(message)
+        if self.is_empty():
+            message = (
+                f"lake {str(self.root)!r} has no messages yet: `pipeline run` brings those that "
+                "its archive has"
+            )
+            raise ConfigurationError(message)
+
+    def is_empty(self) -> bool:
+        """Return whether no batch has reached the gold tables."""
+        return not files_of(self.path(gold("runs")))
+
+    def check_settings(self, resolved: Mapping[str, Any]) -> None:
+        """Refuse to continue a lake with settings that would mix different data.
+
+        Args:
+            resolved: Settings that must stay what they were when the lake was begun.
+
+        Raises:
+            ConfigurationError: A setting has changed, or an older version has begun the lake.
+        """
+        path = self.state / "begun.json"
+        # What an older version began says no layout.
+        begun = json.loads(path.read_text()) if path.exists() else {"layout": LAYOUT}
+        for name, value in {"layout": LAYOUT, **resolved}.items():
+            if begun.get(name, None if name == "layout" else value) != value:
+                message = (
+                    f"lake {str(self.root)!r} was begun with {name}={begun.get(name)!r}, and this "
+                    f"is {value!r}: change {name}, or begin another LAKE"
+                )
+                raise ConfigurationError(message)
+        # A setting that was not recorded yet is fixed from now on.
+        self.note(dict(resolved) | begun)
+
+    def noted(self, name: str) -> Any:
+        """Return what was noted under a name when the lake was begun or taken over."""
+        path = self.state / "begun.json"
+        return json.loads(path.read_text()).get(name) if path.exists() else None
+
+    def note(self, values: Mapping[str, Any]) -> None:
+        """Add to what is noted about the lake."""
+        path = self.state / "begun.json"
+        before = json.loads(path.read_text()) if path.exists() else {}
+        write_atomically(path, json.dumps(before | dict(values), indent=2).encode())
+
+
+BATCH_FIELD: Final = pa.field(BATCH_COLUMN, pa.int64())
+
+
+def files_of(folder: Path) -> list[str]:
+    """Return the files of the newest version of a table; none if there is no table."""
+    if DeltaTable.is_deltatable(str(folder)):
+        return sorted(DeltaTable(str(folder)).file_uris())
+    found = [each.rglob("*.parquet") for each in batch_folders(folder).values()]
+    return [str(file) for files in found for file in sorted(files)]
+
+
+def open_table(folder: Path, schema: pa.Schema) -> DeltaTable:
+    """Return a Delta table with at least these columns; it is created if it is not there.
+
+    Raises:
+        ConfigurationError: The table has a column as another type.
+    """
+    if not DeltaTable.is_deltatable(str(folder)):
+        return DeltaTable.create(
+            str(folder),
+            schema=schema,
+            partition_by=[name for name in PARTITION_COLUMNS if is_partitioned(schema)],
+            mode="ignore",
+            configuration=PROPERTIES,
+        )
+    table = DeltaTable(str(folder))
+    there = {field.name: field.type for field in table.schema().fields}
+    added = []
+    for field in Schema.from_arrow(schema).fields:
+        if field.name not in there:
+            added.append(field)
+        elif there[field.name] != field.type:
+            refuse_type(folder, field.name, there[field.name], field.type)
+    if added:
+        table.alter.add_columns(added)
+        table.update_incremental()
+    return table
+
+
+def is_partitioned(schema: pa.Schema) -> bool:
+    """Return whether a table has the partition columns."""
+    return set(PARTITION_COLUMNS) <= set(schema.names)
+
+
+def check_columns(folder: Path, schema: pa.Schema) -> None:
+    """Refuse a table in Parquet that has other columns: readers take them from any of its files.
+
+    Raises:
+        ConfigurationError: The table has other columns.
+    """
+    files = files_of(folder)
+    if not files:
+        return
+    there = pq.read_schema(files[0])
+    names = [name for name in schema.names if not is_partitioned(schema) or name not in PARTITION_COLUMNS]
+    for name in {*there.names, *names}:
+        before = there.field(name).type if name in there.names else "none"
+        now = schema.field(name).type if name in names else "none"
+        if before != now:
+            refuse_type(folder, name, before, now)
+
+
+def refuse_type(folder: Path, column: str, before: object, now: object) -> None:
+    """Raise an error about a column whose type has changed."""
+    message = (
+        f"table {str(folder)!r} has column {column!r} as {name_of(before)}, and now it is "
+        f"{name_of(now)}: a column keeps its type; decode into another kind, or begin another LAKE"
+    )
+    raise ConfigurationError(message)
+
+
+def name_of(kind: object) -> str:
+    """Return the name of a column's type."""
+    return str(getattr(kind, "type", kind))
+
+
+def batch_folders(table: Path) -> dict[int, Path]:
+    """Return the folders of a table's batches by batch id, in order."""
+    if not table.is_dir():
+        return {}
+    found = [(BATCH.fullmatch(each.name), each) for each in table.iterdir()]
+    return dict(sorted((int(match[1]), each) for match, each in found if match is not None))
+
+
+def batch_folder(table: Path, batch: int) -> Path:
+    """Return the folder of a batch of a table in Parquet."""
+    return table / f"batch={batch}"
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file atomically, and sync it to the disk.
+
+    Raises:
+        ConfigurationError: The file cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}.partial")
+        partial.write_bytes(data)
+        sync(partial)
+        partial.replace(path)
+        sync(path.parent)
+    except OSError as error:
+        message = f"{str(path)!r} could not be written: {error.strerror}; choose another place"
+        raise ConfigurationError(message) from error
