@@ -18,7 +18,7 @@ from aeron_async.errors import ConfigurationError
 from aeron_async.spark.java import ensure_java
 from aeron_async.spark.pipeline.ingest import StreamToRecord, job_command
 from aeron_async.spark.pipeline.ingest import ingest as ingest_streams
-from aeron_async.spark.pipeline.session import check_format, check_installed
+from aeron_async.spark.pipeline.session import check_installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +59,6 @@ def ingest(
     # Errors in the settings must show before anything is recorded.
     settings = options.settings(trigger)
     check_installed()
-    check_format(settings)
     ensure_java()
     from aeron_async.spark.pipeline.silver import kinds_of  # noqa: PLC0415 - needs pyarrow
 
@@ -108,6 +107,9 @@ def flags_of(options: LakeOptions) -> Iterator[str]:
     """Yield these options as flags of `pipeline run`."""
     for name, value in attrs.asdict(options).items():
         flag = "--consumer" if name == "consumers" else f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            yield flag if value else f"--no-{name}"
+            continue
         for each in value if isinstance(value, list) else [] if value is None else [value]:
             yield from (flag, str(each))
 

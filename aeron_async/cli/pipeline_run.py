@@ -12,19 +12,13 @@ from cyclopts import Parameter
 
 from aeron_async.cli.archive_where import opened
 from aeron_async.cli.figures import format_bytes, plural
-from aeron_async.cli.options import Count, Flag, RunOptions
+from aeron_async.cli.options import Flag, RunOptions
 from aeron_async.cli.output import print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode, TerminatedError
 from aeron_async.cli.runner import run as run_async
 from aeron_async.clock import SystemClock
 from aeron_async.errors import ConfigurationError
-from aeron_async.spark.pipeline.lake import Lake, write_atomically
-from aeron_async.spark.pipeline.session import (
-    NEEDED_BY_REPORT,
-    check_format,
-    check_installed,
-    make_session,
-)
+from aeron_async.spark.pipeline.session import NEEDED_BY_REPORT, check_installed, make_session
 from aeron_async.spark.pipeline.settings import PipelineSettings
 
 if TYPE_CHECKING:
@@ -63,6 +57,7 @@ def write_report(lake: Path, output: Path) -> None:
     if output.is_dir() or not output.name:
         message = f"--output {str(output)!r} is a directory: name a file in it, such as report.html"
         raise ConfigurationError(message)
+    from aeron_async.spark.lake.tables import Lake, write_atomically  # noqa: PLC0415 - needs pyarrow
     from aeron_async.spark.pipeline.report import render_report  # noqa: PLC0415 - needs pyarrow, jinja2
 
     page = render_report(Lake(lake), SystemClock().epoch_ms())
@@ -92,11 +87,11 @@ class LakeOptions:
     sequence: Annotated[list[str] | None, key("sequence")] = None
     latency: Annotated[list[str] | None, key("latency")] = None
     format: Annotated[str | None, key("format")] = None
+    bronze: Annotated[bool | None, key("bronze")] = None
     source: Annotated[list[str] | None, key("source")] = None
     conf: Annotated[list[str] | None, key("conf")] = None
     master: Annotated[str | None, key("master")] = None
     max_file_bytes: Annotated[str | None, key("max_file_bytes")] = None
-    compact_batches: Annotated[Count | None, key("compact_batches")] = None
     purge_grace: Annotated[str | None, key("purge_grace")] = None
     consumers: Annotated[list[str] | None, key("consumers", "--consumer")] = None
 
@@ -114,6 +109,7 @@ def run(
     *,
     available_now: Flag = False,
     trigger: str | None = None,
+    take_over: Flag = False,
     purge: Flag = False,
     control: str | None = None,
     json: Flag = False,
@@ -126,6 +122,7 @@ def run(
         lake: Directory of the lake; created if missing.
         available_now: Ingest what is there, and end; this is the default without --trigger.
         trigger: Interval between batches, such as 1m; continues until Ctrl-C.
+        take_over: Go on with a lake that has lost its checkpoint, behind its last batch.
         purge: At the end, remove files of the archive that all consumers have read, without asking;
             else only name them.
         control: Control channel of a running archive, to purge it.
@@ -137,7 +134,7 @@ def run(
         raise ConfigurationError(message)
     settings = (options or LakeOptions()).settings("available-now" if available_now else trigger)
     check_installed()
-    check_format(settings)
+    from aeron_async.spark.lake.tables import Lake  # noqa: PLC0415 - needs pyarrow
     from aeron_async.spark.pipeline.job import PipelineJob  # noqa: PLC0415 - needs PySpark
 
     output = PipelineOutput(is_json=json)
@@ -147,6 +144,7 @@ def run(
         try:
             job.run(
                 spark,
+                take_over=take_over,
                 is_stopped=lambda: stopper.is_stopped() or output.is_unheard,
                 tell_lag=output.lag,
             )

@@ -163,9 +163,7 @@ class Scanner:
                 problem = found or problem or beyond(piece, limit)
                 position = self._skip(part, base, position, problem)
 
-    def _cut(
-        self, piece: memoryview, rows: RowScan, part: RecordingRange
-    ) -> Iterator[RowBatch]:
+    def _cut(self, piece: memoryview, rows: RowScan, part: RecordingRange) -> Iterator[RowBatch]:
         """Yield the rows of a piece as batches of limited size."""
         settings = self._settings
         end = 0

@@ -7,7 +7,7 @@ does no I/O, and the state of the follower is not pickled.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 from pyspark.sql.datasource import DataSourceStreamReader
@@ -42,7 +42,6 @@ EVERYTHING: Final = (1 << 63) - 1
 log: Final = get_logger(__name__)
 
 
-@final
 class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows recordings as a stream.
 

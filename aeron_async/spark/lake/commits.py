@@ -43,6 +43,8 @@ BATCH_FILE: Final = re.compile(r"b(\d{8,19})-p\d+-[0-9a-f]+-\d+\.parquet")
 class Store(Protocol):
     """Tables of a lake in one format, written by one query."""
 
+    query: str
+
     def prepare(self, table: str, schema: pa.Schema) -> None:
         """Create a table, or check and complete its columns; partition columns are in them.
 
@@ -98,12 +100,15 @@ class DeltaStore:
 
     Args:
         lake: The lake.
-        query: Id of the query, which is the id of its application transactions.
+
+    Attributes:
+        query: Id of the query, which is the id of its application transactions; known when the
+            query has begun.
     """
 
-    def __init__(self, lake: Lake, query: str) -> None:
+    def __init__(self, lake: Lake) -> None:
         self._lake = lake
-        self._query = query
+        self.query: str = ""
         self._tables: dict[str, DeltaTable] = {}
 
     def prepare(self, table: str, schema: pa.Schema) -> None:
@@ -113,7 +118,7 @@ class DeltaStore:
     def last(self, table: str) -> int | None:
         """Return the last batch of this query in a table."""
         self._tables[table].update_incremental()
-        return self._tables[table].transaction_version(self._query)
+        return self._tables[table].transaction_version(self.query)
 
     def folder(self, table: str, batch: int) -> Path:
         """Return the folder of the table: its log says which files count."""
@@ -165,17 +170,17 @@ class DeltaStore:
                 self._write(name, actions, None)
 
     def _write(
-        self, table: str, actions: list[AddAction | RemoveAction], batch: int | None
+        self, table: str, actions: Sequence[AddAction | RemoveAction], batch: int | None
     ) -> None:
         handle = self._tables[table]
-        fence = [] if batch is None else [Transaction(self._query, batch)]
+        fence = [] if batch is None else [Transaction(self.query, batch)]
         handle.create_write_transaction(
-            actions,
+            list(actions),
             "append",
             handle.schema(),
             handle.metadata().partition_columns,
             commit_properties=CommitProperties(
-                custom_metadata={"aeron.query": self._query, "aeron.batch": str(batch)},
+                custom_metadata={"aeron.query": self.query, "aeron.batch": str(batch)},
                 app_transactions=fence,
             ),
         )
@@ -227,10 +232,14 @@ class FolderStore:
 
     Args:
         lake: The lake.
+
+    Attributes:
+        query: Not used here: whoever is first with a folder has it.
     """
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
+        self.query: str = ""
         self._tables: set[str] = set()
 
     def prepare(self, table: str, schema: pa.Schema) -> None:
@@ -244,7 +253,7 @@ class FolderStore:
 
     def folder(self, table: str, batch: int) -> Path:
         """Return a folder outside of the table, which no reader knows."""
-        return self._lake.state / "attempts" / str(batch) / table
+        return self._lake.attempts / str(batch) / table
 
     def commit(
         self, table: str, batch: int, files: Sequence[DataFile], *, replace: bool = False
@@ -252,19 +261,20 @@ class FolderStore:
         """Move files into a folder, which gets its name when it is complete."""
         source, root = self.folder(table, batch), self._lake.path(table)
         partial = root / f".{batch_folder(root, batch).name}.{Path(files[0].path).stem}"
-        for each in files:
-            target = partial / each.path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            (source / each.path).replace(target)
-        for path in (*partial.rglob("*"), partial):
-            sync(path)
         earlier = batch_folders(root).values() if replace else ()
         try:
+            for each in files:
+                target = partial / each.path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                (source / each.path).replace(target)
+            for path in (*partial.rglob("*"), partial):
+                sync(path)
             partial.rename(batch_folder(root, batch))
         except OSError as error:
+            shutil.rmtree(partial, ignore_errors=True)
             raise is_taken(table, batch) from error
-        for each in earlier:
-            shutil.rmtree(each)
+        for folder in earlier:
+            shutil.rmtree(folder)
         sync(root)
 
     def versions(self) -> dict[str, int]:

@@ -15,7 +15,6 @@ import json
 import os
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 from uuid import uuid4
 
@@ -25,8 +24,18 @@ import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-__all__ = ["BATCH_COLUMN", "PARTITION_COLUMNS", "DataFile", "FileWriter", "attempt", "sync"]
+__all__ = [
+    "BATCH_COLUMN",
+    "PARTITION_COLUMNS",
+    "DataFile",
+    "FileWriter",
+    "attempt",
+    "file_schema",
+    "is_partitioned",
+    "sync",
+]
 
 BATCH_COLUMN: Final = "ingest_batch"
 PARTITION_COLUMNS: Final = ("date", "stream_id")
@@ -61,6 +70,17 @@ class DataFile:
     rows: int
     partition: dict[str, str]
     stats: str
+
+
+def is_partitioned(table: pa.Schema) -> bool:
+    """Return whether a table has the partition columns."""
+    return set(PARTITION_COLUMNS) <= set(table.names)
+
+
+def file_schema(table: pa.Schema) -> pa.Schema:
+    """Return the columns that the files of a table have: all but those that are folders."""
+    folders = PARTITION_COLUMNS if is_partitioned(table) else ()
+    return pa.schema([field for field in table if field.name not in folders])
 
 
 def attempt(batch: int, part: int) -> str:
@@ -277,9 +297,9 @@ def row_group_ranges(metadata: pq.FileMetaData) -> Iterator[tuple[str, Any, Any]
         row_group = metadata.row_group(group)
         for number in range(row_group.num_columns):
             column = row_group.column(number)
-            if column.path_in_schema in RANGED and column.statistics is not None:
-                if column.statistics.has_min_max:
-                    yield column.path_in_schema, column.statistics.min, column.statistics.max
+            found = column.statistics if column.path_in_schema in RANGED else None
+            if found is not None and found.has_min_max:
+                yield column.path_in_schema, found.min, found.max
 
 
 def in_json(value: Any) -> Any:

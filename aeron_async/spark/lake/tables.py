@@ -15,10 +15,9 @@ Each is a Delta table, or with `--format parquet` a folder with a folder `batch=
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -26,10 +25,16 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 
 from aeron_async.errors import ConfigurationError
-from aeron_async.spark.lake.files import BATCH_COLUMN, PARTITION_COLUMNS, sync
+from aeron_async.spark.lake.files import (
+    BATCH_COLUMN,
+    PARTITION_COLUMNS,
+    file_schema,
+    is_partitioned,
+    sync,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 __all__ = [
     "BATCHES",
@@ -88,6 +93,11 @@ class Lake:
         """Return the folder of what only the job reads."""
         return self.root / "_state"
 
+    @property
+    def attempts(self) -> Path:
+        """Return the folder of files that belong to no table in Parquet yet, by batch."""
+        return self.state / "attempts"
+
     def path(self, table: str) -> Path:
         """Return the folder of a table."""
         return self.root / table
@@ -104,6 +114,10 @@ class Lake:
             )
         return [each for each in found if self.path(each).is_dir()]
 
+    def files(self, table: str) -> list[str]:
+        """Return the files of the newest version of a table; none if there is no table."""
+        return files_of(self.path(table))
+
     def read(self, table: str, schema: pa.Schema, where: ds.Expression | None = None) -> pa.Table:
         """Read a small table; a column that a file lacks is null.
 
@@ -112,7 +126,7 @@ class Lake:
             schema: Columns to read.
             where: Rows to read; all by default.
         """
-        files = files_of(self.path(table))
+        files = self.files(table)
         if not files:
             return schema.empty_table()
         known = schema if BATCH_COLUMN in schema.names else schema.append(BATCH_FIELD)
@@ -137,7 +151,7 @@ class Lake:
 
     def is_empty(self) -> bool:
         """Return whether no batch has reached the gold tables."""
-        return not files_of(self.path(gold("runs")))
+        return not self.files(gold("runs"))
 
     def check_settings(self, resolved: Mapping[str, Any]) -> None:
         """Refuse to continue a lake with settings that would mix different data.
@@ -148,29 +162,33 @@ class Lake:
         Raises:
             ConfigurationError: A setting has changed, or an older version has begun the lake.
         """
-        path = self.state / "begun.json"
-        # What an older version began says no layout.
-        begun = json.loads(path.read_text()) if path.exists() else {"layout": LAYOUT}
-        for name, value in {"layout": LAYOUT, **resolved}.items():
-            if begun.get(name, None if name == "layout" else value) != value:
+        begun = self.begun()
+        if begun and begun.get("layout") != LAYOUT:
+            message = (
+                f"lake {str(self.root)!r} was begun by an older version, whose tables were other "
+                "ones: begin another LAKE"
+            )
+            raise ConfigurationError(message)
+        for name, value in resolved.items():
+            if begun.get(name, value) != value:
                 message = (
-                    f"lake {str(self.root)!r} was begun with {name}={begun.get(name)!r}, and this "
-                    f"is {value!r}: change {name}, or begin another LAKE"
+                    f"lake {str(self.root)!r} was begun with {name}={begun[name]!r}, and this is "
+                    f"{value!r}: change {name}, or begin another LAKE"
                 )
                 raise ConfigurationError(message)
         # A setting that was not recorded yet is fixed from now on.
-        self.note(dict(resolved) | begun)
+        self.note({"layout": LAYOUT, **resolved})
 
-    def noted(self, name: str) -> Any:
-        """Return what was noted under a name when the lake was begun or taken over."""
+    def begun(self) -> dict[str, Any]:
+        """Return what was noted when the lake was begun, and since; nothing for a new lake."""
         path = self.state / "begun.json"
-        return json.loads(path.read_text()).get(name) if path.exists() else None
+        found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        return found
 
     def note(self, values: Mapping[str, Any]) -> None:
         """Add to what is noted about the lake."""
-        path = self.state / "begun.json"
-        before = json.loads(path.read_text()) if path.exists() else {}
-        write_atomically(path, json.dumps(before | dict(values), indent=2).encode())
+        data = json.dumps(self.begun() | dict(values), indent=2)
+        write_atomically(self.state / "begun.json", data.encode())
 
 
 BATCH_FIELD: Final = pa.field(BATCH_COLUMN, pa.int64())
@@ -194,7 +212,7 @@ def open_table(folder: Path, schema: pa.Schema) -> DeltaTable:
         return DeltaTable.create(
             str(folder),
             schema=schema,
-            partition_by=[name for name in PARTITION_COLUMNS if is_partitioned(schema)],
+            partition_by=list(PARTITION_COLUMNS) if is_partitioned(schema) else [],
             mode="ignore",
             configuration=PROPERTIES,
         )
@@ -212,11 +230,6 @@ def open_table(folder: Path, schema: pa.Schema) -> DeltaTable:
     return table
 
 
-def is_partitioned(schema: pa.Schema) -> bool:
-    """Return whether a table has the partition columns."""
-    return set(PARTITION_COLUMNS) <= set(schema.names)
-
-
 def check_columns(folder: Path, schema: pa.Schema) -> None:
     """Refuse a table in Parquet that has other columns: readers take them from any of its files.
 
@@ -226,16 +239,19 @@ def check_columns(folder: Path, schema: pa.Schema) -> None:
     files = files_of(folder)
     if not files:
         return
-    there = pq.read_schema(files[0])
-    names = [name for name in schema.names if not is_partitioned(schema) or name not in PARTITION_COLUMNS]
-    for name in {*there.names, *names}:
-        before = there.field(name).type if name in there.names else "none"
-        now = schema.field(name).type if name in names else "none"
-        if before != now:
-            refuse_type(folder, name, before, now)
+    there = types_of(pq.read_schema(files[0]))
+    wanted = types_of(file_schema(schema))
+    for name in {**wanted, **there}:
+        if there.get(name) != wanted.get(name):
+            refuse_type(folder, name, there.get(name), wanted.get(name))
 
 
-def refuse_type(folder: Path, column: str, before: object, now: object) -> None:
+def types_of(schema: pa.Schema) -> dict[str, Any]:
+    """Return the type of each column as Delta has it."""
+    return {field.name: field.type for field in Schema.from_arrow(schema).fields}
+
+
+def refuse_type(folder: Path, column: str, before: object, now: object) -> NoReturn:
     """Raise an error about a column whose type has changed."""
     message = (
         f"table {str(folder)!r} has column {column!r} as {name_of(before)}, and now it is "
@@ -245,8 +261,8 @@ def refuse_type(folder: Path, column: str, before: object, now: object) -> None:
 
 
 def name_of(kind: object) -> str:
-    """Return the name of a column's type."""
-    return str(getattr(kind, "type", kind))
+    """Return the name of a column's type; none if there is no such column."""
+    return "none" if kind is None else str(getattr(kind, "type", kind))
 
 
 def batch_folders(table: Path) -> dict[int, Path]:

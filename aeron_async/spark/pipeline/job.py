@@ -1,7 +1,9 @@
 """Pipeline job: batch after batch from an archive into bronze, silver and gold.
 
-What a batch writes replaces the output of an earlier attempt at the same batch, and depends on
-nothing but that batch and those before it.
+The rows of a batch are plans: ranges of recordings. Tasks read them, write data files and sum up
+(`task`); here each table is committed once, gold behind what it sums up, and `batches` last. A
+batch that Spark repeats looks first which tables have it. What a batch writes depends on nothing
+but that batch and those before it.
 
 The last runs are stored beside the tables, so that a batch costs the same however many came before.
 If they are missing, the job reads the runs themselves: those of later batches, or all.
@@ -10,71 +12,99 @@ If they are missing, the job reads the runs themselves: those of later batches, 
 from __future__ import annotations
 
 import json
-import math
+import pickle
 import re
+import shutil
+from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from aeron_async.clock import SystemClock
-from aeron_async.spark.catalog import open_directory, read_recordings
+from aeron_async.spark.catalog import CatalogWatch, open_directory, read_recordings
+from aeron_async.spark.columns import default_columns
+from aeron_async.spark.lake.commits import DeltaStore, FolderStore
+from aeron_async.spark.lake.files import BATCH_COLUMN, FileWriter, attempt
+from aeron_async.spark.lake.tables import (
+    BATCHES,
+    BRONZE,
+    QUARANTINE,
+    gold,
+    silver,
+    write_atomically,
+)
 from aeron_async.spark.options import ArchiveOptions
-from aeron_async.spark.pipeline import gold
-from aeron_async.spark.pipeline.gold import RUNS
-from aeron_async.spark.pipeline.lake import forget_batch, hold, write_atomically
-from aeron_async.spark.pipeline.query import (
-    QueryStopper,
-    bronze,
-    follow,
-    source_options,
-    start_query,
+from aeron_async.spark.pipeline.batches import (
+    BATCHES_SCHEMA,
+    BatchLog,
+    has_checkpoint,
+    offsets_text,
+    query_of,
 )
-from aeron_async.spark.pipeline.runs import Run
-from aeron_async.spark.pipeline.silver import decoded, kinds_of, silver, undecodable
-from aeron_async.spark.pipeline.tables import (
-    Tables,
-    compact_lake,
-    read_folders,
-    recover,
-    write_rows,
+from aeron_async.spark.pipeline.gold import (
+    GAPS,
+    LATENCY,
+    RATES,
+    RATES_MINUTE,
+    RECORDINGS,
+    RUNS,
+    latency_sums,
+    per_minute,
+    rate_sums,
+    recording_rows,
+    stitched,
+    table_of,
 )
-from aeron_async.spark.pipeline.watermark import committed_offsets, last_committed, watermarks
+from aeron_async.spark.pipeline.query import QueryStopper, follow, source_options, start_query
+from aeron_async.spark.pipeline.runs import SUMMARY, Run
+from aeron_async.spark.pipeline.silver import BRONZE_SCHEMA, QUARANTINE_SCHEMA, kinds_of
+from aeron_async.spark.pipeline.task import RESULT, BatchTask
+from aeron_async.spark.pipeline.watermark import committed_offsets, watermarks
+from aeron_async.spark.ranges import ScanSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
-    from aeron_async.spark.pipeline.lake import Lake
+    from aeron_async.spark.lake.commits import Store
+    from aeron_async.spark.lake.files import DataFile
+    from aeron_async.spark.lake.tables import Lake
     from aeron_async.spark.pipeline.query import Lag
-    from aeron_async.spark.pipeline.runs import RecordedGap
     from aeron_async.spark.pipeline.settings import PipelineSettings
-    from aeron_async.spark.pipeline.silver import MessageKind
+    from aeron_async.spark.pipeline.task import TaskResult
     from aeron_async.spark.pipeline.watermark import Watermark
 
-__all__ = [
-    "BatchReport",
-    "BronzeBatch",
-    "DecodingStep",
-    "Edges",
-    "PipelineJob",
-    "last_runs",
-]
+__all__ = ["BatchReport", "Edges", "PipelineJob", "last_runs"]
 
-NAME: Final = re.compile(r"(\d{1,19})\.json")
+NAME: Final = re.compile(r"(\d{1,19})\.parquet")
+NS_PER_SECOND: Final = 1_000_000_000
+GOLD: Final = {
+    "rates_second": RATES,
+    "rates_minute": RATES_MINUTE,
+    "runs": RUNS,
+    "gaps": GAPS,
+    "latency": LATENCY,
+    "recordings": RECORDINGS,
+}
 
 
-def last_runs(runs: Iterable[Run]) -> list[Run]:
+def last_runs(runs: pa.Table) -> pa.Table:
     """Return the run that ends last, of each recording and each name."""
-    found: dict[tuple[int, str], Run] = {}
-    for run in runs:
-        key = run.recording_id, run.name
-        if key not in found or run.end_position > found[key].end_position:
-            found[key] = run
-    return list(found.values())
+    keys = ("recording_id", "name", "end_position")
+    ordered = runs.sort_by([(name, "ascending") for name in keys])
+    is_last = np.ones(len(ordered), np.bool_)
+    ids, names = (ordered.column(name).combine_chunks() for name in keys[:2])
+    same = pc.and_(pc.equal(ids[1:], ids[:-1]), pc.equal(names[1:], names[:-1]))
+    is_last[:-1] = ~same.to_numpy(zero_copy_only=False)
+    return ordered.filter(pa.array(is_last))
 
 
 @final
@@ -82,33 +112,38 @@ class Edges:
     """Stores the last runs of a lake after each batch."""
 
     def __init__(self, lake: Lake) -> None:
-        self._runs = lake.gold("runs")
-        self._folder = lake.root / "_state" / "edges"
+        self._lake = lake
+        self._folder = lake.state / "edges"
 
-    def before(self, batch_id: int) -> list[Run]:
+    def before(self, batch: int) -> pa.Table:
         """Return the last runs of all batches before this one."""
-        kept = [each for each in self._kept() if each < batch_id]
-        last, known = -1, []
-        for each in reversed(kept):
+        last, known = -1, RUNS.empty_table()
+        for each in reversed([each for each in self._kept() if each < batch]):
             read = read_runs(self._path(each))
             if read is not None:
                 last, known = each, read
                 break
-        rows = read_folders(self._runs, RUNS, before=batch_id, after=last)
-        return last_runs([*known, *(Run(**row) for row in rows.to_pylist())])
+        if last == batch - 1:
+            return known
+        number = pc.field(BATCH_COLUMN)
+        where = (number > last) & (number < batch)
+        return last_runs(pa.concat_tables([known, self._lake.read(gold("runs"), RUNS, where)]))
 
-    def keep(self, batch_id: int, runs: Iterable[Run], recordings: Container[int]) -> None:
+    def keep(self, batch: int, runs: pa.Table, recordings: Iterable[int]) -> None:
         """Store the last runs for the next batch.
 
         Args:
-            batch_id: Batch that is now in the lake.
+            batch: Batch that is about to be in all tables.
             runs: Its runs, and the last ones before it.
             recordings: Ids of existing recordings; the runs of others are not needed any more.
         """
-        found = [attrs.asdict(run) for run in last_runs(runs) if run.recording_id in recordings]
-        write_atomically(self._path(batch_id), json.dumps(found).encode())
+        ids = pa.array(recordings, pa.int64())
+        found = last_runs(runs.filter(pc.is_in(runs.column("recording_id"), ids)))
+        sink = pa.BufferOutputStream()
+        pq.write_table(found, sink)
+        write_atomically(self._path(batch), sink.getvalue().to_pybytes())
         # Keep the one before as well, because Spark may repeat this batch.
-        for each in [each for each in self._kept() if each < batch_id][:-1]:
+        for each in [each for each in self._kept() if each < batch][:-1]:
             self._path(each).unlink()
 
     def _kept(self) -> list[int]:
@@ -118,164 +153,16 @@ class Edges:
         matches = [NAME.fullmatch(each.name) for each in self._folder.iterdir()]
         return sorted(int(match[1]) for match in matches if match is not None)
 
-    def _path(self, batch_id: int) -> Path:
-        return self._folder / f"{batch_id}.json"
+    def _path(self, batch: int) -> Path:
+        return self._folder / f"{batch}.parquet"
 
 
-def read_runs(path: Path) -> list[Run] | None:
+def read_runs(path: Path) -> pa.Table | None:
     """Return stored runs; None if another version wrote them, or the file is incomplete."""
     try:
-        return [Run(**each) for each in json.loads(path.read_bytes())]
-    except (TypeError, ValueError):
+        return pq.read_table(path).select(RUNS.names).cast(RUNS)
+    except (OSError, KeyError, ValueError, pa.ArrowException):
         return None
-
-
-PARTITIONS: Final = ("date", "stream_id")
-
-
-@final
-@attrs.frozen
-class BronzeBatch:
-    """A batch that is in bronze.
-
-    Attributes:
-        batch_id: Id of the batch.
-        messages: Its rows in bronze.
-        runs: Its runs of positions.
-        earlier: Runs of the batches before it.
-        recordings: Catalog entries by recording id.
-    """
-
-    batch_id: int
-    messages: DataFrame
-    runs: Sequence[Run]
-    earlier: Sequence[Run]
-    recordings: Mapping[int, RecordingDescriptor]
-
-    @property
-    def term_lengths(self) -> dict[int, int]:
-        """Return term lengths by recording id."""
-        return {key: each.term_length for key, each in self.recordings.items()}
-
-    @property
-    def ends(self) -> dict[int, int]:
-        """Return the end of what was ingested before, by recording id."""
-        found: dict[int, int] = {}
-        for run in self.earlier:
-            if not run.name:
-                end = max(run.end_position, found.get(run.recording_id, 0))
-                found[run.recording_id] = end
-        return found
-
-    @property
-    def session_ends(self) -> dict[tuple[int, int], int]:
-        """Return the same by recording id and session, for the recordings in this batch."""
-        read = {run.recording_id for run in self.runs}
-        found: dict[tuple[int, int], int] = {}
-        for run in self.earlier:
-            if not run.name and run.recording_id in read:
-                key = run.recording_id, run.session_id
-                found[key] = max(run.end_position, found.get(key, 0))
-        return found
-
-    def bytes_of(self, stream_id: int) -> int:
-        """Return the payload bytes of a stream."""
-        return sum(run.bytes for run in self.runs if run.stream_id == stream_id)
-
-    def has(self, stream_id: int) -> bool:
-        """Return whether the batch has a message of a stream."""
-        return any(run.stream_id == stream_id for run in self.runs)
-
-
-@final
-class DecodingStep:
-    """Decodes batches into silver and quarantine.
-
-    Args:
-        lake: Lake to write to.
-        settings: Settings of the pipeline.
-        kinds: Kinds of messages.
-        tables: Writes the tables.
-    """
-
-    def __init__(
-        self, lake: Lake, settings: PipelineSettings, kinds: list[MessageKind], tables: Tables
-    ) -> None:
-        self._lake = lake
-        self._settings = settings
-        self._kinds = kinds
-        self._tables = tables
-
-    def run(self, batch: BronzeBatch) -> tuple[dict[str, int], int]:
-        """Write silver and quarantine; return the count of each kind, and that of quarantine."""
-        counts = {}
-        has_errors = set()
-        for kind in self._kinds:
-            name, stream_id = kind.decoding.kind, kind.decoding.stream_id
-            counts[name], errors = self._decode(kind, batch) if batch.has(stream_id) else (0, 0)
-            if not counts[name]:
-                forget_batch(self._lake.silver(name), batch.batch_id)
-            if errors:
-                has_errors.add(stream_id)
-        return counts, self._put_aside(batch, has_errors)
-
-    def _decode(self, kind: MessageKind, batch: BronzeBatch) -> tuple[int, int]:
-        failures = batch.messages.sparkSession.sparkContext.accumulator(0)
-        rows = decoded(
-            batch.messages,
-            kind,
-            ends=batch.session_ends,
-            started_ms={key: each.start_timestamp_ms for key, each in batch.recordings.items()},
-            failed=failures.add,
-        )
-        file_count = math.ceil(
-            max(batch.bytes_of(kind.decoding.stream_id), 1) / self._settings.max_file_bytes
-        )
-        table = self._lake.silver(kind.decoding.kind)
-        self._tables.write(silver(rows, kind, file_count), table, batch.batch_id, PARTITIONS)
-        return self._tables.count(table, batch.batch_id), int(failures.value)
-
-    def _put_aside(self, batch: BronzeBatch, stream_ids: set[int]) -> int:
-        """Write messages that cannot be decoded to quarantine; return how many there are."""
-        frames = [
-            undecodable(batch.messages, [k for k in self._kinds if k.decoding.stream_id == each])
-            for each in sorted(stream_ids)
-        ]
-        if not frames:
-            forget_batch(self._lake.quarantine, batch.batch_id)
-            return 0
-        frame = frames[0]
-        for each in frames[1:]:
-            frame = frame.unionByName(each)
-        self._tables.write(frame, self._lake.quarantine, batch.batch_id)
-        return self._tables.count(self._lake.quarantine, batch.batch_id)
-
-    def sequences(
-        self, batch: BronzeBatch, counts: Mapping[str, int]
-    ) -> Iterator[tuple[list[Run], list[RecordedGap]]]:
-        """Yield runs and gaps of every number that counts messages."""
-        for each in self._settings.sequence:
-            if not counts[each.kind]:
-                continue
-            name = f"{each.kind}.{each.field}"
-            rows = self._tables.read_batch(self._lake.silver(each.kind), batch.batch_id)
-            found = gold.summary(rows, batch.term_lengths, name, each.field)
-            earlier = [run for run in batch.earlier if run.name == name]
-            yield gold.stitched(found, earlier, batch.term_lengths)
-
-    def latencies(self, batch: BronzeBatch, counts: Mapping[str, int]) -> None:
-        """Write the count of each bin of every latency."""
-        found = []
-        for kind in (kind for kind, count in counts.items() if count):
-            measured = [each for each in self._settings.latency if each.kind == kind]
-            if measured:
-                rows = self._tables.read_batch(self._lake.silver(kind), batch.batch_id)
-                found.append(gold.latency_counts(rows, measured))
-        table = pa.concat_tables([gold.LATENCY.empty_table(), *found])
-        write_rows(self._lake.gold("latency"), batch.batch_id, table)
-
-
-NS_PER_SECOND: Final = 1_000_000_000
 
 
 @final
@@ -284,8 +171,8 @@ class BatchReport:
     """Result of a batch.
 
     Attributes:
-        batch_id: Id of the batch.
-        messages: Messages in bronze.
+        batch_id: Number of the batch.
+        messages: Messages that were read.
         bytes: Bytes of their payloads.
         gaps: Gaps found.
         decoded: Decoded messages, by kind.
@@ -330,27 +217,34 @@ class PipelineJob:
         self._settings = settings
         self._tell = tell
         self._edges = Edges(lake)
-        self._kinds = kinds_of(settings)
-        self._options = ArchiveOptions.parse(source_options(archive, settings))
-        self._clock = SystemClock()
+        self._kinds = tuple(kinds_of(settings))
+        self._given = source_options(archive, settings)
+        self._options = ArchiveOptions.parse(self._given)
+        directory = open_directory(self._options)
         self.recordings()
+        self._watch = CatalogWatch(directory, self._options)
+        self._clock = SystemClock()
+        is_delta = settings.format == "delta"
+        self._store: Store = DeltaStore(lake) if is_delta else FolderStore(lake)
+        tables = {silver(each.decoding.kind): each.schema for each in self._kinds}
+        tables[QUARANTINE] = QUARANTINE_SCHEMA
+        if settings.bronze:
+            tables[BRONZE] = BRONZE_SCHEMA
+        self._data_tables = tuple(tables)
+        self._tables = tables | {gold(name): with_batch(each) for name, each in GOLD.items()}
+        self._tables[BATCHES] = BATCHES_SCHEMA
+        self._log: BatchLog | None = None
+        self._known_recordings: pa.Table | None = None
 
     def recordings(self) -> dict[int, RecordingDescriptor]:
         """Return the catalog entries of the recordings to read."""
         return read_recordings(open_directory(self._options), self._options)
 
-    def all_recordings(self) -> dict[int, RecordingDescriptor]:
-        """Return the catalog entries of all recordings.
-
-        A repeated batch may hold rows of recordings that the settings selected only the first time.
-        """
-        everything = ArchiveOptions.parse({"path": str(self._archive)})
-        return read_recordings(open_directory(everything), everything)
-
     def run(
         self,
         spark: SparkSession,
         *,
+        take_over: bool = False,
         is_stopped: Callable[[], bool] = lambda: False,
         tell_lag: Callable[[Lag], None] = lambda _: None,
     ) -> None:
@@ -358,29 +252,31 @@ class PipelineJob:
 
         Args:
             spark: The session.
+            take_over: Whether a new query may go on with a lake that has lost its checkpoint.
             is_stopped: Polled for a stop request; the current batch is completed first.
             tell_lag: Called after every batch with how far the lake is behind.
 
         Raises:
-            ConfigurationError: The lake belongs to another archive, has lost its checkpoint, has
-                other columns, or another process writes to it.
+            ConfigurationError: The lake belongs to another archive or query, or a column of it has
+                another type.
             ArchiveError: The query failed.
         """
-        begun = {"archive": str(self._archive.absolute()), "format": self._settings.format}
-        # Readers of Parquet take the columns of a table from any of its files.
-        begun |= {f"the columns of {kind.decoding.kind}": kind.columns for kind in self._kinds}
-        with hold(self._lake.lock):
-            self._lake.check_resumable(begun)
-            for table in self._lake.tables():
-                recover(table)
-            checkpoint = self._lake.checkpoint
-            ending = QueryStopper(is_stopped)
-            process = ending.guarded(self.process)
-            query = start_query(spark, self._archive, checkpoint, self._settings, process)
-            follow(query, tell_lag, ending)
-            last = last_committed(checkpoint)
-            if last is not None:
-                self._compact(spark, before=last + 1)
+        archive = str(self._archive.absolute())
+        self._lake.check_settings({"archive": archive, "format": self._settings.format})
+        self._log = BatchLog(self._lake)
+        is_taken_over = self._log.check(take_over=take_over)
+        for table, schema in self._tables.items():
+            self._store.prepare(table, schema)
+        options = dict(self._given)
+        if is_taken_over:
+            if not has_checkpoint(self._lake):
+                self._store.roll_back(self._log.last)
+            options["startingPositions"] = positions_text(self._edges.before(self._log.last + 1))
+        ending = QueryStopper(is_stopped)
+        process = ending.guarded(self.process)
+        checkpoint = self._lake.checkpoint
+        query = start_query(spark, options, checkpoint, self._settings.trigger, process)
+        follow(query, tell_lag, ending)
 
     def watermarks(self) -> list[Watermark]:
         """Return what may be purged from the archive: data that the lake and all others have read.
@@ -392,62 +288,200 @@ class PipelineJob:
         consumers = [committed_offsets(self._lake.checkpoint), *others]
         return watermarks(self.recordings(), consumers, self._settings.purge_grace)
 
-    def _compact(self, spark: SparkSession, *, before: int) -> None:
-        if self._settings.format == "parquet":
-            compact_lake(
-                spark,
-                self._lake,
-                before=before,
-                max_bytes=self._settings.max_file_bytes,
-                count=self._settings.compact_batches,
-            )
-
     def process(self, frame: DataFrame, batch_id: int) -> None:
-        """Write one batch to every table.
+        """Write one batch to every table that does not have it.
 
         Args:
-            frame: Rows of the source.
-            batch_id: Id of the batch; the same id always has the same rows.
+            frame: Plans of the batch.
+            batch_id: Id that Spark gave it; the same id always has the same plans.
+
+        Raises:
+            ArchiveError: Another job has committed the batch to a table meanwhile.
         """
         began_ns = self._clock.now_ns()
-        # Spark begins a batch only after it has committed all before it, so those can be compacted.
-        if batch_id and batch_id % self._settings.compact_batches == 0:
-            self._compact(frame.sparkSession, before=batch_id)
-        tables = Tables(frame.sparkSession, self._settings)
-        tables.write(bronze(frame, batch_id), self._lake.bronze, batch_id)
-        messages = tables.read_batch(self._lake.bronze, batch_id)
-        recordings = self.all_recordings()
-        lengths = {each.recording_id: each.term_length for each in recordings.values()}
-        earlier = self._edges.before(batch_id)
-        runs, gaps = gold.stitched(gold.summary(messages, lengths), earlier, lengths)
-        if not runs:
-            forget_batch(self._lake.bronze, batch_id)
+        assert self._log is not None
+        self._store.query = query_of(self._lake.checkpoint) or ""
+        batch = self._log.first_of(self._store.query) + batch_id
+        todo = {table for table in self._tables if self._is_missing(table, batch)}
+        if BATCHES not in todo:
             return
-        seconds = gold.rates(messages)
-        write_rows(self._lake.gold("rates_second"), batch_id, seconds)
-        write_rows(self._lake.gold("rates_minute"), batch_id, gold.per_minute(seconds))
-        batch = BronzeBatch(batch_id, messages, runs, earlier, recordings)
-        step = DecodingStep(self._lake, self._settings, self._kinds, tables)
-        counts, quarantined = step.run(batch)
-        step.latencies(batch, counts)
-        all_runs, all_gaps = list(runs), list(gaps)
-        for more_runs, more_gaps in step.sequences(batch, counts):
-            all_runs += more_runs
-            all_gaps += more_gaps
-        write_rows(self._lake.gold("gaps"), batch_id, gold.table_of(all_gaps, gold.GAPS))
-        write_rows(self._lake.gold("runs"), batch_id, gold.table_of(all_runs, gold.RUNS))
-        meant = self.recordings()
-        write_rows(self._lake.gold("recordings"), 0, gold.recording_rows(meant.values()))
-        self._edges.keep(batch_id, [*earlier, *all_runs], recordings)
-        self._tell(
-            BatchReport(
-                batch_id=batch_id,
-                messages=sum(run.messages for run in runs),
-                bytes=sum(run.bytes for run in runs),
-                gaps=len(all_gaps),
-                decoded=counts,
-                quarantined=quarantined,
-                positions=batch.ends | {run.recording_id: run.end_position for run in runs},
-                seconds=(self._clock.now_ns() - began_ns) / NS_PER_SECOND,
-            )
+        self._between_batches(batch)
+        earlier = self._edges.before(batch)
+        work = BatchWork(self._store, batch, todo)
+        results = self._written(frame, work, earlier)
+        done = summed_up(results, earlier)
+        if not done.runs:
+            return
+        self._watch.look()
+        for table in self._data_tables:
+            work.commit(table, [file for each in results for file in each.files.get(table, ())])
+        self._commit_gold(work, results, done)
+        self._edges.keep(batch, done.all_runs, self._watch.recordings)
+        report = BatchReport(
+            batch_id=batch,
+            messages=sum(run.messages for run in done.runs if not run.name),
+            bytes=sum(run.bytes for run in done.runs),
+            gaps=len(done.gaps),
+            decoded={
+                each.decoding.kind: done.counts[silver(each.decoding.kind)] for each in self._kinds
+            },
+            quarantined=done.counts[QUARANTINE],
+            positions=positions_of(done.all_runs),
+            seconds=(self._clock.now_ns() - began_ns) / NS_PER_SECOND,
         )
+        self._commit_batch(work, report, batch_id)
+        self._tell(report)
+
+    def _is_missing(self, table: str, batch: int) -> bool:
+        last = self._store.last(table)
+        return last is None or last < batch
+
+    def _between_batches(self, batch: int) -> None:
+        """Do what may be done while all tables have all batches before this one."""
+        folder = self._lake.attempts
+        for each in folder.iterdir() if folder.is_dir() else ():
+            if int(each.name) < batch:
+                shutil.rmtree(each)
+
+    def _written(self, frame: DataFrame, work: BatchWork, earlier: pa.Table) -> list[TaskResult]:
+        """Run the tasks of a batch."""
+        options = self._options
+        task = BatchTask(
+            batch=work.batch,
+            scan=ScanSettings.of(options, default_columns(options)),
+            settings=self._settings,
+            kinds=self._kinds,
+            folders={
+                table: self._store.folder(table, work.batch)
+                for table in self._data_tables
+                if table in work.todo
+            },
+            ends=sessions_of(earlier),
+        )
+        found = frame.mapInArrow(task, RESULT).toArrow()
+        return [pickle.loads(each) for each in found.column("result").to_pylist()]  # noqa: S301 - from our own tasks
+
+    def _commit_gold(self, work: BatchWork, results: list[TaskResult], done: BatchSums) -> None:
+        rates, latency = rate_sums(), latency_sums()
+        for each in results:
+            rates.add_table(each.rates)
+            latency.add_table(each.latency)
+        seconds = rates.table()
+        work.write(gold("rates_second"), seconds)
+        work.write(gold("rates_minute"), per_minute(seconds))
+        work.write(gold("latency"), latency.table())
+        work.write(gold("gaps"), table_of(done.gaps, GAPS))
+        work.write(gold("runs"), table_of(done.runs, RUNS))
+        recordings = recording_rows(self._watch.selected.values())
+        if recordings != self._known_recordings:
+            work.write(gold("recordings"), recordings, replace=True)
+            self._known_recordings = recordings
+
+    def _commit_batch(self, work: BatchWork, report: BatchReport, batch_id: int) -> None:
+        row = {
+            "query": self._store.query,
+            "committed": datetime.fromtimestamp(self._clock.epoch_ms() / 1_000, UTC),
+            "messages": report.messages,
+            "bytes": report.bytes,
+            "gaps": report.gaps,
+            "quarantined": report.quarantined,
+            "decoded": json.dumps(report.decoded),
+            "offsets": offsets_text(self._lake.checkpoint, batch_id),
+            "versions": json.dumps(self._store.versions()),
+        }
+        schema = BATCHES_SCHEMA.remove(BATCHES_SCHEMA.get_field_index(BATCH_COLUMN))
+        work.write(BATCHES, pa.Table.from_pylist([row], schema=schema))
+
+
+@final
+@attrs.frozen
+class BatchWork:
+    """Commits of one batch.
+
+    Attributes:
+        store: The tables.
+        batch: Number of the batch.
+        todo: Tables that do not have it.
+    """
+
+    store: Store
+    batch: int
+    todo: set[str]
+
+    def commit(self, table: str, files: list[DataFile], *, replace: bool = False) -> None:
+        """Commit files to a table; nothing if there are none, or the table has the batch."""
+        if table in self.todo and files:
+            self.store.commit(table, self.batch, files, replace=replace)
+
+    def write(self, table: str, rows: pa.Table, *, replace: bool = False) -> None:
+        """Write rows to a table without partitions, and commit them."""
+        if table not in self.todo or not rows.num_rows:
+            return
+        schema = with_batch(rows.schema)
+        name = attempt(self.batch, 0)
+        writer = FileWriter(self.store.folder(table, self.batch), name, schema, max_bytes=1 << 62)
+        columns = [column.combine_chunks() for column in rows.columns]
+        writer.write([pa.repeat(pa.scalar(self.batch, pa.int64()), len(rows)), *columns])
+        self.commit(table, writer.close(), replace=replace)
+
+
+def with_batch(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of a table without partitions, which tell their batch."""
+    return pa.schema([pa.field(BATCH_COLUMN, pa.int64()), *schema])
+
+
+@final
+@attrs.frozen
+class BatchSums:
+    """What the tasks of a batch have found together.
+
+    Attributes:
+        runs: Runs of positions and numbers.
+        gaps: Gaps, those to the batch before among them.
+        all_runs: These runs, and the last ones before.
+        counts: Rows of each table.
+    """
+
+    runs: list[Run]
+    gaps: list[Any]
+    all_runs: pa.Table
+    counts: Counter[str]
+
+
+def summed_up(results: list[TaskResult], earlier: pa.Table) -> BatchSums:
+    """Add up what tasks have found, and what they leave to a batch after them."""
+    counts: Counter[str] = Counter()
+    lengths: dict[int, int] = {}
+    rows: list[dict[str, Any]] = []
+    for each in results:
+        counts.update(each.counts)
+        lengths |= each.term_lengths
+        rows += each.summary
+    ids = pa.array(lengths, pa.int64())
+    before = earlier.filter(pc.is_in(earlier.column("recording_id"), ids))
+    summary = pa.Table.from_pylist(rows, schema=SUMMARY)
+    runs, gaps = stitched(summary, (Run(**row) for row in before.to_pylist()), lengths)
+    all_runs = pa.concat_tables([earlier, table_of(runs, RUNS)])
+    return BatchSums(runs, gaps, all_runs, counts)
+
+
+def sessions_of(runs: pa.Table) -> dict[int, tuple[int, int]]:
+    """Return session and end of what was ingested, by recording id."""
+    own = runs.filter(pc.equal(runs.column("name"), ""))
+    columns = (
+        own.column(name).to_pylist() for name in ("recording_id", "session_id", "end_position")
+    )
+    return {
+        recording_id: (session, end) for recording_id, session, end in zip(*columns, strict=True)
+    }
+
+
+def positions_of(runs: pa.Table) -> dict[int, int]:
+    """Return the end of what was ingested, by recording id."""
+    return {key: end for key, (_, end) in sessions_of(last_runs(runs)).items()}
+
+
+def positions_text(runs: pa.Table) -> str:
+    """Return the option `startingPositions` for a query that goes on with a lake."""
+    found = positions_of(runs)
+    return json.dumps({str(key): end for key, end in found.items()}) if found else "earliest"

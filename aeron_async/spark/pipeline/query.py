@@ -1,4 +1,4 @@
-"""Streaming query of a pipeline, and the rows of bronze."""
+"""Streaming query of a pipeline."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, final
 import attrs
 
 from aeron_async.spark.lag import bytes_behind, offsets_of
+from aeron_async.spark.pipeline.plans import PlanSource
 from aeron_async.spark.pipeline.session import in_one_line
-from aeron_async.spark.source import register
+from aeron_async.spark.source import is_known, register
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,44 +22,21 @@ if TYPE_CHECKING:
     from aeron_async.spark.pipeline.settings import PipelineSettings
 
 __all__ = [
-    "BRONZE_COLUMNS",
     "Lag",
     "QueryStopper",
-    "bronze",
     "follow",
     "lag_of",
     "source_options",
     "start_query",
 ]
 
-BRONZE_COLUMNS: Final = (
-    "recording_id",
-    "position",
-    "end_position",
-    "session_id",
-    "stream_id",
-    "channel",
-    "reserved_value",
-    "timestamp",
-    "timestamp_ns",
-    "length",
-    "payload",
-)
-
 
 def source_options(archive: Path, settings: PipelineSettings) -> dict[str, str]:
     """Return the options of `aeron_archive` for a pipeline."""
-    options = {"path": str(archive), "columns": ",".join(BRONZE_COLUMNS), **settings.source}
+    options = {"path": str(archive), **settings.source}
     if settings.timestamp_from is not None:
         options["timestampFrom"] = settings.timestamp_from
     return options
-
-
-def bronze(frame: DataFrame, batch_id: int) -> DataFrame:
-    """Return the rows of a batch as bronze stores them."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name
-
-    return frame.withColumn("ingest_batch", F.lit(batch_id).cast("bigint"))
 
 
 HOLD_SECONDS: Final = 30
@@ -146,32 +124,33 @@ class QueryStopper:
 
 def start_query(
     spark: SparkSession,
-    archive: Path,
+    options: Mapping[str, str],
     checkpoint: Path,
-    settings: PipelineSettings,
+    trigger: int | None,
     process: Callable[[DataFrame, int], None],
 ) -> StreamingQuery:
-    """Start a query that passes every batch to a function.
+    """Start a query that passes the plans of every batch to a function.
 
     Args:
         spark: The session.
-        archive: Directory of the archive.
+        options: Options of the source.
         checkpoint: Directory of the query's checkpoint.
-        settings: Settings of the pipeline.
-        process: Takes a batch and its id.
+        trigger: Interval between batches in milliseconds; None to read what there is.
+        process: Takes the plans of a batch, and its id.
 
     Raises:
         ArchiveError: Spark refuses.
     """
     register(spark)
-    options = source_options(archive, settings)
+    if not is_known(spark, PlanSource.name()):
+        spark.dataSource.register(PlanSource)
     with in_one_line():
-        frame = spark.readStream.format("aeron_archive").options(**options).load()
+        frame = spark.readStream.format(PlanSource.name()).options(**options).load()
         writer = frame.writeStream.foreachBatch(process).queryName("aeron-pipeline")
         writer = writer.option("checkpointLocation", str(checkpoint))
-        if settings.trigger is None:
+        if trigger is None:
             return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{settings.trigger} milliseconds").start()
+        return writer.trigger(processingTime=f"{trigger} milliseconds").start()
 
 
 def follow(

@@ -346,8 +346,8 @@ class Summariser:
             is_gap = ~is_first & (holes > 0)
             for row in np.flatnonzero(is_gap).tolist():
                 position = int(rows.positions[row])
-                before = position - int(holes[row])
-                kind = position_gap(before, position, self._recording.term_length)
+                end = position - int(holes[row])
+                kind = position_gap(end, position, self._recording.term_length)
                 is_gap[row] = kind is not None
             return holes, is_gap
         numbers = rows.numbers

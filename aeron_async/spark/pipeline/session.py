@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NEEDED_BY_REPORT",
-    "check_format",
     "check_installed",
     "in_one_line",
     "make_session",
@@ -57,24 +56,15 @@ def in_one_line() -> Iterator[None]:
         raise ArchiveError(problem_of(str(error))) from error
 
 
-NEEDED: Final = ("pyspark", "pyarrow", "numpy")
-NEEDED_BY_REPORT: Final = ("pyarrow", "numpy", "jinja2")
+NEEDED: Final = ("pyspark", "pyarrow", "numpy", "deltalake")
+NEEDED_BY_REPORT: Final = ("pyarrow", "numpy", "deltalake", "jinja2")
 """A report reads the tables of a lake without Spark."""
 DEFAULTS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "8",
-    "spark.sql.parquet.compression.codec": "zstd",
     "spark.speculation": "false",
-}
-PACKAGES: Final = {
-    "delta": ("spark.sql.extensions", "delta", "io.delta:delta-spark_2.13"),
-    "iceberg": (
-        "spark.sql.extensions",
-        "iceberg",
-        "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13",
-    ),
 }
 
 
@@ -90,24 +80,6 @@ def check_installed(names: tuple[str, ...] = NEEDED) -> None:
             raise ConfigurationError(message)
 
 
-def check_format(settings: PipelineSettings) -> None:
-    """Refuse a format whose Spark packages are not configured.
-
-    Raises:
-        ConfigurationError: They are not configured.
-    """
-    if settings.format not in PACKAGES:
-        return
-    key, word, package = PACKAGES[settings.format]
-    if word not in settings.conf.get(key, "").lower():
-        message = (
-            f"format {settings.format!r} needs its packages in Spark: give --conf "
-            f"spark.jars.packages={package}:VERSION and --conf {key}=..., as its documentation "
-            "says, or --format parquet"
-        )
-        raise ConfigurationError(message)
-
-
 def make_session(settings: PipelineSettings, on_start: Callable[[], object] = lambda: None) -> Any:
     """Return the current session, or create one with these settings.
 
@@ -120,7 +92,6 @@ def make_session(settings: PipelineSettings, on_start: Callable[[], object] = la
         ArchiveError: Spark refuses its settings, or does not start.
     """
     check_installed()
-    check_format(settings)
     ensure_java()
     ensure_interpreter()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, final
 import attrs
 
 from aeron_async.errors import ConfigurationError
-from aeron_async.settings import Kind, OptionSettings, choice, declare, integer, text
+from aeron_async.settings import Kind, OptionSettings, choice, declare, flag, text
 from aeron_async.spark.option_values import (
     NS_PER_MS,
     UNITS_NS,
@@ -318,9 +318,14 @@ class PipelineSettings(OptionSettings):
     )
     format: str = choice(
         "format",
-        "parquet",
-        "Format of the tables in bronze and silver; gold is always Parquet.",
-        choices=("parquet", "delta", "iceberg"),
+        "delta",
+        "Format of the tables.",
+        choices=("delta", "parquet"),
+    )
+    bronze: bool = flag(
+        "bronze",
+        True,
+        "Whether the lake has every message as it was recorded, beside what was decoded.",
     )
     trigger: int | None = declare(
         "trigger",
@@ -337,13 +342,7 @@ class PipelineSettings(OptionSettings):
     max_file_bytes: int = byte_size(
         "max_file_bytes",
         128 << 20,
-        "Length of the files of a table; the pipeline splits larger batches and joins small files.",
-    )
-    compact_batches: int = integer(
-        "compact_batches",
-        32,
-        "Number of small folders of a table that the pipeline joins into one.",
-        minimum=1,
+        "Length at which the pipeline closes a file of a table and begins the next.",
     )
     purge_grace: int = byte_size(
         "purge_grace",

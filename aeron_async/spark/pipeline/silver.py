@@ -9,7 +9,7 @@ is that of the recorded timestamp, or of the recording.
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import pyarrow as pa
@@ -25,12 +25,10 @@ if TYPE_CHECKING:
     from aeron_async.spark.decoding import Decoder
     from aeron_async.spark.pipeline.settings import Decoding, EventTime, PipelineSettings
 
-__all__ = ["BRONZE_SCHEMA", "QUARANTINE_SCHEMA", "MessageKind", "file_schema", "kinds_of"]
+__all__ = ["BRONZE_SCHEMA", "QUARANTINE_SCHEMA", "MessageKind", "kinds_of"]
 
 STAMP: Final = pa.timestamp("us", tz="UTC")
-PARTITIONS: Final = pa.schema(
-    zip(PARTITION_COLUMNS, (pa.date32(), pa.int32()), strict=True)
-)
+PARTITIONS: Final = pa.schema(zip(PARTITION_COLUMNS, (pa.date32(), pa.int32()), strict=True))
 BRONZE_SCHEMA: Final = pa.schema(
     [
         ("recording_id", pa.int64()),
@@ -60,11 +58,6 @@ KEPT: Final = pa.schema(
     ]
 )
 ADDED: Final = pa.schema([("event_ns", pa.int64()), ("event_time", STAMP)])
-
-
-def file_schema(table: pa.Schema) -> pa.Schema:
-    """Return the columns that the files of a partitioned table have."""
-    return pa.schema([field for field in table if field.name not in PARTITION_COLUMNS])
 
 
 @attrs.frozen

@@ -9,7 +9,6 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
@@ -20,17 +19,18 @@ from pyspark import TaskContext
 from aeron_async.codecs.columns import Payloads
 from aeron_async.spark.batch_reader import SentToWorkers, settle
 from aeron_async.spark.decoding import CodecDecoder
-from aeron_async.spark.lake.files import FileWriter, attempt
+from aeron_async.spark.lake.files import FileWriter, attempt, file_schema
 from aeron_async.spark.lake.tables import BRONZE, QUARANTINE, silver
 from aeron_async.spark.pipeline import gold
 from aeron_async.spark.pipeline.runs import MessageRows, Summariser
 from aeron_async.spark.pipeline.settings import RECORDED_NS
-from aeron_async.spark.pipeline.silver import BRONZE_SCHEMA, QUARANTINE_SCHEMA, file_schema
+from aeron_async.spark.pipeline.silver import BRONZE_SCHEMA, QUARANTINE_SCHEMA, STAMP
 from aeron_async.spark.record_batches import in_nanoseconds
 from aeron_async.spark.scan import Scanner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -364,9 +364,6 @@ class Messages:
         return found
 
 
-STAMP: Final = pa.timestamp("us", tz="UTC")
-
-
 def stamps(times_ns: NDArray[np.int64]) -> Any:
     """Return times as the tables have them, in microseconds."""
     return pa.array(times_ns // NS_PER_US).view(STAMP)
@@ -387,7 +384,8 @@ def fresh(rows: MessageRows, known: tuple[int, int] | None) -> Flags | None:
     if known is None or not len(rows) or int(rows.positions.min()) >= known[1]:
         return None
     session, end = known
-    return (rows.sessions != session) | (rows.positions >= end)
+    found: Flags = (rows.sessions != session) | (rows.positions >= end)
+    return found
 
 
 def numbers_of(column: Any) -> tuple[NDArray[np.int64], Flags]:

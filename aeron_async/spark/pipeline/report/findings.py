@@ -9,13 +9,13 @@ import attrs
 import pyarrow as pa
 
 from aeron_async.errors import ConfigurationError
+from aeron_async.spark.lake import tables
 from aeron_async.spark.pipeline import gold
 from aeron_async.spark.pipeline.histogram import Histogram
 from aeron_async.spark.pipeline.runs import RecordedGap, Run, stitch
-from aeron_async.spark.pipeline.tables import read_folders
 
 if TYPE_CHECKING:
-    from aeron_async.spark.pipeline.lake import Lake
+    from aeron_async.spark.lake.tables import Lake
 
 __all__ = ["Findings", "Session", "StreamFindings", "read_findings"]
 
@@ -114,7 +114,7 @@ def read_findings(lake: Lake) -> Findings:
 
 def read(lake: Lake, table: str, schema: pa.Schema) -> pa.Table:
     """Read a gold table."""
-    return read_folders(lake.gold(table), schema)
+    return lake.read(tables.gold(table), schema)
 
 
 def seconds_of(run: Run, recording: dict[str, Any]) -> float:

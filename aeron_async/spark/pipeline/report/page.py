@@ -30,7 +30,7 @@ from aeron_async.text import printable, utc_time
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aeron_async.spark.pipeline.lake import Lake
+    from aeron_async.spark.lake.tables import Lake
     from aeron_async.spark.pipeline.report.findings import Findings
 
 __all__ = ["render_report"]
