@@ -197,7 +197,9 @@ BATCH_FIELD: Final = pa.field(BATCH_COLUMN, pa.int64())
 def files_of(folder: Path) -> list[str]:
     """Return the files of the newest version of a table; none if there is no table."""
     if DeltaTable.is_deltatable(str(folder)):
-        return sorted(DeltaTable(str(folder)).file_uris())
+        # Not `file_uris`, which spells a space in the folder of the table as %20.
+        paths = DeltaTable(str(folder)).get_add_actions().column("path").to_pylist()
+        return sorted(str(folder / each) for each in paths)
     found = [each.rglob("*.parquet") for each in batch_folders(folder).values()]
     return [str(file) for files in found for file in sorted(files)]
 

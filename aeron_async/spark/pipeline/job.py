@@ -261,6 +261,22 @@ class PipelineJob:
                 another type.
             ArchiveError: The query failed.
         """
+        options = self.begin(take_over=take_over)
+        ending = QueryStopper(is_stopped)
+        process = ending.guarded(self.process)
+        checkpoint = self._lake.checkpoint
+        query = start_query(spark, options, checkpoint, self._settings.trigger, process)
+        follow(query, tell_lag, ending)
+
+    def begin(self, *, take_over: bool = False) -> dict[str, str]:
+        """Check the lake, and create what it lacks; return the options of the source.
+
+        Args:
+            take_over: Whether a new query may go on with a lake that has lost its checkpoint.
+
+        Raises:
+            ConfigurationError: See `run`.
+        """
         archive = str(self._archive.absolute())
         self._lake.check_settings({"archive": archive, "format": self._settings.format})
         self._log = BatchLog(self._lake)
@@ -272,11 +288,7 @@ class PipelineJob:
             if not has_checkpoint(self._lake):
                 self._store.roll_back(self._log.last)
             options["startingPositions"] = positions_text(self._edges.before(self._log.last + 1))
-        ending = QueryStopper(is_stopped)
-        process = ending.guarded(self.process)
-        checkpoint = self._lake.checkpoint
-        query = start_query(spark, options, checkpoint, self._settings.trigger, process)
-        follow(query, tell_lag, ending)
+        return options
 
     def watermarks(self) -> list[Watermark]:
         """Return what may be purged from the archive: data that the lake and all others have read.
