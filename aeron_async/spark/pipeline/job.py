@@ -234,7 +234,7 @@ class PipelineJob:
         self._tables = tables | {gold(name): with_batch(each) for name, each in GOLD.items()}
         self._tables[BATCHES] = BATCHES_SCHEMA
         self._log: BatchLog | None = None
-        self._known_recordings: pa.Table | None = None
+        self._known_recordings: pa.Table = RECORDINGS.empty_table()
 
     def recordings(self) -> dict[int, RecordingDescriptor]:
         """Return the catalog entries of the recordings to read."""
@@ -288,6 +288,7 @@ class PipelineJob:
             if not has_checkpoint(self._lake):
                 self._store.roll_back(self._log.last)
             options["startingPositions"] = positions_text(self._edges.before(self._log.last + 1))
+        self._known_recordings = self._lake.read(gold("recordings"), RECORDINGS)
         return options
 
     def watermarks(self) -> list[Watermark]:
@@ -385,7 +386,7 @@ class PipelineJob:
         work.write(gold("gaps"), table_of(done.gaps, GAPS))
         work.write(gold("runs"), table_of(done.runs, RUNS))
         recordings = recording_rows(self._watch.selected.values())
-        if recordings != self._known_recordings:
+        if not recordings.equals(self._known_recordings):
             work.write(gold("recordings"), recordings, replace=True)
             self._known_recordings = recordings
 

@@ -66,9 +66,7 @@ def test_what_is_written_counts_when_it_is_committed(lake: Lake, kind: type[Any]
 
 
 @pytest.mark.parametrize("kind", [DeltaStore, FolderStore])
-def test_of_two_jobs_one_commits_a_batch_and_the_other_is_told(
-    lake: Lake, kind: type[Any]
-) -> None:
+def test_of_two_jobs_one_commits_a_batch_and_the_other_is_told(lake: Lake, kind: type[Any]) -> None:
     first, second = opened(lake, kind), opened(lake, kind)
     files = written(second, 0, 2)
     first.commit(TABLE, 0, written(first, 0, 1))
@@ -79,9 +77,7 @@ def test_of_two_jobs_one_commits_a_batch_and_the_other_is_told(
     assert numbers(lake) == [1, 3]
 
 
-def test_a_handle_that_is_behind_cannot_commit(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_handle_that_is_behind_cannot_commit(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = opened(lake), opened(lake)
     files = written(second, 0, 2)
     looks = []
