@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from aeron_async.spark.columns import default_columns
-from aeron_async.spark.lake.tables import Lake
+from aeron_async.spark.lake.commits import DeltaStore
+from aeron_async.spark.lake.tables import Lake, gold
 from aeron_async.spark.options import ArchiveOptions
-from aeron_async.spark.pipeline.job import BatchReport, PipelineJob
+from aeron_async.spark.pipeline.job import BatchReport, BatchWork, PipelineJob, with_batch
 from aeron_async.spark.pipeline.query import source_options
 from aeron_async.spark.pipeline.settings import PipelineSettings
 from aeron_async.spark.pipeline.silver import kinds_of
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from aeron_async.spark.ranges import RecordingRange
 
-__all__ = ["LocalJob", "Plans", "planned", "ran"]
+__all__ = ["LocalJob", "Plans", "planned", "ran", "write_gold"]
 
 
 class Plans:
@@ -104,3 +105,11 @@ class LocalJob:
 
     def process(self, batch_id: int, *groups: Sequence[RecordingRange]) -> None:
         self.job.process(cast("DataFrame", Plans(groups)), batch_id)
+
+
+def write_gold(lake: Lake, table: str, rows: pa.Table, batch: int = 0) -> None:
+    """Write rows to a table of results, as a job of a query of their own does."""
+    store = DeltaStore(lake)
+    store.query = "by hand"
+    store.prepare(gold(table), with_batch(rows.schema))
+    BatchWork(store, batch, {gold(table)}).write(gold(table), rows)

@@ -1,0 +1,259 @@
+"""What a batch leaves to those behind it, and who may go on with a lake."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from aeron_async.errors import ArchiveError, ConfigurationError
+from aeron_async.spark.lake.tables import BATCHES, Lake, gold
+from aeron_async.spark.pipeline.batches import BATCHES_SCHEMA
+from aeron_async.spark.pipeline.gold import GAPS, RUNS, table_of
+from aeron_async.spark.pipeline.job import Edges, last_runs
+from aeron_async.spark.pipeline.runs import Run
+from tests.archive.golden import golden_path
+from tests.spark.pipeline.local import LocalJob, planned, write_gold
+from tests.spark.pipeline.test_task import DAY_NS, SPEC, quotes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COUNT = 3_000
+
+
+def run_of(recording_id: int, end: int, name: str = "") -> Run:
+    return Run(
+        recording_id=recording_id,
+        session_id=1,
+        stream_id=2,
+        name=name,
+        first_position=end - 64,
+        end_position=end,
+        messages=1,
+        first_number=5 if name else None,
+        last_number=end if name else None,
+    )
+
+
+def of(*runs: Run) -> pa.Table:
+    return table_of(runs, RUNS)
+
+
+def ends(runs: pa.Table) -> list[tuple[int, str, int]]:
+    columns = (runs.column(name).to_pylist() for name in ("recording_id", "name", "end_position"))
+    return sorted(zip(*columns, strict=True))
+
+
+def kept(lake: Lake) -> list[str]:
+    return sorted(each.name for each in (lake.state / "edges").iterdir())
+
+
+def test_the_last_run_is_that_which_ends_last_whenever_it_came() -> None:
+    runs = of(run_of(1, 128), run_of(1, 64), run_of(2, 64), run_of(1, 96, "a.b"))
+    assert ends(last_runs(runs)) == [(1, "", 128), (1, "a.b", 96), (2, "", 64)]
+    assert last_runs(of()).num_rows == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_was_kept_is_what_all_runs_say_also_for_a_batch_that_is_done_again(
+    tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    lake, everything = Lake(tmp_path), list[Run]()
+    edges = Edges(lake)
+    for batch in range(20):
+        before = edges.before(batch)
+        assert ends(before) == ends(last_runs(of(*everything)))
+        if chance.random() < 0.2:
+            continue
+        runs = [run_of(chance.randrange(3), 64 * (batch + 2), chance.choice(["", "a.b"]))]
+        write_gold(lake, "runs", of(*runs), batch)
+        for _ in range(chance.choice([1, 1, 2])):
+            before = Edges(lake).before(batch)
+            edges.keep(batch, pa.concat_tables([before, of(*runs)]), range(3))
+        everything += runs
+    assert len(kept(lake)) == 2
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1", b"[{"])
+def test_what_cannot_be_read_is_found_again(tmp_path: Path, data: bytes) -> None:
+    lake = Lake(tmp_path)
+    for batch, end in ((0, 64), (1, 128)):
+        write_gold(lake, "runs", of(run_of(1, end)), batch)
+        Edges(lake).keep(batch, of(run_of(1, end)), {1})
+    (lake.state / "edges" / "1.parquet").write_bytes(data)
+    assert ends(Edges(lake).before(2)) == [(1, "", 128)]
+    assert Edges(Lake(tmp_path / "none")).before(2).num_rows == 0
+
+
+def test_recordings_that_are_gone_are_forgotten(tmp_path: Path) -> None:
+    edges = Edges(Lake(tmp_path))
+    edges.keep(0, of(run_of(1, 64), run_of(2, 64)), {2})
+    assert ends(edges.before(1)) == [(2, "", 64)]
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    rows = [(n, DAY_NS, 1) for n in range(COUNT)]
+    quotes(tmp_path / "archive", rows)
+    return tmp_path / "archive"
+
+
+def local(archive: Path, lake: Path, query: str = "q", **more: str) -> LocalJob:
+    given = {"decode": SPEC, "sequence": "quotes=sequence"} | more
+    return LocalJob(archive, lake, query, **given)
+
+
+def test_a_batch_is_noted_when_all_tables_have_it(archive: Path, tmp_path: Path) -> None:
+    job = local(archive, tmp_path / "lake")
+    job.begin()
+    offsets = job.lake.checkpoint / "offsets"
+    offsets.mkdir()
+    (offsets / "0").write_text('v1\n{"batchWatermarkMs":0}\n{"v":1}')
+    job.process(0, *planned(archive, 99))
+    (row,) = job.lake.read(BATCHES, BATCHES_SCHEMA).to_pylist()
+    (report,) = job.reports
+    assert (row["ingest_batch"], row["query"], row["messages"]) == (0, "q", COUNT)
+    assert (row["bytes"], json.loads(row["decoded"])) == (report.bytes, {"quotes": COUNT})
+    assert json.loads(row["offsets"]) == {"v": 1}
+    assert json.loads(row["versions"])["silver/quotes"] == 1
+    # Parts that lie side by side are one run, and have no gap between them.
+    runs = job.lake.read(gold("runs"), RUNS).to_pylist()
+    assert [(each["name"], each["messages"]) for each in runs] == [
+        ("", COUNT),
+        ("quotes.sequence", COUNT),
+    ]
+    assert report.gaps == job.lake.read(gold("gaps"), GAPS).num_rows == 0
+    job.process(0, *planned(archive, 99))
+    assert len(job.reports) == 1
+
+
+def test_of_two_jobs_that_do_one_batch_the_second_is_refused(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [local(archive, tmp_path / "lake") for _ in range(2)]
+    for each in jobs:
+        each.begin()
+    first, second = jobs
+    plans = planned(archive, 2)
+    written = second.job._written  # noqa: SLF001 - the moment between files and commits
+
+    def overtaken(*given: object) -> object:
+        found = written(*given)  # type: ignore[arg-type] # as it is called
+        first.process(0, plans[0])
+        return found
+
+    monkeypatch.setattr(second.job, "_written", overtaken)
+    with pytest.raises(ArchiveError, match="another job has committed batch 0 to table silver"):
+        second.process(0, plans[0])
+    monkeypatch.undo()
+    # It goes on when it is started again.
+    second.process(0, plans[0])
+    second.process(1, plans[1])
+    assert sum(each.messages for each in [*first.reports, *second.reports]) == COUNT
+    for table in ("bronze", "silver/quotes"):
+        number = pa.schema([("position", pa.int64())])
+        assert len(set(second.lake.read(table, number).column(0).to_pylist())) == COUNT
+
+
+def test_a_lake_that_lost_its_checkpoint_is_left_alone_or_taken_over(
+    archive: Path, tmp_path: Path
+) -> None:
+    place, plans = tmp_path / "lake", planned(archive, 3)
+    old = local(archive, place)
+    assert "startingPositions" not in old.begin()
+    old.process(0, plans[0])
+    # Of the second batch only some tables have their part.
+    commit = old.job._commit_gold  # noqa: SLF001 - the moment between tables
+    old.job._commit_gold = None  # type: ignore[assignment,method-assign] # noqa: SLF001 - as above
+    with pytest.raises(TypeError):
+        old.process(1, plans[1])
+    old.job._commit_gold = commit  # type: ignore[method-assign] # noqa: SLF001 - as above
+    shutil.rmtree(old.lake.checkpoint)
+
+    new = local(archive, place, "other")
+    with pytest.raises(ConfigurationError, match="no _checkpoint.*--take-over to go on"):
+        new.begin()
+    end = plans[0][-1].end
+    wanted = {"startingPositions": json.dumps({"0": end})}
+    assert wanted.items() <= new.begin(take_over=True).items()
+    # Also when it is started again before its first batch, and then without the flag.
+    assert wanted.items() <= new.begin().items()
+    new.process(0, plans[1])
+    again = local(archive, place, "other")
+    assert "startingPositions" not in again.begin()
+    again.process(0, plans[1])
+    again.process(1, plans[2])
+    batches = again.lake.read(BATCHES, BATCHES_SCHEMA).sort_by("ingest_batch")
+    assert batches.column("query").to_pylist() == ["q", "other", "other"]
+    assert batches.column("ingest_batch").to_pylist() == [0, 1, 2]
+    for table in ("bronze", "silver/quotes"):
+        read = again.lake.read(table, pa.schema([("position", pa.int64())]))
+        assert read.num_rows == len(set(read.column(0).to_pylist())) == COUNT
+    assert again.lake.read(gold("gaps"), GAPS).num_rows == 0
+
+
+def test_a_checkpoint_of_another_lake_is_refused(archive: Path, tmp_path: Path) -> None:
+    job = local(archive, tmp_path / "lake")
+    job.begin()
+    job.process(0, *planned(archive))
+    (job.lake.checkpoint / "metadata").write_text('{"id": "strange"}')
+    with pytest.raises(ConfigurationError, match="belongs to query q.*is that of query strange"):
+        local(archive, tmp_path / "lake").begin(take_over=True)
+
+
+def test_a_decoder_may_get_a_field_and_none_may_change(archive: Path, tmp_path: Path) -> None:
+    place, plans = tmp_path / "lake", planned(archive, 2)
+    first = local(archive, place, decode="1001:quotes=struct:<sequence:q,sent:q")
+    first.begin()
+    first.process(0, plans[0])
+    wider = local(archive, place)
+    wider.begin()
+    wider.process(1, plans[1])
+    read = wider.lake.read("silver/quotes", pa.schema([("price", pa.int64())]))
+    prices = read.column("price").to_pylist()
+    assert prices.count(None) == first.reports[0].messages
+    assert prices.count(1) == wider.reports[0].messages
+    other = local(archive, place, decode="1001:quotes=struct:<sequence:q,sent:q,price:d")
+    with pytest.raises(ConfigurationError, match="column 'price' as long, and now it is double"):
+        other.begin()
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+def test_a_lake_may_do_without_bronze(archive: Path, tmp_path: Path, kind: str) -> None:
+    job = LocalJob(archive, tmp_path / "lake", decode=SPEC, bronze=False, format=kind)
+    job.begin()
+    job.process(0, *planned(archive))
+    assert "bronze" not in job.lake.tables()
+    assert job.reports[0].messages == job.reports[0].decoded["quotes"] == COUNT
+
+
+def test_attempts_of_earlier_batches_are_removed(archive: Path, tmp_path: Path) -> None:
+    job = local(archive, tmp_path / "lake", format="parquet")
+    job.begin()
+    left = [job.lake.attempts / each / "bronze" for each in ("0", "1")]
+    for each in left:
+        each.mkdir(parents=True)
+    job.process(1, *planned(archive))
+    assert [each.exists() for each in left] == [False, True]
+
+
+def test_recordings_that_settings_mean_no_more_can_be_done_again(tmp_path: Path) -> None:
+    archive = golden_path("A3-several-recordings")
+    job = LocalJob(archive, tmp_path, source={"recordingIds": "5"})
+    job.begin()
+    assert list(job.job.recordings()) == [5]
+    job.process(0, *planned(archive))
+    assert {4, 5} <= set(job.reports[0].positions)
+
+
+def test_a_lake_of_another_archive_is_left_alone(archive: Path, tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "lake")
+    lake.check_settings({"archive": "/elsewhere"})
+    with pytest.raises(ConfigurationError, match="begun with archive='/elsewhere'"):
+        local(archive, lake.root).begin()
