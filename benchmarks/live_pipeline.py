@@ -23,7 +23,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from aeron_async.spark.pipeline.lake import Lake, batch_folder, batch_folders
+from aeron_async.spark.lake.tables import BRONZE, Lake, silver
 from benchmarks.machine import machine
 
 if TYPE_CHECKING:
@@ -106,8 +106,8 @@ def told(lines: IO[str], lake: Lake, expected: int) -> Iterator[Batch]:
 
 def batch_of(report: dict[str, Any], lake: Lake, now_ns: int) -> Batch:
     """Return what was seen of a batch when it was told."""
-    folder = batch_folder(lake.bronze, report["batch_id"])
-    files = sorted(folder.glob("*.parquet"))
+    name = f"/b{report['batch_id']:08}-"
+    files = [each for each in lake.files(BRONZE) if name in each]
     edges = [pc.min_max(pq.read_table(file, columns=["timestamp_ns"])[0]) for file in files]
     oldest_ns = min(each["min"].as_py() for each in edges)
     youngest_ns = max(each["max"].as_py() for each in edges)
@@ -124,13 +124,8 @@ def batch_of(report: dict[str, Any], lake: Lake, now_ns: int) -> Batch:
 
 def missing(lake: Lake, expected: int) -> int:
     """Return how many numbers are not in silver exactly once."""
-    files = [
-        file
-        for folder in batch_folders(lake.silver(KIND)).values()
-        for file in folder.rglob("*.parquet")
-    ]
     seen = bytearray(expected)
-    for file in files:
+    for file in lake.files(silver(KIND)):
         for number in pq.ParquetFile(file).read(columns=["number"])[0].to_numpy().tolist():
             seen[number] += 1
     return expected - seen.count(1)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AeronArchiveSource",
-    "is_known",
+    "PlanSource",
     "register",
 ]
 
@@ -72,8 +72,31 @@ class AeronArchiveSource(DataSource):
         return settings_for(options, schema)
 
 
+class PlanSource(AeronArchiveSource):
+    """Source of the pipeline's job: what `aeron_archive` would read, as one plan for each task."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name that queries use for this source."""
+        return "aeron_archive_plans"
+
+    def schema(self) -> str:
+        """Return the column."""
+        return "plan BINARY NOT NULL"
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Return a stream reader."""
+        from aeron_async.spark.columns import default_columns  # noqa: PLC0415 - see the module
+        from aeron_async.spark.ranges import ScanSettings  # noqa: PLC0415 - see the module
+        from aeron_async.spark.stream_reader import PlanReader  # noqa: PLC0415 - see the module
+
+        del schema
+        options = self._parsed()
+        return PlanReader(options, ScanSettings.of(options, default_columns(options)))
+
+
 def register(spark: SparkSession) -> None:
-    """Register the source `aeron_archive` and the sink `aeron` with a session.
+    """Register the source `aeron_archive`, that of its plans, and the sink `aeron` with a session.
 
     If the package is installed in the Python of the workers, Spark finds both by itself, through
     `pyspark_aeron` and `pyspark_aeron_sink`. An editable install, and one that is shipped with
@@ -85,7 +108,7 @@ def register(spark: SparkSession) -> None:
     python = worker_python(spark)
     if python is not None and python != sys.executable:
         check_interpreter(python, modules=("aeron_async", "pyarrow"))
-    for source in (AeronArchiveSource, AeronSink):
+    for source in (AeronArchiveSource, PlanSource, AeronSink):
         # Spark warns if a name is taken, even by a source that it discovered itself.
         if not is_known(spark, source.name()):
             spark.dataSource.register(source)

@@ -7,7 +7,8 @@ does no I/O, and the state of the follower is not pickled.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import pickle
+from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 from pyspark.sql.datasource import DataSourceStreamReader
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from aeron_async.spark.options import ArchiveOptions
     from aeron_async.spark.ranges import ScanSettings
 
-__all__ = ["StreamReader"]
+__all__ = ["PlanReader", "StreamReader"]
 
 EVERYTHING: Final = (1 << 63) - 1
 log: Final = get_logger(__name__)
@@ -129,6 +130,24 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
 
             self._follower = Follower(self.options)
         return self._follower
+
+
+@final
+class PlanReader(StreamReader):
+    """Follows recordings, and has a row for what each task shall read, not for what it has read.
+
+    A plan is one partition. So Spark keeps offsets, limits, triggers and retries, and moves no
+    message.
+    """
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield the plan that a partition is, as one row."""
+        import pyarrow as pa  # noqa: PLC0415 - planning does not need it
+
+        if isinstance(partition, ArchivePartition):
+            plans = pa.array([pickle.dumps(partition.parts)], pa.binary())
+            schema = pa.schema([pa.field("plan", pa.binary(), nullable=False)])
+            yield pa.RecordBatch.from_arrays([plans], schema=schema)
 
 
 def check_endless(options: ArchiveOptions) -> None:

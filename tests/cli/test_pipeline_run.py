@@ -21,7 +21,6 @@ from aeron_async.errors import ConfigurationError
 from aeron_async.spark.pipeline import session
 from aeron_async.spark.pipeline.job import BatchReport
 from aeron_async.spark.pipeline.query import Lag
-from aeron_async.spark.pipeline.settings import PipelineSettings
 from aeron_async.spark.pipeline.watermark import Watermark
 from tests.archive.golden import copy_of
 
@@ -134,11 +133,3 @@ def test_no_java_is_one_line(
     assert main(["pipeline", "run", str(archive), str(tmp_path / "lake")]) == 2
     assert capsys.readouterr().err == "error: no Java for Spark (none at all)\n"
     assert not (tmp_path / "lake").exists()
-
-
-def test_a_format_is_taken_when_its_packages_are_configured() -> None:
-    extensions = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
-    conf = {"spark.sql.extensions": extensions}
-    session.check_format(PipelineSettings.parse({"format": "iceberg", "conf": conf}))
-    with pytest.raises(ConfigurationError, match="format 'delta' needs its packages"):
-        session.check_format(PipelineSettings.parse({"format": "delta", "conf": conf}))

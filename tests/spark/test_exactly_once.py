@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import pytest
 
@@ -49,6 +49,18 @@ def test_executors_that_are_killed_again_and_again_lose_and_double_nothing(tmp_p
     campaign = Campaign(tmp_path, master="local-cluster[2,1,1024]", victim="executor")
     outcome = campaign.run(KILLS)
     assert outcome.rows == outcome.sent > 0
+
+
+@pytest.mark.skipif(KILLS <= 2, reason="takes minutes: set AERON_ASYNC_SPARK_KILLS=20")
+@pytest.mark.parametrize(
+    ("master", "victim"), [("local[2]", "driver"), ("local-cluster[2,1,1024]", "executor")]
+)
+def test_a_lake_has_each_message_once_whatever_is_killed(
+    tmp_path: Path, master: str, victim: Literal["driver", "executor"]
+) -> None:
+    outcome = Campaign(tmp_path, master=master, victim=victim, through="lake").run(KILLS)
+    assert outcome.rows == outcome.sent > 0
+    assert outcome.kills_within_a_batch > 0
 
 
 def test_what_is_published_effectively_once_is_there_once_however_often_the_driver_is_killed(

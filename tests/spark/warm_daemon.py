@@ -15,6 +15,7 @@ MODULES: Final = (
     "pandas",
     "pyarrow",
     "aeron_async.spark.batch_reader",
+    "aeron_async.spark.pipeline.task",
     "aeron_async.spark.stream_reader",
 )
 

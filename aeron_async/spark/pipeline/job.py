@@ -63,6 +63,7 @@ from aeron_async.spark.pipeline.gold import (
 )
 from aeron_async.spark.pipeline.query import QueryStopper, follow, source_options, start_query
 from aeron_async.spark.pipeline.runs import SUMMARY, Run
+from aeron_async.spark.pipeline.session import in_one_line
 from aeron_async.spark.pipeline.silver import BRONZE_SCHEMA, QUARANTINE_SCHEMA, kinds_of
 from aeron_async.spark.pipeline.task import RESULT, BatchTask
 from aeron_async.spark.pipeline.watermark import committed_offsets, watermarks
@@ -371,7 +372,9 @@ class PipelineJob:
             },
             ends=sessions_of(earlier),
         )
-        found = frame.mapInArrow(task, RESULT).toArrow()
+        # Spark would show this error within one of its own, and that within another.
+        with in_one_line():
+            found = frame.mapInArrow(task, RESULT).toArrow()
         return [pickle.loads(each) for each in found.column("result").to_pylist()]  # noqa: S301 - from our own tasks
 
     def _commit_gold(self, work: BatchWork, results: list[TaskResult], done: BatchSums) -> None:

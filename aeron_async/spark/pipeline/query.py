@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 import attrs
 
 from aeron_async.spark.lag import bytes_behind, offsets_of
-from aeron_async.spark.pipeline.plans import PlanSource
 from aeron_async.spark.pipeline.session import in_one_line
-from aeron_async.spark.source import is_known, register
+from aeron_async.spark.source import PlanSource, register
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -142,8 +141,6 @@ def start_query(
         ArchiveError: Spark refuses.
     """
     register(spark)
-    if not is_known(spark, PlanSource.name()):
-        spark.dataSource.register(PlanSource)
     with in_one_line():
         frame = spark.readStream.format(PlanSource.name()).options(**options).load()
         writer = frame.writeStream.foreachBatch(process).queryName("aeron-pipeline")

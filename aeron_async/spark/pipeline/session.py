@@ -26,14 +26,19 @@ __all__ = [
 ]
 
 OURS: Final = re.compile(r"aeron_async\.errors\.\w+: (.+)")
+CAUSES: Final = re.compile(r"^Caused by: [\w.$]+: (?!Traceback)(.+)", re.MULTILINE)
 LONGEST: Final = 400
 
 
 def problem_of(text: str) -> str:
-    """Return the relevant line of an error: the last error of this package, or the first line."""
-    ours = OURS.findall(text)
-    if ours:
-        return str(ours[-1]).strip()[:LONGEST]
+    """Return the relevant line of an error.
+
+    That is the last error of this package; else the last cause that Java names; else the first
+    line.
+    """
+    found = OURS.findall(text) or CAUSES.findall(text)
+    if found:
+        return str(found[-1]).strip()[:LONGEST]
     # The first line of a Py4J error names a method, and no reason.
     lines = [line.strip().removeprefix(": ") for line in text.splitlines() if line.strip(": ")]
     lines = [line for line in lines if not line.startswith("An error occurred while calling")]

@@ -1,7 +1,7 @@
 """Kills what follows a growing archive, again and again, and counts what has come through.
 
-A feed records numbered messages. A query follows it into Parquet; or through the sink onto a stream
-that another archive records. At random moments the driver is killed with all its processes, and
+A feed records numbered messages. A query follows it into Parquet; or a pipeline's job into a lake;
+or through the sink onto a stream that another archive records. At random moments the driver is killed with all its processes, and
 started again; or an executor, or a Python worker of one, is. In the end the feed stops, the query
 reads what is left, and the files, or that recording, hold each number once.
 """
@@ -20,7 +20,7 @@ import attrs
 
 from tests.spark.exactly_once.feed import AT_ONCE
 from tests.spark.exactly_once.query import parsed, started
-from tests.spark.exactly_once.targets import Parquet, Sink
+from tests.spark.exactly_once.targets import LakeTables, Parquet, Sink
 from tests.spark.processes import (
     PATIENCE_S,
     executors,
@@ -42,7 +42,11 @@ __all__ = ["Campaign", "Outcome"]
 
 ROOT: Final = Path(__file__).parents[3]
 Victim = Literal["driver", "executor"]
-TARGETS: Final[dict[str, type[Parquet | Sink]]] = {"parquet": Parquet, "sink": Sink}
+TARGETS: Final[dict[str, type[Parquet | Sink | LakeTables]]] = {
+    "parquet": Parquet,
+    "sink": Sink,
+    "lake": LakeTables,
+}
 
 
 @attrs.frozen
@@ -78,7 +82,7 @@ class Campaign:
         workers: Processes that executors are started by, where the query itself does not: those
             of a cluster that was there before.
         seed: Of the moments.
-        through: Where messages go: parquet, or sink.
+        through: Where messages go: parquet, sink, or lake.
         reader: A session that reads the rest; a program of its own does if there is none.
         at_once: Messages that are recorded at once, fifty times a second.
     """
@@ -102,13 +106,13 @@ class Campaign:
         self._reader = reader
         self._at_once = at_once
         self._random = random.Random(seed)
-        self._commits = folder / "target" / "checkpoint" / "commits"
-        self._offsets = self._commits.with_name("offsets")
         self._kills_within_a_batch = 0
         more = {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
         self._environment = untraced_environment() | more
         (folder / "target").mkdir(parents=True)
         self._target: Target = TARGETS[through](folder)
+        self._commits = self._target.checkpoint / "commits"
+        self._offsets = self._target.checkpoint / "offsets"
 
     def run(self, kills: int) -> Outcome:
         """Return what came of so many kills, once everything has been checked."""

@@ -30,6 +30,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     # As small as terms, so that a batch has several partitions and every executor has work.
     parser.add_argument("--partition-bytes", default="256k")
     parser.add_argument("--to-the-end", action="store_true")
+    parser.add_argument("--pipeline", action="store_true")
     parser.add_argument("--publish", nargs=3, metavar=("CHANNEL", "STREAM", "CONTROL"))
     return parser.parse_args(arguments)
 
@@ -38,6 +39,8 @@ def started(spark: SparkSession, given: argparse.Namespace) -> StreamingQuery:
     """Return the query, begun in a session."""
     from aeron_async.spark import register  # noqa: PLC0415 - Java is found first
 
+    if given.pipeline:
+        return pipeline(spark, given)
     register(spark)
     frame = (
         spark.readStream.format("aeron_archive")
@@ -61,6 +64,22 @@ def started(spark: SparkSession, given: argparse.Namespace) -> StreamingQuery:
         )
     writer = writer.option("checkpointLocation", str(given.target / "checkpoint"))
     return (writer.trigger(availableNow=True) if given.to_the_end else writer).start()
+
+
+def pipeline(spark: SparkSession, given: argparse.Namespace) -> StreamingQuery:
+    """Return the query of a pipeline's job, begun in a session."""
+    from aeron_async.spark.lake.tables import Lake  # noqa: PLC0415 - Java is found first
+    from aeron_async.spark.pipeline.job import PipelineJob  # noqa: PLC0415 - as above
+    from aeron_async.spark.pipeline.query import start_query  # noqa: PLC0415 - as above
+    from aeron_async.spark.pipeline.settings import PipelineSettings  # noqa: PLC0415 - as above
+
+    limits = {"maxBytesPerTrigger": given.bytes, "maxBytesPerPartition": given.partition_bytes}
+    decode, sequence = "10:numbers=struct:<number:q", "numbers=number"
+    settings = PipelineSettings.parse({"decode": decode, "sequence": sequence, "source": limits})
+    lake = Lake(given.target)
+    job = PipelineJob(Path(given.archive), lake, settings, lambda _: None)
+    trigger = None if given.to_the_end else 1
+    return start_query(spark, job.begin(), lake.checkpoint, trigger, job.process)
 
 
 def main() -> None:

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 
 import anyio
 import attrs
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from aeron_async import Aeron
 from aeron_async.archive import ArchiveContext, LocalArchive
+from aeron_async.spark.lake.tables import BRONZE, Lake
+from aeron_async.spark.pipeline.gold import RUNS
 from aeron_async.spark.sink import CommittedRows, Identity
 from tests.ports import unused_udp_ports
 from tests.spark.exactly_once.feed import NUMBER, TERM, payload
@@ -25,7 +28,7 @@ from tests.tracing import untraced_environment
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Arrived", "Parquet", "Sink", "Target"]
+__all__ = ["Arrived", "LakeTables", "Parquet", "Sink", "Target"]
 
 ROOT: Final = Path(__file__).parents[3]
 STREAM_ID: Final = 20
@@ -56,6 +59,11 @@ class Target(Protocol):
         """Return what the query is told."""
         ...
 
+    @property
+    def checkpoint(self) -> Path:
+        """Return the folder of the query's checkpoint."""
+        ...
+
     def open(self) -> AbstractContextManager[None]:
         """Let it be there while the query runs."""
         ...
@@ -79,6 +87,7 @@ class Parquet:
 
     def __init__(self, folder: Path) -> None:
         self._out = folder / "target" / "out"
+        self.checkpoint = folder / "target" / "checkpoint"
 
     @property
     def arguments(self) -> list[str]:
@@ -97,15 +106,62 @@ class Parquet:
     def arrived(self) -> Arrived:
         """Return what has come, when every row is what was sent, once, and in its place."""
         files = committed_files(self._out / "_spark_metadata")
-        rows = sorted(row for file in files for row in rows_of(file))
-        before = 0
-        for number, (position, end_position, found) in enumerate(rows):
-            assert found == number, f"message {found} where {number} should be, at {position}"
-            is_term = position % TERM == 0
-            assert position == before or (is_term and position > before), f"gap at {position}"
-            before = end_position
         on_disk = sum(1 for each in self._out.glob("*.parquet"))
-        return Arrived(len(rows), on_disk - len(files))
+        return Arrived(checked_rows(files), on_disk - len(files))
+
+
+@final
+class LakeTables:
+    """The Delta tables of a pipeline's job.
+
+    Args:
+        folder: Of the campaign.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._lake = Lake(folder / "target")
+        self.checkpoint = self._lake.checkpoint
+
+    @property
+    def arguments(self) -> list[str]:
+        """Return that the query is a pipeline's."""
+        return ["--pipeline"]
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Do nothing."""
+        yield
+
+    def is_written_since(self, moment_ns: int) -> bool:
+        """Return whether a task has begun a file since then."""
+        return is_newer(self._lake.path(BRONZE).rglob("b*.parquet"), moment_ns)
+
+    def arrived(self) -> Arrived:
+        """Return what has come, when bronze, silver and gold agree about it."""
+        files = [Path(each) for each in self._lake.files(BRONZE)]
+        rows = checked_rows(files)
+        numbers = pa.schema([("number", pa.int64())])
+        silver = self._lake.read("silver/numbers", numbers).column(0).to_pylist()
+        assert sorted(silver) == list(range(rows))
+        assert not self._lake.files("gold/gaps")
+        counted = self._lake.read("batches", pa.schema([("messages", pa.int64())]))
+        assert sum(counted.column(0).to_pylist()) == rows
+        runs = self._lake.read("gold/runs", RUNS).to_pylist()
+        assert sum(each["messages"] for each in runs) == 2 * rows
+        on_disk = sum(1 for _ in self._lake.path(BRONZE).rglob("b*.parquet"))
+        return Arrived(rows, on_disk - len(files))
+
+
+def checked_rows(files: Iterable[Path]) -> int:
+    """Return how many messages files have, when every one is there once, and in its place."""
+    rows = sorted(row for file in files for row in rows_of(file))
+    before = 0
+    for number, (position, end_position, found) in enumerate(rows):
+        assert found == number, f"message {found} where {number} should be, at {position}"
+        is_term = position % TERM == 0
+        assert position == before or (is_term and position > before), f"gap at {position}"
+        before = end_position
+    return len(rows)
 
 
 def rows_of(file: Path) -> Iterator[tuple[int, int, int]]:
@@ -152,6 +208,7 @@ class Sink:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.checkpoint = folder / "target" / "checkpoint"
         self._archive = folder / "published"
         self._control = f"aeron:udp?endpoint=127.0.0.1:{next(PORTS)}"
         self._channel = f"aeron:udp?endpoint=127.0.0.1:{next(PORTS)}|term-length=1m"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 from aeron_async.errors import ArchiveError
 from aeron_async.spark.lake import commits as module
@@ -106,7 +107,7 @@ def test_a_commit_that_always_comes_too_late_gives_up(
 
     def fail(*given: object) -> None:
         tries.append(given)
-        raise module.CommitFailedError
+        raise CommitFailedError
 
     monkeypatch.setattr(store, "_write", fail)
     with pytest.raises(ArchiveError, match=f"in {module.ATTEMPTS} attempts: other processes"):

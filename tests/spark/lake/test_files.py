@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from aeron_async.spark.lake import files as module
 from aeron_async.spark.lake.files import FileWriter, attempt, file_schema
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 TABLE = pa.schema(
     [

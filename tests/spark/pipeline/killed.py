@@ -9,15 +9,16 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aeron_async.spark.lake.commits import DeltaStore, FolderStore
+from aeron_async.spark.pipeline.task import BatchTask
 from tests.spark.pipeline.local import LocalJob, planned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["GIVEN", "ingest"]
+__all__ = ["GIVEN", "KilledTask", "ingest"]
 
 GIVEN: Final = {
     "decode": "1001:quotes=struct:<sequence:q,sent:q,price:q",
@@ -25,6 +26,20 @@ GIVEN: Final = {
     "sequence": "quotes=sequence",
     "latency": "quotes=sent..timestamp_ns",
 }
+
+
+class KilledTask:
+    """A task whose worker is killed when all its files are written."""
+
+    def __init__(self, **given: Any) -> None:
+        self._task = BatchTask(**given)
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        for each in self._task(batches):
+            os.kill(os.getpid(), signal.SIGKILL)
+            yield each
+
+
 KILLED_IN: Final = 1
 """The batch in which a job is killed."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from typing import TYPE_CHECKING, Any, cast
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -39,7 +40,7 @@ class Plans:
 
     def mapInArrow(self, task: Any, _schema: str) -> Plans:  # noqa: N802 - Spark's name
         # A task has been sent to other processes.
-        sent = pickle.loads(pickle.dumps(task))
+        sent = pickle.loads(pickle.dumps(task))  # noqa: S301 - our own
         plans = Plans([])
         plans._rows = pa.Table.from_batches(
             sent(self._rows.to_batches()), pa.schema([("result", pa.binary())])
@@ -108,8 +109,8 @@ class LocalJob:
 
 
 def write_gold(lake: Lake, table: str, rows: pa.Table, batch: int = 0) -> None:
-    """Write rows to a table of results, as a job of a query of their own does."""
+    """Write rows to a table of results; those of batch 0 replace all."""
     store = DeltaStore(lake)
-    store.query = "by hand"
+    store.query = uuid4().hex
     store.prepare(gold(table), with_batch(rows.schema))
-    BatchWork(store, batch, {gold(table)}).write(gold(table), rows)
+    BatchWork(store, batch, {gold(table)}).write(gold(table), rows, replace=not batch)

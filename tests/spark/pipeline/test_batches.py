@@ -141,7 +141,7 @@ def test_of_two_jobs_that_do_one_batch_the_second_is_refused(
         each.begin()
     first, second = jobs
     plans = planned(archive, 2)
-    written = second.job._written  # noqa: SLF001 - the moment between files and commits
+    written = second.job._written
 
     def overtaken(*given: object) -> object:
         found = written(*given)  # type: ignore[arg-type] # as it is called
@@ -169,15 +169,15 @@ def test_a_lake_that_lost_its_checkpoint_is_left_alone_or_taken_over(
     assert "startingPositions" not in old.begin()
     old.process(0, plans[0])
     # Of the second batch only some tables have their part.
-    commit = old.job._commit_gold  # noqa: SLF001 - the moment between tables
-    old.job._commit_gold = None  # type: ignore[assignment,method-assign] # noqa: SLF001 - as above
+    commit = old.job._commit_gold
+    old.job._commit_gold = None  # type: ignore[assignment,method-assign]
     with pytest.raises(TypeError):
         old.process(1, plans[1])
-    old.job._commit_gold = commit  # type: ignore[method-assign] # noqa: SLF001 - as above
+    old.job._commit_gold = commit  # type: ignore[method-assign]
     shutil.rmtree(old.lake.checkpoint)
 
     new = local(archive, place, "other")
-    with pytest.raises(ConfigurationError, match="no _checkpoint.*--take-over to go on"):
+    with pytest.raises(ConfigurationError, match=r"no _checkpoint.*--take-over to go on"):
         new.begin()
     end = plans[0][-1].end
     wanted = {"startingPositions": json.dumps({"0": end})}
@@ -203,7 +203,7 @@ def test_a_checkpoint_of_another_lake_is_refused(archive: Path, tmp_path: Path) 
     job.begin()
     job.process(0, *planned(archive))
     (job.lake.checkpoint / "metadata").write_text('{"id": "strange"}')
-    with pytest.raises(ConfigurationError, match="belongs to query q.*is that of query strange"):
+    with pytest.raises(ConfigurationError, match=r"belongs to query q.*is that of query strange"):
         local(archive, tmp_path / "lake").begin(take_over=True)
 
 

@@ -19,6 +19,15 @@ def test_an_error_of_ours_is_found_among_those_of_java() -> None:
     assert problem_of(JAVA).startswith("recording 3, position 64: it is not there")
 
 
+def test_else_the_last_cause_that_java_names_is_shown() -> None:
+    text = (
+        "org.X: wrapped\n\tat Y\nCaused by: org.Z: worker crashed. Consider\nCaused by: java.io.E\n"
+    )
+    assert problem_of(text) == "worker crashed. Consider"
+    python = "org.X: why\nCaused by: org.P: Traceback (most recent call last):\n"
+    assert problem_of(python) == "org.X: why"
+
+
 def test_else_the_first_line_is_shown() -> None:
     assert problem_of("\n\n  [OOM] no memory\nmore") == "[OOM] no memory"
     assert "without a message" in problem_of(" \n")

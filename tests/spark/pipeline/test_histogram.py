@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +10,7 @@ from aeron_async.spark.pipeline.histogram import (
     NEGATIVE,
     Histogram,
     bin_of,
+    bins_of,
     lower_bound,
     upper_bound,
 )
@@ -27,6 +29,13 @@ def test_a_value_lies_in_its_bin_and_the_bin_is_narrow(value: int) -> None:
 def test_bins_lie_side_by_side(index: int) -> None:
     assert bin_of(lower_bound(index)) == index == bin_of(upper_bound(index))
     assert lower_bound(index + 1) == upper_bound(index) + 1
+
+
+@given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(0, 62).map(lambda n: 1 << n)))
+def test_bins_of_an_array_are_those_of_its_values(values: list[int]) -> None:
+    edges = [each + more for each in values for more in (-1, 0, 1)]
+    found = np.clip(np.array(edges, object), -(1 << 63), (1 << 63) - 1).astype(np.int64)
+    assert bins_of(found).tolist() == [bin_of(each) for each in found.tolist()]
 
 
 @given(st.lists(st.integers(-5, 10**12)), st.lists(st.integers(-5, 10**12)))

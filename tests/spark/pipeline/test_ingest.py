@@ -124,10 +124,10 @@ def test_streams_come_in_pairs() -> None:
 
 
 def test_the_job_is_told_what_we_were() -> None:
-    options = LakeOptions(decode=["1=json:a int"], consumers=["x"], compact_batches=3)
+    options = LakeOptions(decode=["1=json:a int"], consumers=["x"], bronze=False)
     flags = list(flags_of(options))
     assert flags == [
-        *("--decode", "1=json:a int", "--compact-batches", "3", "--consumer", "x"),
+        *("--decode", "1=json:a int", "--no-bronze", "--consumer", "x"),
     ]
     command = job_command("a", "b", "aeron:udp?endpoint=x:1", flags)
     assert command[3:7] == ["pipeline", "run", "a", "b"]
@@ -155,7 +155,7 @@ def test_a_batch_is_written_for_people_and_for_programs(
         (["ingest", "a", "b", "aeron:ipc", "1", "--decode", "1=zip:x"], "decoder"),
         (["run", "/nowhere", "b"], "is no directory on this host"),
         (["run", "a", "b", "--available-now", "--trigger", "1m"], "give one"),
-        (["run", "a", "b", "--format", "delta"], "spark.jars.packages"),
+        (["run", "a", "b", "--format", "iceberg"], "delta, parquet"),
         (["demo", "/"], "not empty"),
     ],
 )

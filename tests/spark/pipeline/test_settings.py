@@ -23,7 +23,7 @@ QUOTES = "1001:quotes=struct:<price:q,sent:q"
 
 def test_what_is_not_given_has_a_default() -> None:
     settings = PipelineSettings.parse({})
-    assert (settings.format, settings.trigger, settings.kinds) == ("parquet", None, [])
+    assert (settings.format, settings.trigger, settings.kinds) == ("delta", None, [])
 
 
 def test_texts_are_read_into_what_they_mean() -> None:
@@ -56,9 +56,12 @@ def test_texts_are_read_into_what_they_mean() -> None:
 
 def test_flags_go_before_the_file(tmp_path: Path) -> None:
     config = tmp_path / "pipeline.toml"
-    config.write_text(f'decode = ["{QUOTES}"]\nformat = "delta"\nsource = {{ minPartitions = 4 }}')
+    config.write_text(
+        f'decode = ["{QUOTES}"]\nformat = "delta"\nbronze = false\nsource = {{ minPartitions = 4 }}'
+    )
     settings = PipelineSettings.load(config, {"format": "parquet", "decode": None})
-    assert (settings.format, settings.kinds) == ("parquet", ["quotes"])
+    assert (settings.format, settings.bronze) == ("parquet", False)
+    assert settings.kinds == ["quotes"]
     assert settings.source == {"minPartitions": "4"}
 
 
@@ -80,7 +83,7 @@ def test_flags_go_before_the_file(tmp_path: Path) -> None:
         ({"decode": QUOTES, "event_time": "quotes=a b"}, "KIND=FIELD"),
         ({"sequence": "quotes=a"}, "none: give decode"),
         ({"decode": QUOTES, "sequence": "trades=a"}, r"a kind that decode names \(quotes\), got"),
-        ({"format": "orc"}, "parquet, delta, iceberg"),
+        ({"format": "orc"}, "delta, parquet"),
         ({"trigger": "soon"}, "a time"),
         ({"trigger": "0"}, "at least 1, got 0"),
         ({"source": ["path=/x"]}, "sets by itself"),
@@ -88,7 +91,6 @@ def test_flags_go_before_the_file(tmp_path: Path) -> None:
         ({"source": {"FragmentMode": "frame"}}, "a row of a lake is a message"),
         ({"source": ["endingPositions=latest"]}, "from batch to batch"),
         ({"source": ["minPartitions"]}, "NAME=VALUE"),
-        ({"compact_batches": 0}, "at least 1"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(given: dict[str, Any], says: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import struct
 from collections import Counter
@@ -112,7 +113,7 @@ def test_sums_are_what_the_rows_say(tmp_path: Path) -> None:
     assert {(row["minute"], row["bin"]): row["count"] for row in counts} == bins
     gaps = [row for row in result.summary if row["kind"] == GapKind.SEQUENCE]
     numbers = [row["sequence"] for row in silver]
-    steps = [b - a - 1 for a, b in zip(numbers, numbers[1:], strict=False) if b - a != 1]
+    steps = [b - a - 1 for a, b in itertools.pairwise(numbers) if b - a != 1]
     assert [row["missing"] for row in gaps] == steps
 
 

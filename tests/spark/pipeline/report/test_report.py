@@ -13,9 +13,9 @@ import pytest
 
 from aeron_async.cli.main import main
 from aeron_async.errors import ConfigurationError
+from aeron_async.spark.lake.tables import Lake
 from aeron_async.spark.pipeline import gold
 from aeron_async.spark.pipeline.histogram import NEGATIVE, bin_of
-from aeron_async.spark.pipeline.lake import Lake
 from aeron_async.spark.pipeline.report import render_report
 from aeron_async.spark.pipeline.report.findings import rates_of, read_findings
 from aeron_async.spark.pipeline.report.plots import (
@@ -27,7 +27,7 @@ from aeron_async.spark.pipeline.report.plots import (
     log_ticks,
 )
 from aeron_async.spark.pipeline.runs import GapKind, RecordedGap, Run
-from aeron_async.spark.pipeline.tables import write_rows
+from tests.spark.pipeline.local import write_gold
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,8 +100,8 @@ def latencies(name: str, counts: dict[int, int]) -> pa.Table:
 def lake(tmp_path: Path) -> Lake:
     lake = Lake(tmp_path / "lake & co")
     recordings = pa.Table.from_pylist([RECORDING], schema=gold.RECORDINGS)
-    write_rows(lake.gold("recordings"), 0, recordings)
-    write_rows(lake.gold("runs"), 0, gold.table_of([RUN], gold.RUNS))
+    write_gold(lake, "recordings", recordings)
+    write_gold(lake, "runs", gold.table_of([RUN], gold.RUNS))
     return lake
 
 
@@ -112,10 +112,10 @@ def pictures(page: str) -> list[ET.Element]:
 
 def test_a_page_needs_nothing_beside_it_and_escapes_what_it_shows(lake: Lake) -> None:
     seconds = rates((1001, 1_800_000_000, 60), (1001, 1_800_000_004, 40), (5, 1_800_000_002, 1))
-    write_rows(lake.gold("rates_second"), 0, seconds)
+    write_gold(lake, "rates_second", seconds)
     values = {bin_of(1_000): 90, bin_of(5_000_000): 10, NEGATIVE: 3}
-    write_rows(lake.gold("latency"), 0, latencies("quotes: <sent> to timestamp_ns", values))
-    write_rows(lake.gold("gaps"), 0, gold.table_of([GAP], gold.GAPS))
+    write_gold(lake, "latency", latencies("quotes: <sent> to timestamp_ns", values))
+    write_gold(lake, "gaps", gold.table_of([GAP], gold.GAPS))
     page = render_report(lake, NOW_MS)
     assert not re.search(r"<script|https?:|src=|href=|@import|url\(", page)
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
@@ -142,22 +142,22 @@ def test_what_nobody_asked_for_is_said_to_be_missing(lake: Lake) -> None:
 
 
 def test_latencies_that_are_all_below_zero_have_no_plot(lake: Lake) -> None:
-    write_rows(lake.gold("latency"), 0, latencies("x", {NEGATIVE: 2}))
+    write_gold(lake, "latency", latencies("x", {NEGATIVE: 2}))
     page = render_report(lake, NOW_MS)
     assert pictures(page) == []
     assert '<td class="text">x</td><td>0</td>' in page
 
 
 def test_one_message_can_be_drawn(lake: Lake) -> None:
-    write_rows(lake.gold("latency"), 0, latencies("x", {0: 1}))
-    write_rows(lake.gold("rates_second"), 0, rates((1001, 1_800_000_000, 1)))
+    write_gold(lake, "latency", latencies("x", {0: 1}))
+    write_gold(lake, "rates_second", rates((1001, 1_800_000_000, 1)))
     assert len(pictures(render_report(lake, NOW_MS))) == 3
 
 
 def test_gaps_without_a_time_are_listed_and_not_drawn(lake: Lake) -> None:
     gap = attrs.evolve(GAP, kind=GapKind.PADDING, name="", before_ns=None, after_ns=None)
     gaps = [attrs.evolve(gap, position=64 * each) for each in range(60)]
-    write_rows(lake.gold("gaps"), 0, gold.table_of(gaps, gold.GAPS))
+    write_gold(lake, "gaps", gold.table_of(gaps, gold.GAPS))
     page = render_report(lake, NOW_MS)
     assert pictures(page) == []
     assert "padding (60)" in page
@@ -167,7 +167,7 @@ def test_gaps_without_a_time_are_listed_and_not_drawn(lake: Lake) -> None:
 def test_batches_add_up_and_recordings_nobody_knows_are_left_out(lake: Lake) -> None:
     more = attrs.evolve(RUN, first_position=6_528, end_position=7_000, messages=5, gaps=2)
     gone = attrs.evolve(RUN, recording_id=9)
-    write_rows(lake.gold("runs"), 1, gold.table_of([more, gone], gold.RUNS))
+    write_gold(lake, "runs", gold.table_of([more, gone], gold.RUNS), 1)
     findings = read_findings(lake)
     (session,) = findings.sessions
     assert (session.run.messages, session.run.end_position, session.seconds) == (105, 7_000, 5.0)
@@ -180,11 +180,11 @@ def test_without_times_of_messages_the_catalog_says_how_long(
     lake: Lake, stop_ms: int | None, seconds: float
 ) -> None:
     run = attrs.evolve(RUN, first_ns=None, last_ns=None)
-    write_rows(lake.gold("runs"), 0, gold.table_of([run], gold.RUNS))
+    write_gold(lake, "runs", gold.table_of([run], gold.RUNS))
     stop = -1 if stop_ms is None else RECORDING["start_timestamp_ms"] + stop_ms
     recording = RECORDING | {"stop_timestamp_ms": stop}
     rows = pa.Table.from_pylist([recording], schema=gold.RECORDINGS)
-    write_rows(lake.gold("recordings"), 0, rows)
+    write_gold(lake, "recordings", rows)
     assert read_findings(lake).sessions[0].seconds == seconds
     assert "Sessions" in render_report(lake, NOW_MS)
 
@@ -263,9 +263,9 @@ def test_a_page_draws_what_strangers_wrote_and_years_that_no_calendar_has(tmp_pa
         "stop_timestamp_ms": far_s * 1_000 + 1,
     }
     recordings = pa.Table.from_pylist([RECORDING | hostile], schema=gold.RECORDINGS)
-    write_rows(lake.gold("recordings"), 0, recordings)
-    write_rows(lake.gold("runs"), 0, gold.table_of([RUN], gold.RUNS))
-    write_rows(lake.gold("rates_second"), 0, rates((1001, far_s, 60), (1001, far_s + 4, 40)))
+    write_gold(lake, "recordings", recordings)
+    write_gold(lake, "runs", gold.table_of([RUN], gold.RUNS))
+    write_gold(lake, "rates_second", rates((1001, far_s, 60), (1001, far_s + 4, 40)))
     page = render_report(lake, NOW_MS)
     assert re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", page) is None
     assert "aeron:udp?alias=[/x]\\x1b[2J\\u202e&lt;i&gt;" in page
