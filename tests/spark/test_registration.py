@@ -32,7 +32,7 @@ def session_that(exists: Any) -> Any:
 def test_what_a_session_knows_is_left_as_it_is() -> None:
     session = session_that(lambda name: name == "aeron_archive")
     register(session)
-    assert session.registered == ["aeron"]
+    assert session.registered == ["aeron_archive_plans", "aeron"]
 
 
 def test_a_session_that_cannot_be_asked_is_told() -> None:
@@ -41,7 +41,7 @@ def test_a_session_that_cannot_be_asked_is_told() -> None:
 
     session = session_that(refuse)
     register(session)
-    assert session.registered == ["aeron_archive", "aeron"]
+    assert session.registered == ["aeron_archive", "aeron_archive_plans", "aeron"]
     assert not is_known(SimpleNamespace(), "aeron")  # type: ignore[arg-type]
 
 

@@ -145,7 +145,7 @@ class PlanWriter:
         """Write some messages of one recording."""
         if batch.part is not self._part:
             self._begin(batch.part)
-        messages = MessageBatch(batch, self._task)
+        messages = RecordedMessages(batch, self._task)
         part, rows = batch.part.descriptor, messages.rows
         self._summarisers[0].add(rows)
         if messages.is_timed:
@@ -213,7 +213,7 @@ class PlanWriter:
             self._writers[table].write(part, (day, stream_id))
 
     def _decode(
-        self, kind: MessageKind, messages: MessageBatch, numbered: Iterator[Summariser]
+        self, kind: MessageKind, messages: RecordedMessages, numbered: Iterator[Summariser]
     ) -> Decoded:
         """Write the messages of a kind; return what its decoder found."""
         decoded = messages.decoded(kind)
@@ -243,7 +243,7 @@ class PlanWriter:
     def _measure(
         self,
         kind: MessageKind,
-        messages: MessageBatch,
+        messages: RecordedMessages,
         good: Mapping[str, Any],
         chosen: Flags | None,
         event_ns: NDArray[np.int64],
@@ -260,7 +260,7 @@ class PlanWriter:
             known, events = values[is_known], event_ns[is_known]
             gold.add_latencies(self._latency, each.name, stream_id, known, events)
 
-    def _put_aside(self, messages: MessageBatch, found: list[Decoded]) -> None:
+    def _put_aside(self, messages: RecordedMessages, found: list[Decoded]) -> None:
         """Write messages that no decoder reads, with the first reason, to quarantine.
 
         A message that a decoder identifies as another kind is no error of that decoder.
@@ -278,7 +278,7 @@ class PlanWriter:
 
 
 @final
-class MessageBatch:
+class RecordedMessages:
     """Some messages of one recording, whose columns are made when they are asked for.
 
     Attributes:
@@ -378,7 +378,7 @@ def fresh(rows: MessageRows, known: tuple[int, int] | None) -> Flags | None:
     """Return which messages were not ingested before; None if none was.
 
     Args:
-        rows: MessageBatch of one recording.
+        rows: RecordedMessages of one recording.
         known: Session and end of what was ingested before of it; None for nothing.
     """
     if known is None or not len(rows) or int(rows.positions.min()) >= known[1]:

@@ -1,9 +1,10 @@
 """Kills what follows a growing archive, again and again, and counts what has come through.
 
 A feed records numbered messages. A query follows it into Parquet; or a pipeline's job into a lake;
-or through the sink onto a stream that another archive records. At random moments the driver is killed with all its processes, and
-started again; or an executor, or a Python worker of one, is. In the end the feed stops, the query
-reads what is left, and the files, or that recording, hold each number once.
+or through the sink onto a stream that another archive records. At random moments the driver is
+killed with all its processes, and started again; or an executor, or a Python worker of one, is. In
+the end the feed stops, the query reads what is left, and the files, or that recording, hold each
+number once.
 """
 
 from __future__ import annotations
