@@ -15,7 +15,7 @@ import shutil
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final, Protocol, final
 
-from deltalake import CommitProperties, Transaction
+from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
-    from deltalake import DeltaTable
 
     from aeron_async.spark.lake.files import DataFile
     from aeron_async.spark.lake.tables import Lake
@@ -164,8 +163,10 @@ class DeltaStore:
 
     def roll_back(self, last: int) -> None:
         """Remove files that name a later batch; they belong to one that not all tables have."""
-        for name, table in self._tables.items():
-            actions = removals(table, after=last)
+        for name in self._lake.tables():
+            if name not in self._tables:
+                self._tables[name] = DeltaTable(str(self._lake.path(name)))
+            actions = removals(self._tables[name], after=last)
             if actions:
                 self._write(name, actions, None)
 
@@ -245,7 +246,6 @@ class FolderStore:
     def prepare(self, table: str, schema: pa.Schema) -> None:
         """Check the columns of a table."""
         check_columns(self._lake.path(table), schema)
-        self._tables.add(table)
 
     def last(self, table: str) -> int | None:
         """Return the last batch in a table."""
@@ -283,7 +283,7 @@ class FolderStore:
 
     def roll_back(self, last: int) -> None:
         """Remove the folders of later batches."""
-        for name in self._tables:
+        for name in self._lake.tables():
             for batch, folder in batch_folders(self._lake.path(name)).items():
                 if batch > last:
                     shutil.rmtree(folder)

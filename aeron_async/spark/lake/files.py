@@ -267,7 +267,7 @@ def encodings(schema: pa.Schema) -> dict[str, Any]:
     for field in schema:
         if pa.types.is_string(field.type) or field.name in IDS:
             with_dictionary.append(field.name)
-        elif field.type in (pa.int32(), pa.int64()) or pa.types.is_timestamp(field.type):
+        elif pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type):
             packed[field.name] = "DELTA_BINARY_PACKED"
     ranged = [name for name in RANGED if name in schema.names]
     return {

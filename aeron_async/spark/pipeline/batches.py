@@ -1,29 +1,46 @@
-"""Table `batches`, and who may go on with a lake.
+"""What a batch leaves to those behind it, and who may go on with a lake.
 
 A batch has a row when all other tables have it. Its versions name one state of all of them.
 
 A lake belongs to the query whose checkpoint it holds. With another checkpoint all messages would be
 ingested again, so that is refused, unless the user says that the new query takes over: then it
 begins where the last batch ended, and numbers its batches behind those that are there.
+
+The last runs are stored beside the tables, so that a batch costs the same however many came before.
+If they are missing, the job reads the runs themselves: those of later batches, or all.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, Final, final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.lake.files import BATCH_COLUMN
-from aeron_async.spark.lake.tables import BATCHES
+from aeron_async.spark.lake.tables import BATCHES, gold, write_atomically
+from aeron_async.spark.pipeline.gold import RUNS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from aeron_async.spark.lake.tables import Lake
 
-__all__ = ["BATCHES_SCHEMA", "BatchLog", "has_checkpoint", "offsets_text", "query_of"]
+__all__ = [
+    "BATCHES_SCHEMA",
+    "BatchLog",
+    "Edges",
+    "has_checkpoint",
+    "last_runs",
+    "offsets_text",
+    "query_of",
+]
 
 TAKEN_OVER: Final = "taken over from"
 BATCHES_SCHEMA: Final = pa.schema(
@@ -97,8 +114,9 @@ class BatchLog:
         """
         lake = self._lake
         query, begun = query_of(lake.checkpoint), lake.begun()
-        has_rows = any(lake.files(table) for table in lake.tables())
-        if not has_rows or (query is not None and query == self.query):
+        if query is not None and query == self.query:
+            return False
+        if not any(lake.files(table) for table in lake.tables()):
             return False
         if TAKEN_OVER in begun and begun[TAKEN_OVER] == self.query:
             return True
@@ -121,3 +139,75 @@ class BatchLog:
             raise ConfigurationError(message)
         lake.note({TAKEN_OVER: self.query})
         return True
+
+
+NAME: Final = re.compile(r"(\d{1,19})\.parquet")
+
+
+def last_runs(runs: pa.Table) -> pa.Table:
+    """Return the run that ends last, of each recording and each name."""
+    keys = ("recording_id", "name", "end_position")
+    ordered = runs.sort_by([(name, "ascending") for name in keys])
+    is_last = np.ones(len(ordered), np.bool_)
+    ids, names = (ordered.column(name).combine_chunks() for name in keys[:2])
+    same = pc.and_(pc.equal(ids[1:], ids[:-1]), pc.equal(names[1:], names[:-1]))
+    is_last[:-1] = ~same.to_numpy(zero_copy_only=False)
+    return ordered.filter(pa.array(is_last))
+
+
+@final
+class Edges:
+    """Stores the last runs of a lake after each batch."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._folder = lake.state / "edges"
+
+    def before(self, batch: int) -> pa.Table:
+        """Return the last runs of all batches before this one."""
+        last, known = -1, RUNS.empty_table()
+        for each in reversed([each for each in self._kept() if each < batch]):
+            read = read_runs(self._path(each))
+            if read is not None:
+                last, known = each, read
+                break
+        if last == batch - 1:
+            return known
+        number = pc.field(BATCH_COLUMN)
+        where = (number > last) & (number < batch)
+        return last_runs(pa.concat_tables([known, self._lake.read(gold("runs"), RUNS, where)]))
+
+    def keep(self, batch: int, runs: pa.Table, recordings: Sequence[int]) -> None:
+        """Store the last runs for the next batch.
+
+        Args:
+            batch: Batch that is about to be in all tables.
+            runs: Its runs, and the last ones before it.
+            recordings: Ids of existing recordings; the runs of others are not needed any more.
+        """
+        ids = pa.array(recordings, pa.int64())
+        found = last_runs(runs.filter(pc.is_in(runs.column("recording_id"), ids)))
+        sink = pa.BufferOutputStream()
+        pq.write_table(found, sink)
+        write_atomically(self._path(batch), sink.getvalue().to_pybytes())
+        # Keep the one before as well, because Spark may repeat this batch.
+        for each in [each for each in self._kept() if each < batch][:-1]:
+            self._path(each).unlink()
+
+    def _kept(self) -> list[int]:
+        """Return the batches after which runs were stored, in order."""
+        if not self._folder.is_dir():
+            return []
+        matches = [NAME.fullmatch(each.name) for each in self._folder.iterdir()]
+        return sorted(int(match[1]) for match in matches if match is not None)
+
+    def _path(self, batch: int) -> Path:
+        return self._folder / f"{batch}.parquet"
+
+
+def read_runs(path: Path) -> pa.Table | None:
+    """Return stored runs; None if another version wrote them, or the file is incomplete."""
+    try:
+        return pq.read_table(path).select(RUNS.names).cast(RUNS)
+    except (OSError, KeyError, ValueError, pa.ArrowException):
+        return None

@@ -4,16 +4,12 @@ The rows of a batch are plans: ranges of recordings. Tasks read them, write data
 (`task`); here each table is committed once, gold behind what it sums up, and `batches` last. A
 batch that Spark repeats looks first which tables have it. What a batch writes depends on nothing
 but that batch and those before it.
-
-The last runs are stored beside the tables, so that a batch costs the same however many came before.
-If they are missing, the job reads the runs themselves: those of later batches, or all.
 """
 
 from __future__ import annotations
 
 import json
 import pickle
-import re
 import shutil
 from collections import Counter
 from datetime import UTC, datetime
@@ -21,10 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from aeron_async.clock import SystemClock
 from aeron_async.spark.catalog import CatalogWatch, open_directory, read_recordings
@@ -37,13 +31,14 @@ from aeron_async.spark.lake.tables import (
     QUARANTINE,
     gold,
     silver,
-    write_atomically,
 )
 from aeron_async.spark.options import ArchiveOptions
 from aeron_async.spark.pipeline.batches import (
     BATCHES_SCHEMA,
     BatchLog,
+    Edges,
     has_checkpoint,
+    last_runs,
     offsets_text,
     query_of,
 )
@@ -70,7 +65,7 @@ from aeron_async.spark.pipeline.watermark import committed_offsets, watermarks
 from aeron_async.spark.ranges import ScanSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -83,9 +78,8 @@ if TYPE_CHECKING:
     from aeron_async.spark.pipeline.task import TaskResult
     from aeron_async.spark.pipeline.watermark import Watermark
 
-__all__ = ["BatchReport", "Edges", "PipelineJob", "last_runs"]
+__all__ = ["BatchReport", "BatchWork", "PipelineJob", "with_batch"]
 
-NAME: Final = re.compile(r"(\d{1,19})\.parquet")
 NS_PER_SECOND: Final = 1_000_000_000
 GOLD: Final = {
     "rates_second": RATES,
@@ -95,75 +89,6 @@ GOLD: Final = {
     "latency": LATENCY,
     "recordings": RECORDINGS,
 }
-
-
-def last_runs(runs: pa.Table) -> pa.Table:
-    """Return the run that ends last, of each recording and each name."""
-    keys = ("recording_id", "name", "end_position")
-    ordered = runs.sort_by([(name, "ascending") for name in keys])
-    is_last = np.ones(len(ordered), np.bool_)
-    ids, names = (ordered.column(name).combine_chunks() for name in keys[:2])
-    same = pc.and_(pc.equal(ids[1:], ids[:-1]), pc.equal(names[1:], names[:-1]))
-    is_last[:-1] = ~same.to_numpy(zero_copy_only=False)
-    return ordered.filter(pa.array(is_last))
-
-
-@final
-class Edges:
-    """Stores the last runs of a lake after each batch."""
-
-    def __init__(self, lake: Lake) -> None:
-        self._lake = lake
-        self._folder = lake.state / "edges"
-
-    def before(self, batch: int) -> pa.Table:
-        """Return the last runs of all batches before this one."""
-        last, known = -1, RUNS.empty_table()
-        for each in reversed([each for each in self._kept() if each < batch]):
-            read = read_runs(self._path(each))
-            if read is not None:
-                last, known = each, read
-                break
-        if last == batch - 1:
-            return known
-        number = pc.field(BATCH_COLUMN)
-        where = (number > last) & (number < batch)
-        return last_runs(pa.concat_tables([known, self._lake.read(gold("runs"), RUNS, where)]))
-
-    def keep(self, batch: int, runs: pa.Table, recordings: Iterable[int]) -> None:
-        """Store the last runs for the next batch.
-
-        Args:
-            batch: Batch that is about to be in all tables.
-            runs: Its runs, and the last ones before it.
-            recordings: Ids of existing recordings; the runs of others are not needed any more.
-        """
-        ids = pa.array(recordings, pa.int64())
-        found = last_runs(runs.filter(pc.is_in(runs.column("recording_id"), ids)))
-        sink = pa.BufferOutputStream()
-        pq.write_table(found, sink)
-        write_atomically(self._path(batch), sink.getvalue().to_pybytes())
-        # Keep the one before as well, because Spark may repeat this batch.
-        for each in [each for each in self._kept() if each < batch][:-1]:
-            self._path(each).unlink()
-
-    def _kept(self) -> list[int]:
-        """Return the batches after which runs were stored, in order."""
-        if not self._folder.is_dir():
-            return []
-        matches = [NAME.fullmatch(each.name) for each in self._folder.iterdir()]
-        return sorted(int(match[1]) for match in matches if match is not None)
-
-    def _path(self, batch: int) -> Path:
-        return self._folder / f"{batch}.parquet"
-
-
-def read_runs(path: Path) -> pa.Table | None:
-    """Return stored runs; None if another version wrote them, or the file is incomplete."""
-    try:
-        return pq.read_table(path).select(RUNS.names).cast(RUNS)
-    except (OSError, KeyError, ValueError, pa.ArrowException):
-        return None
 
 
 @final
@@ -330,7 +255,7 @@ class PipelineJob:
         for table in self._data_tables:
             work.commit(table, [file for each in results for file in each.files.get(table, ())])
         self._commit_gold(work, results, done)
-        self._edges.keep(batch, done.all_runs, self._watch.recordings)
+        self._edges.keep(batch, done.all_runs, list(self._watch.recordings))
         report = BatchReport(
             batch_id=batch,
             messages=sum(run.messages for run in done.runs if not run.name),
@@ -473,7 +398,7 @@ def summed_up(results: list[TaskResult], earlier: pa.Table) -> BatchSums:
         counts.update(each.counts)
         lengths |= each.term_lengths
         rows += each.summary
-    ids = pa.array(lengths, pa.int64())
+    ids = pa.array(list(lengths), pa.int64())
     before = earlier.filter(pc.is_in(earlier.column("recording_id"), ids))
     summary = pa.Table.from_pylist(rows, schema=SUMMARY)
     runs, gaps = stitched(summary, (Run(**row) for row in before.to_pylist()), lengths)

@@ -12,9 +12,8 @@ import pytest
 
 from aeron_async.errors import ArchiveError, ConfigurationError
 from aeron_async.spark.lake.tables import BATCHES, Lake, gold
-from aeron_async.spark.pipeline.batches import BATCHES_SCHEMA
+from aeron_async.spark.pipeline.batches import BATCHES_SCHEMA, Edges, last_runs
 from aeron_async.spark.pipeline.gold import GAPS, RUNS, table_of
-from aeron_async.spark.pipeline.job import Edges, last_runs
 from aeron_async.spark.pipeline.runs import Run
 from tests.archive.golden import golden_path
 from tests.spark.pipeline.local import LocalJob, planned, write_gold
@@ -85,7 +84,7 @@ def test_what_cannot_be_read_is_found_again(tmp_path: Path, data: bytes) -> None
     lake = Lake(tmp_path)
     for batch, end in ((0, 64), (1, 128)):
         write_gold(lake, "runs", of(run_of(1, end)), batch)
-        Edges(lake).keep(batch, of(run_of(1, end)), {1})
+        Edges(lake).keep(batch, of(run_of(1, end)), [1])
     (lake.state / "edges" / "1.parquet").write_bytes(data)
     assert ends(Edges(lake).before(2)) == [(1, "", 128)]
     assert Edges(Lake(tmp_path / "none")).before(2).num_rows == 0
@@ -93,7 +92,7 @@ def test_what_cannot_be_read_is_found_again(tmp_path: Path, data: bytes) -> None
 
 def test_recordings_that_are_gone_are_forgotten(tmp_path: Path) -> None:
     edges = Edges(Lake(tmp_path))
-    edges.keep(0, of(run_of(1, 64), run_of(2, 64)), {2})
+    edges.keep(0, of(run_of(1, 64), run_of(2, 64)), [2])
     assert ends(edges.before(1)) == [(2, "", 64)]
 
 
