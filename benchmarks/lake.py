@@ -56,6 +56,7 @@ GOLD: Final = {
 WAYS: Final[dict[str, tuple[tuple[str, ...], dict[str, str]]]] = {
     "silver": ((silver("quotes"),), {}),
     "silver and gold": ((silver("quotes"),), GOLD),
+    "bronze and silver": ((BRONZE, QUARANTINE, silver("quotes")), {}),
     "bronze, silver and gold": ((BRONZE, QUARANTINE, silver("quotes")), GOLD),
 }
 

@@ -114,18 +114,19 @@ class FileWriter:
         max_bytes: Length at which a file is closed and the next one begun.
 
     Attributes:
+        schema: The same.
         rows: Rows written so far.
     """
 
     def __init__(self, folder: Path, name: str, schema: pa.Schema, *, max_bytes: int) -> None:
         self._folder = folder
         self._name = name
-        self._schema = schema
+        self.schema: pa.Schema = schema
         self._max_bytes = max_bytes
         self._open: dict[tuple[int, int] | None, OpenFile] = {}
         self._files: list[DataFile] = []
         self._count = 0
-        self.rows = 0
+        self.rows: int = 0
 
     def write(self, columns: list[Any], key: tuple[int, int] | None = None) -> None:
         """Write rows.
@@ -134,12 +135,12 @@ class FileWriter:
             columns: In the order of the schema.
             key: Day since 1970 and stream id; None for a table without partitions.
         """
-        batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
         file = self._open.pop(key, None)
         if file is None:
             if len(self._open) == OPEN_FILES:
                 self._close(next(iter(self._open)))
-            file = OpenFile(self._folder / self._next(key), self._schema)
+            file = OpenFile(self._folder / self._next(key), self.schema)
         # The one that was used last comes last.
         self._open[key] = file
         self.rows += batch.num_rows

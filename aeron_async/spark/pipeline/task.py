@@ -151,7 +151,7 @@ class PlanWriter:
         if messages.is_timed:
             gold.add_rates(self._rates, part, rows)
         if BRONZE in self._writers:
-            columns = messages.columns(BRONZE_SCHEMA)
+            columns = [messages.column(name) for name in self._writers[BRONZE].schema.names]
             self._write(BRONZE, columns, messages.event_ns, part.stream_id)
         self._counts[BRONZE] += batch.count
         numbered = iter(self._summarisers[1:])
@@ -225,12 +225,10 @@ class PlanWriter:
         event_ns = event_of(kind, good, recorded_ns)
         table = silver(kind.decoding.kind)
         if table in self._writers and count:
-            added = {"event_ns": pa.array(event_ns), "event_time": stamps(event_ns)}
+            own = {**good, "event_ns": pa.array(event_ns), "event_time": stamps(event_ns)}
             columns = [
-                (good | added)[name]
-                if name in good or name in added
-                else kept(messages.column(name), chosen)
-                for name in file_schema(kind.schema).names
+                own[name] if name in own else kept(messages.column(name), chosen)
+                for name in self._writers[table].schema.names
             ]
             self._write(table, columns, event_ns, messages.part.stream_id)
         self._counts[table] += count
@@ -271,7 +269,8 @@ class PlanWriter:
             wrong &= messages.is_fresh
         self._counts[QUARANTINE] += int(np.count_nonzero(wrong))
         if QUARANTINE in self._writers and wrong.any():
-            columns = [*messages.columns(BRONZE_SCHEMA), reasons]
+            *names, _ = self._writers[QUARANTINE].schema.names
+            columns = [*(messages.column(name) for name in names), reasons]
             columns = [kept(column, wrong) for column in columns]
             events = messages.event_ns[wrong]
             self._write(QUARANTINE, columns, events, messages.part.stream_id)
@@ -313,10 +312,6 @@ class RecordedMessages:
             began_ns = self.part.start_timestamp_ms * NS_PER_MS
             self.event_ns = np.where(is_timed, times, began_ns)
         self.is_fresh = fresh(self.rows, task.ends.get(self.part.recording_id))
-
-    def columns(self, schema: pa.Schema) -> list[Any]:
-        """Return the columns of files of a table."""
-        return [self.column(name) for name in file_schema(schema).names]
 
     def column(self, name: str) -> Any:
         """Return a column of bronze."""
