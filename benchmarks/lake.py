@@ -3,8 +3,9 @@
 `python -m benchmarks.lake` makes a recording of messages of 100 bytes, 52 of which are fields of a
 market-data message, the others random. It measures the task alone in this process: only silver,
 silver and bronze, and both with gold. Then it runs `aeron-async pipeline run` on one core, in this
-tree and, with `--old TREE`, in another one, by turns; the processor time of Java, of Spark's Python
-workers, and of all processes is that of Linux. The data is in the page cache.
+tree and, with `--old TREE`, in another one, by turns: on a small recording, which tells what a
+start costs, and on the whole one. The processor time of Java, of Spark's Python workers, and of all
+processes is that of Linux. The data is in the page cache.
 """
 
 from __future__ import annotations
@@ -128,9 +129,9 @@ def job_seconds(tree: Path, archive: Path, flags: list[str]) -> dict[str, float]
             found |= used_by(job.pid)
             time.sleep(0.1)
         assert job.returncode == 0, f"the job of {tree} ended with {job.returncode}"
-    sums = dict.fromkeys(("Java", "workers", "all"), 0.0)
+    sums = dict.fromkeys(("Java", "workers", "driver and planner", "all"), 0.0)
     for kind, seconds in found.values():
-        sums[kind] = sums.get(kind, 0.0) + seconds
+        sums[kind] += seconds
         sums["all"] += seconds
     return sums
 
@@ -160,7 +161,7 @@ def used_by(root: int) -> dict[int, tuple[str, float]]:
 def line(name: str, length: int, count: int, seconds: float) -> str:
     """Return a row of figures."""
     rate = f"{length / seconds / 1e6:6.0f} MB/s {count / seconds / 1e6:6.2f} M messages/s"
-    return f"{name:<42} {seconds:7.2f} s {rate}"
+    return f"{name:<52} {seconds:7.2f} s {rate}"
 
 
 def main() -> None:
@@ -179,13 +180,18 @@ def main() -> None:
         for way in WAYS:
             seconds = min(task_seconds(archive, way) for _ in range(given.rounds))
             print(line(f"in a process: {way}", length, count, seconds), flush=True)
+        small = Path(folder) / "small"
+        few = make_feed(small, TERM_LENGTH)
         jobs = {"this tree": (ROOT, []), "this tree, no bronze": (ROOT, ["--no-bronze"])}
         if given.old is not None:
             jobs["the other tree"] = (given.old.absolute(), [])
         for _ in range(given.jobs):
             for name, (tree, flags) in jobs.items():
+                start = job_seconds(tree, small, flags)
                 for kind, seconds in job_seconds(tree, archive, flags).items():
-                    print(line(f"job, {name}: {kind}", length, count, seconds), flush=True)
+                    more = (length - TERM_LENGTH, count - few, seconds - start[kind])
+                    print(line(f"job, {name}: {kind}, behind its start", *more), flush=True)
+                    print(f"{'':<52} {start[kind]:7.2f} s for its start", flush=True)
 
 
 if __name__ == "__main__":

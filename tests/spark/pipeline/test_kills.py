@@ -49,13 +49,13 @@ ALL: Final = int(os.environ.get("AERON_ASYNC_SPARK_KILLS", "1")) > 2
 
 
 @pytest.mark.parametrize(
-    ("kind", "step"), [("delta", 1 if ALL else 4), ("parquet", 1 if ALL else 7)]
+    ("kind", "step"), [("delta", 1 if ALL else 5), ("parquet", 1 if ALL else 9)]
 )
 def test_a_job_that_is_killed_at_any_moment_goes_on_as_if_nothing_was(
     tmp_path: Path, kind: str, step: int
 ) -> None:
     archive, folder = tmp_path / "archive", tmp_path / "lakes"
-    rows = [(n + n // 700, DAY_NS, -1 if n % 900 == 5 else 1) for n in range(5_000)]
+    rows = [(n + n // 700, DAY_NS, -1 if n % 900 == 5 else 1) for n in range(2_000)]
     quotes(archive, rows)
     done = subprocess.run(
         [sys.executable, "-m", "tests.spark.pipeline.killed", archive, folder, kind, str(step)],
