@@ -55,7 +55,7 @@ def test_a_job_that_is_killed_at_any_moment_goes_on_as_if_nothing_was(
     tmp_path: Path, kind: str, step: int
 ) -> None:
     archive, folder = tmp_path / "archive", tmp_path / "lakes"
-    rows = [(n + n // 700, DAY_NS, -1 if n % 900 == 5 else 1) for n in range(2_000)]
+    rows = [(n + n // 700, DAY_NS, -1 if n % 900 == 5 else 1) for n in range(5_000)]
     quotes(archive, rows)
     done = subprocess.run(
         [sys.executable, "-m", "tests.spark.pipeline.killed", archive, folder, kind, str(step)],
