@@ -134,6 +134,9 @@ FLOORS: dict[str, tuple[str, ...]] = {
 # What only these may touch of the world outside.
 ONLY = {
     "pyspark": ("spark",),
+    "deltalake": ("spark",),
+    "duckdb": ("cli",),
+    "polars": ("spark",),
     "pyarrow": ("spark", "client.arrow", "codecs.columns", "codecs.sbe_columns"),
     "numpy": ("spark", "codecs.columns", "codecs.sbe_columns"),
     "google": ("codecs.values",),

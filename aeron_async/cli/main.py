@@ -67,6 +67,8 @@ DRIVER_COMMANDS: Final = (("ping", "ping", "Say whether a driver is active, by e
 PIPELINE_COMMANDS: Final = (
     ("run", "run", "Load recordings into a lake: bronze, silver and gold."),
     ("report", "run", "Write a report on a lake: one HTML file, without a server."),
+    ("query", "query", "Run a query of SQL on a lake, without Spark."),
+    ("maintain", "maintain", "Join small files of a lake, and remove old ones."),
     ("ingest", "ingest", "Record live streams and load them into a lake."),
     ("demo", "demo", "Do all of it once, with a small generated feed."),
 )

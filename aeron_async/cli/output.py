@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 __all__ = [
+    "LINE_LENGTH_MAX",
     "MESSAGE_TIMEOUT",
     "TOLD",
     "as_json",
@@ -61,6 +62,8 @@ OPTIONS: Final = {
     "max_age_ms": "--max-age",
     "max_bytes": "--max-bytes",
     "before_position": "--before",
+    "target_size": "--target-size",
+    "may_break_readers": "--may-break-readers",
 }
 NAME: Final = re.compile(
     "|".join([*map(re.escape, (each for each in OPTIONS if not each.isidentifier()))])

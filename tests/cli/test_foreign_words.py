@@ -83,6 +83,9 @@ TABLE: Final[dict[str, list[str]]] = {
     "archive prune": ["{archive} --max-bytes 0 --dry-run", "{channel} --before 0 --yes"],
     "pipeline run": ["{channel} {folder} --decode {channel}"],
     "pipeline report": ["{channel}"],  # Its page: tests/spark/pipeline/report.
+    # Rows of a lake: test_pipeline_lake.py.
+    "pipeline query": ["{channel} {channel}"],
+    "pipeline maintain": ["{channel}", "{folder} --retention {channel}"],
     "pipeline ingest": ["{folder} {folder} {channel} {channel}"],
     "pipeline demo": ["{archive}"],
 }

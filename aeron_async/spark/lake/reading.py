@@ -1,0 +1,252 @@
+"""Snapshots of tables of a lake: the files of one version, and readers that read no others.
+
+A reader gets the list of files from the table's log, never from a folder: a folder also holds files
+of batches that failed, and files that compaction has replaced. Conditions select the files by the
+statistics in the log, so that a reader opens few of many files, and then the rows.
+
+A snapshot is a version. Compaction leaves its files until `maintain` removes them, at the earliest
+after the retention.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self, final
+from urllib.parse import quote, urlsplit
+from urllib.request import url2pathname
+
+import pyarrow as pa
+import pyarrow.dataset as pds
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from aeron_async.errors import ArchiveError, ConfigurationError
+from aeron_async.spark.lake.conditions import all_of, fitting_files, parse_conditions
+from aeron_async.text import printable
+
+if TYPE_CHECKING:
+    import polars as pl
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["TableSnapshot", "folder_of", "lake_tables", "load_table", "read_delta"]
+
+FOLDERS: Final = ("bronze", "quarantine", "silver/*", "gold/*", "batches")
+LOG: Final = "_delta_log"
+
+
+def lake_tables(root: str | Path) -> dict[str, Path]:
+    """Return the folders of a lake's tables by name: `bronze`, `silver/KIND`, `gold/TABLE`.
+
+    Raises:
+        ConfigurationError: The folder has no such table.
+    """
+    folder = Path(root).absolute()
+    found = {
+        each.relative_to(folder).as_posix(): each
+        for pattern in FOLDERS
+        for each in sorted(folder.glob(pattern))
+        if (each / LOG).is_dir()
+    }
+    if not found:
+        message = (
+            f"lake {printable(folder)!r} has no Delta table: name the LAKE of `pipeline run`, "
+            "which wrote it without --format parquet"
+        )
+        raise ConfigurationError(message)
+    return found
+
+
+def load_table(path: str | Path, version: int | None = None) -> DeltaTable:
+    """Load a table.
+
+    Raises:
+        ConfigurationError: The folder has no table, or no such version.
+        ArchiveError: The table cannot be loaded.
+    """
+    folder = Path(path).absolute()
+    if not (folder / LOG).is_dir():
+        message = f"path {printable(folder)!r} is no Delta table: name the folder of a table"
+        raise ConfigurationError(message)
+    try:
+        return DeltaTable(str(folder), version=version)
+    except (DeltaError, OSError) as error:
+        if version is not None:
+            message = (
+                f"table {printable(folder)!r} has no version {version}, or its log was removed "
+                f"after its retention: {printable(error)}; choose a newer version"
+            )
+            raise ConfigurationError(message) from error
+        message = f"table {printable(folder)!r} cannot be loaded: {printable(error)}"
+        raise ArchiveError(message) from error
+
+
+def folder_of(table: DeltaTable) -> Path:
+    """Return the folder of a table."""
+    return Path(url2pathname(urlsplit(table.table_uri).path))
+
+
+@final
+class TableSnapshot:
+    """One version of a table: its files, and readers for them.
+
+    Args:
+        table: The loaded table; its version must not change.
+    """
+
+    def __init__(self, table: DeltaTable) -> None:
+        self._table = table
+        self.folder: Path = folder_of(table)
+        self.version: int = table.version()
+        self.schema: pa.Schema = pa.schema(table.schema().to_arrow())
+        self.partition_columns: tuple[str, ...] = tuple(table.metadata().partition_columns)
+
+    @classmethod
+    def open(cls, path: str | Path, version: int | None = None) -> Self:
+        """Open a table.
+
+        Args:
+            path: Folder of the table.
+            version: Version to read; by default the newest one.
+
+        Raises:
+            ConfigurationError: The folder has no table, or no such version.
+            ArchiveError: The table cannot be loaded.
+        """
+        return cls(load_table(path, version))
+
+    @cached_property
+    def _files(self) -> pa.Table:
+        return pa.table(self._table.get_add_actions(flatten=True))
+
+    def files(self, where: str | None = None) -> pa.Table:
+        """Return a row for each file that may have rows for which the conditions hold.
+
+        Args:
+            where: Conditions, such as `date = '2026-11-18' and position < 4096`.
+
+        Raises:
+            ConfigurationError: `where` has another form, or names no column of the table.
+        """
+        return fitting_files(self._files, parse_conditions(where, self.schema))
+
+    def paths(self, where: str | None = None) -> list[str]:
+        """Return the absolute paths of those files."""
+        root = str(self.folder)
+        return [f"{root}/{each}" for each in self.files(where).column("path").to_pylist()]
+
+    def polars(self, where: str | None = None) -> pl.LazyFrame:
+        """Return the rows for which the conditions hold as a lazy frame of Polars."""
+        import polars as pl  # noqa: PLC0415 - only this reader needs it
+
+        conditions = parse_conditions(where, self.schema)
+        schema = pl.DataFrame(self.schema.empty_table()).schema
+        paths = self.paths(where)
+        if not paths:
+            return pl.LazyFrame(schema=schema)
+        partitions = {name: schema[name] for name in self.partition_columns}
+        frame = pl.scan_parquet(
+            paths,
+            glob=False,
+            schema={name: kind for name, kind in schema.items() if name not in partitions},
+            hive_partitioning=bool(partitions),
+            hive_schema=partitions or None,
+            missing_columns="insert",
+            extra_columns="ignore",
+            cast_options=pl.ScanCastOptions(integer_cast="upcast"),
+        ).select(schema.names())
+        rows = all_of([each.holds(pl.col(each.column), pl.lit) for each in conditions])
+        return frame if rows is None else frame.filter(rows)
+
+    def arrow(self, where: str | None = None) -> pds.Dataset:
+        """Return the rows for which the conditions hold as a dataset of Arrow.
+
+        DuckDB reads it once it is registered: `duckdb.register("quotes", snapshot.arrow())`.
+        """
+        conditions = parse_conditions(where, self.schema)
+        local = pa.fs.LocalFileSystem()
+        parquet = pds.ParquetFileFormat()
+        files = self.files(where)
+        keys = {name: files.column(f"partition.{name}") for name in self.partition_columns}
+        fragments = []
+        for place, path in enumerate(files.column("path").to_pylist()):
+            values = [pds.field(name) == column[place] for name, column in keys.items()]
+            fragment = parquet.make_fragment(
+                f"{self.folder}/{path}",
+                filesystem=local,
+                partition_expression=all_of(values) if values else None,
+            )
+            fragments.append(fragment)
+        found = pds.FileSystemDataset(fragments, self.schema, parquet, local)
+        rows = all_of([each.holds(pds.field(each.column), pds.scalar) for each in conditions])
+        return found if rows is None else found.filter(rows)
+
+    def spark(self, spark: SparkSession, where: str | None = None) -> DataFrame:
+        """Return the rows for which the conditions hold as a frame of Spark.
+
+        Spark gets the list of files in the form in which its own file sink writes one. Otherwise it
+        would look at each file before the query, which takes minutes for tens of thousands.
+
+        Args:
+            spark: A session, not of Spark Connect; it sees the files under the same paths.
+            where: Conditions on the rows.
+
+        Raises:
+            ConfigurationError: `where` has another form, or the session ignores such lists.
+        """
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name
+        from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - as above
+
+        if spark.conf.get(IGNORED, "false") != "false":
+            message = f"{IGNORED} must be false for `read_delta`: change it in the session"
+            raise ConfigurationError(message)
+        conditions = parse_conditions(where, self.schema)
+        with tempfile.TemporaryDirectory(prefix="aeron-files-") as folder:
+            # Spark reads the list at once.
+            write_file_list(Path(folder), self.folder, self.files(where))
+            reader = spark.read.schema(from_arrow_schema(self.schema))
+            frame = reader.parquet(folder).select([F.col(f"`{n}`") for n in self.schema.names])
+        rows = all_of([each.holds(F.col(f"`{each.column}`"), F.lit) for each in conditions])
+        return frame if rows is None else frame.where(rows)
+
+
+IGNORED: Final = "spark.sql.streaming.fileStreamSink.ignoreMetadata"
+BLOCK_BYTES: Final = 128 << 20
+
+
+def write_file_list(folder: Path, root: Path, files: pa.Table) -> None:
+    """Write a list of files as the first batch of Spark's file sink.
+
+    Source: Spark `FileStreamSinkLog`, `SinkFileStatus`.
+    """
+    log = folder / "_spark_metadata"
+    log.mkdir()
+    columns = [files.column(name).to_pylist() for name in ("path", "size_bytes")]
+    times = files.column("modification_time").to_pylist()
+    start = json.dumps(f"{root.as_uri()}/")[:-1]
+    rest = '"isDir":false,"modificationTime":%d,"blockReplication":1,"blockSize":%d,"action":"add"}'
+    lines = [
+        f'{{"path":{start}{quote(path)}","size":{size},{rest % (modified, BLOCK_BYTES)}'
+        for path, size, modified in zip(*columns, times, strict=True)
+    ]
+    (log / "0").write_text("\n".join(["v1", *lines]), encoding="utf-8")
+
+
+def read_delta(
+    spark: SparkSession, path: str | Path, version: int | None = None, where: str | None = None
+) -> DataFrame:
+    """Return a table, or some of its rows, as a frame of Spark.
+
+    Args:
+        spark: A session, not of Spark Connect.
+        path: Folder of the table.
+        version: Version to read; by default the newest one.
+        where: Conditions on the rows, such as `date = '2026-11-18' and position < 4096`.
+
+    Raises:
+        ConfigurationError: The folder has no table, or no such version, or `where` is invalid.
+        ArchiveError: The table cannot be loaded.
+    """
+    return TableSnapshot.open(path, version).spark(spark, where)

@@ -1,0 +1,166 @@
+"""Little lakes as the pipeline writes them, made without Spark."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.transaction import AddAction
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+__all__ = [
+    "DAY_NS",
+    "PARTITIONS",
+    "QUOTES",
+    "STARTED_NS",
+    "add_batch",
+    "little_lake",
+    "make_table",
+    "quotes",
+    "write_file",
+]
+
+STARTED_NS: Final = 1_795_000_000_000_000_000
+DAY_NS: Final = 86_400 * 10**9
+US: Final = pa.timestamp("us", tz="UTC")
+PARTITIONS: Final = ("date", "stream_id")
+QUOTES: Final = pa.schema(
+    [
+        ("recording_id", pa.int64()),
+        ("session_id", pa.int32()),
+        ("position", pa.int64()),
+        ("event_ns", pa.int64()),
+        ("event_time", US),
+        ("sequence", pa.int64()),
+        ("sent_ns", pa.int64()),
+        ("symbol", pa.string()),
+        ("ingest_batch", pa.int64()),
+        ("date", pa.date32()),
+        ("stream_id", pa.int32()),
+    ]
+)
+CONFIGURATION: Final = {
+    "delta.checkpointInterval": "100",
+    "delta.logRetentionDuration": "interval 7 days",
+    "delta.deletedFileRetentionDuration": "interval 1 days",
+}
+
+
+def make_table(
+    folder: Path, schema: pa.Schema = QUOTES, partitions: Sequence[str] = PARTITIONS
+) -> Path:
+    """Create a table without rows."""
+    DeltaTable.create(
+        str(folder), schema=schema, partition_by=list(partitions), configuration=CONFIGURATION
+    )
+    return folder
+
+
+def quotes(numbers: Sequence[int], *, recording_id: int = 0, batch: int = 0) -> pa.Table:
+    """Return a row for each number, which is its position in units of 64 bytes."""
+    count = len(numbers)
+    event_ns = pa.array([STARTED_NS + number * 1_000 for number in numbers], pa.int64())
+    return pa.table(
+        {
+            "recording_id": pa.array([recording_id] * count, pa.int64()),
+            "session_id": pa.array([7] * count, pa.int32()),
+            "position": pa.array([number * 64 for number in numbers], pa.int64()),
+            "event_ns": event_ns,
+            "event_time": pc.divide(event_ns, 1_000).cast(US),
+            "sequence": pa.array(list(numbers), pa.int64()),
+            "sent_ns": pc.subtract(event_ns, 500),
+            "symbol": pa.array(["ALPHA"] * count, pa.string()),
+            "ingest_batch": pa.array([batch] * count, pa.int64()),
+        }
+    )
+
+
+def write_file(
+    folder: Path, rows: pa.Table, name: str, *, day: str = "2026-11-18", stream_id: int = 1001
+) -> AddAction:
+    """Write a file as the job does; return its add action."""
+    path = f"date={day}/stream_id={stream_id}/{name}.parquet"
+    target = folder / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    ids = [each for each in ("recording_id", "session_id", "symbol") if each in rows.column_names]
+    deltas = [each.name for each in rows.schema if pa.types.is_int64(each.type)]
+    pq.write_table(
+        rows,
+        target,
+        compression="zstd",
+        store_schema=False,
+        use_dictionary=ids,
+        column_encoding=dict.fromkeys([e for e in deltas if e not in ids], "DELTA_BINARY_PACKED"),
+        row_group_size=256 << 10,
+    )
+    low, high = {}, {}
+    for each in ("recording_id", "position", "event_ns"):
+        found = pc.min_max(rows.column(each)).as_py()
+        low[each], high[each] = found["min"], found["max"]
+    statistics = {"numRecords": rows.num_rows, "minValues": low, "maxValues": high, "nullCount": {}}
+    modified_ms = int(target.stat().st_mtime * 1_000)
+    keys: dict[str, str | None] = {"date": day, "stream_id": str(stream_id)}
+    size = target.stat().st_size
+    return AddAction(path, size, keys, modified_ms, True, json.dumps(statistics))
+
+
+def commit(folder: Path, actions: Sequence[Any], batch: int, application: str = "query") -> None:
+    """Commit files as one batch."""
+    table = DeltaTable(str(folder))
+    table.create_write_transaction(
+        list(actions),
+        "append",
+        table.schema(),
+        list(table.metadata().partition_columns),
+        commit_properties=CommitProperties(app_transactions=[Transaction(application, batch)]),
+    )
+
+
+def add_batch(
+    folder: Path,
+    batch: int,
+    numbers: Sequence[int],
+    *,
+    recording_id: int = 0,
+    day: str = "2026-11-18",
+    stream_id: int = 1001,
+) -> None:
+    """Add a file with a row for each number, as a batch of its own."""
+    rows = quotes(numbers, recording_id=recording_id, batch=batch)
+    name = f"b{batch:08}-p00000-{recording_id:08x}-000"
+    commit(folder, [write_file(folder, rows, name, day=day, stream_id=stream_id)], batch)
+
+
+def little_lake(root: Path, batches: int = 4) -> Path:
+    """Make a lake with quotes of two days and streams, and a table of gold."""
+    table = make_table(root / "silver" / "quotes")
+    for batch in range(batches):
+        start = batch * 100
+        for place, (day, stream_id) in enumerate((("2026-11-18", 1001), ("2026-11-19", 1002))):
+            rows = quotes(range(start, start + 100), recording_id=place, batch=batch)
+            name = f"b{batch:08}-p{place:05}-abcdef01-000"
+            action = write_file(table, rows, name, day=day, stream_id=stream_id)
+            commit(table, [action], batch, f"query-{place}")
+    rates = pa.schema(
+        [("recording_id", pa.int64()), ("second", pa.int64()), ("messages", pa.int64())]
+    )
+    make_table(root / "gold" / "rates_second", rates, [])
+    return root
+
+
+def date_of(text: str) -> date:
+    """Return a date."""
+    return date.fromisoformat(text)
+
+
+def moment(ns: int) -> datetime:
+    """Return a time in UTC."""
+    return datetime.fromtimestamp(ns // 10**9, UTC)

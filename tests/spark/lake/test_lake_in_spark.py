@@ -1,0 +1,58 @@
+"""Spark reads a snapshot by its list of files, and looks at none before the query."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aeron_async.errors import ConfigurationError
+from aeron_async.spark.lake import TableSnapshot, maintain, read_delta
+from aeron_async.spark.lake.reading import IGNORED
+from tests.spark.lake.lakes import add_batch, little_lake
+from tests.spark.lake.test_reading import WHERE, truth
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def test_spark_reads_what_others_read(spark: SparkSession, tmp_path: Path) -> None:
+    lake = little_lake(tmp_path / "a [lake] é=1")
+    table = lake / "silver" / "quotes"
+    snapshot = TableSnapshot.open(table)
+    for where in WHERE:
+        frame = read_delta(spark, table, where=where)
+        row = frame.selectExpr("count(*)", "coalesce(sum(sequence), 0)").collect()[0]
+        assert (row[0], row[1]) == truth(where), where
+    frame = read_delta(spark, table)
+    assert frame.columns == snapshot.schema.names
+    assert [each.simpleString() for each in frame.schema.fields[-2:]] == [
+        "date:date",
+        "stream_id:int",
+    ]
+    assert sorted(each.rpartition("/")[2] for each in frame.inputFiles()) == sorted(
+        each.rpartition("/")[2] for each in snapshot.paths()
+    )
+    frame.createOrReplaceTempView("lake_quotes")
+    days = spark.sql("select date, count(*) from lake_quotes group by date order by date").collect()
+    assert [(row[0].day, row[1]) for row in days] == [(18, 400), (19, 400)]
+
+    # What began before goes on through compaction and removal; a new reader sees what is new.
+    list(maintain(lake))
+    add_batch(table, 9, range(1_000, 1_010))
+    list(maintain(lake))
+    assert frame.count() == 800
+    assert read_delta(spark, table).count() == 810
+    assert read_delta(spark, table, snapshot.version).count() == 800
+    orphan = table / "date=2026-11-18" / "stream_id=1001" / "b00000099-p00000-abcdef01-000.parquet"
+    orphan.write_bytes(b"a batch that failed")
+    assert read_delta(spark, table).count() == 810
+
+    spark.conf.set(IGNORED, "true")
+    try:
+        with pytest.raises(ConfigurationError, match="ignoreMetadata"):
+            read_delta(spark, table)
+    finally:
+        spark.conf.unset(IGNORED)
