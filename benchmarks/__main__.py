@@ -37,6 +37,7 @@ PROGRAMS: Final = (
     "group_scale",
     "hostile",
     "idle",
+    "lake_open",
     "path_cost",
     "recovery",
     "same_loop",

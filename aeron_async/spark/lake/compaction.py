@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import json
 import os
+import re
 import uuid
 from collections import defaultdict
 from contextlib import ExitStack
@@ -30,7 +31,15 @@ from aeron_async.text import printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["DataFile", "JoinedFile", "data_files", "is_small", "join_files", "plan_joins"]
+__all__ = [
+    "JoinedFile",
+    "TableFile",
+    "batch_of",
+    "is_small",
+    "join_files",
+    "plan_joins",
+    "table_files",
+]
 
 ROWS_PER_GROUP: Final = 256 << 10
 BYTES_PER_GROUP: Final = 128 << 20
@@ -40,6 +49,7 @@ PARTS_MAX: Final = 256
 GROUPS_CACHED: Final = 2
 """Row groups that are kept decoded; parts are read in their order where that is possible."""
 STATISTICS: Final = ("recording_id", "position", "event_ns", "event_time")
+BATCH_FILE: Final = re.compile(r"b(\d{8,19})-.+")
 ORDER: Final = ("recording_id", "session_id", "position")
 TIER_BITS: Final = 3
 """Files are joined with others of at most eight times their size."""
@@ -49,7 +59,7 @@ SMALLEST_TIER: Final = 64 << 10
 
 @final
 @attrs.frozen(kw_only=True)
-class DataFile:
+class TableFile:
     """A file of a table, as its log has it.
 
     Attributes:
@@ -81,13 +91,13 @@ class JoinedFile:
         statistics: JSON for the table's log.
     """
 
-    parts: tuple[DataFile, ...]
+    parts: tuple[TableFile, ...]
     path: str
     size: int
     statistics: str
 
 
-def data_files(files: pa.Table, partition_columns: Sequence[str]) -> list[DataFile]:
+def table_files(files: pa.Table, partition_columns: Sequence[str]) -> list[TableFile]:
     """Return the files of a table from its add actions."""
 
     def column(name: str) -> list[Any]:
@@ -102,7 +112,7 @@ def data_files(files: pa.Table, partition_columns: Sequence[str]) -> list[DataFi
     names = ("path", "size_bytes", "num_records", "modification_time")
     starts = (column("min.recording_id"), column("min.position"))
     return [
-        DataFile(
+        TableFile(
             path=path,
             size=size,
             rows=rows,
@@ -114,6 +124,12 @@ def data_files(files: pa.Table, partition_columns: Sequence[str]) -> list[DataFi
             *map(column, names), partitions, *starts, strict=True
         )
     ]
+
+
+def batch_of(path: str) -> int:
+    """Return the batch that a file's name has; -1 if it has none, as after a compaction."""
+    match = BATCH_FILE.fullmatch(PurePosixPath(path).name)
+    return -1 if match is None else int(match[1])
 
 
 def partition_text(value: Any) -> str | None:
@@ -129,8 +145,8 @@ def is_small(size: int, target_size: int) -> bool:
 
 
 def plan_joins(
-    files: Sequence[DataFile], *, target_size: int, min_files: int, settled_before_ms: int
-) -> list[list[DataFile]]:
+    files: Sequence[TableFile], *, target_size: int, min_files: int, settled_before_ms: int
+) -> list[list[TableFile]]:
     """Return groups of small files to join, each within a partition and in order of position.
 
     A partition that still gets files has only files of like sizes joined, so that a large file is
@@ -142,17 +158,17 @@ def plan_joins(
         min_files: Files that are joined even if they do not make half of a full file.
         settled_before_ms: A partition whose newest file is not newer than this is settled.
     """
-    partitions: dict[tuple[str | None, ...], list[DataFile]] = defaultdict(list)
+    partitions: dict[tuple[str | None, ...], list[TableFile]] = defaultdict(list)
     newest_ms: dict[tuple[str | None, ...], int] = defaultdict(int)
     for each in files:
         key = tuple(each.partition.values())
         newest_ms[key] = max(newest_ms[key], each.modified_ms)
         if is_small(each.size, target_size):
             partitions[key].append(each)
-    found: list[list[DataFile]] = []
+    found: list[list[TableFile]] = []
     for key in sorted(partitions, key=lambda key: [each or "" for each in key]):
         is_settled = newest_ms[key] <= settled_before_ms
-        tiers: dict[int, list[DataFile]] = defaultdict(list)
+        tiers: dict[int, list[TableFile]] = defaultdict(list)
         for each in sorted(partitions[key], key=lambda file: (file.start, file.path)):
             tiers[0 if is_settled else tier_of(each.size)].append(each)
         for tier in sorted(tiers):
@@ -169,9 +185,9 @@ def tier_of(size: int) -> int:
     return -(-(size // SMALLEST_TIER).bit_length() // TIER_BITS)
 
 
-def filled(files: Sequence[DataFile], target_size: int) -> Iterator[list[DataFile]]:
+def filled(files: Sequence[TableFile], target_size: int) -> Iterator[list[TableFile]]:
     """Yield groups of adjacent files, none larger than a full file."""
-    group: list[DataFile] = []
+    group: list[TableFile] = []
     length = 0
     for each in files:
         if group and (length + each.size > target_size or len(group) == PARTS_MAX):
@@ -205,7 +221,7 @@ class Piece:
     first: int
 
 
-def join_files(root: Path, parts: Sequence[DataFile], schema: pa.Schema, name: str) -> JoinedFile:
+def join_files(root: Path, parts: Sequence[TableFile], schema: pa.Schema, name: str) -> JoinedFile:
     """Write one file with the rows of several, and sync it to the disk.
 
     Args:
@@ -246,7 +262,7 @@ def join_files(root: Path, parts: Sequence[DataFile], schema: pa.Schema, name: s
     )
 
 
-def check_rows(parts: Sequence[DataFile], rows: int) -> None:
+def check_rows(parts: Sequence[TableFile], rows: int) -> None:
     """Refuse to replace files by one that has another number of rows.
 
     Raises:

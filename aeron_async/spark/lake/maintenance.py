@@ -6,6 +6,9 @@ has looked with, so of two that race one is refused, whichever files they have r
 `deltalake` has no such fence: two of them double every row.) A batch that commits at the same time
 is not affected, because compaction only replaces files that are in the log already.
 
+A batch commits to one table after another, and to `batches` when all have it. Until then none of
+its files is joined, so that a batch which not all tables have can be taken out again.
+
 A reader keeps its version: replaced files stay for the retention. So do files that are in no
 version: they may belong to a batch that is running.
 """
@@ -26,14 +29,20 @@ from deltalake.transaction import AddAction, RemoveAction
 from aeron_async.clock import Clock, SystemClock
 from aeron_async.errors import ArchiveError, ConfigurationError
 from aeron_async.logs import get_logger
-from aeron_async.spark.lake.compaction import data_files, is_small, join_files, plan_joins
-from aeron_async.spark.lake.reading import folder_of, lake_tables, load_table
+from aeron_async.spark.lake.compaction import (
+    batch_of,
+    is_small,
+    join_files,
+    plan_joins,
+    table_files,
+)
+from aeron_async.spark.lake.reading import TableSnapshot, folder_of, lake_tables, load_table
 from aeron_async.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aeron_async.spark.lake.compaction import DataFile, JoinedFile
+    from aeron_async.spark.lake.compaction import JoinedFile, TableFile
 
 __all__ = [
     "APPLICATION",
@@ -47,6 +56,8 @@ __all__ = [
 log: Final = get_logger(__name__)
 
 APPLICATION: Final = "aeron:maintenance"
+BATCHES: Final = "batches"
+BATCH_COLUMN: Final = "ingest_batch"
 VACUUM: Final = "aeron:vacuum"
 """Application id whose version is the time of the last vacuum, in seconds since 1970."""
 ATTEMPTS: Final = 5
@@ -172,8 +183,20 @@ def maintain(
         ConfigurationError: The lake has no table.
         ArchiveError: A table cannot be read or written; those before it are done.
     """
-    for name, folder in lake_tables(root).items():
-        yield maintain_table(folder, settings, name=name, is_plan=is_plan, clock=clock)
+    tables = lake_tables(root)
+    last = last_batch(tables)
+    for name, folder in tables.items():
+        yield maintain_table(
+            folder, settings, name=name, last_batch=last, is_plan=is_plan, clock=clock
+        )
+
+
+def last_batch(tables: dict[str, Path]) -> int | None:
+    """Return the last batch that all tables have, -1 before the first; None if no table says."""
+    if BATCHES not in tables:
+        return None
+    rows = TableSnapshot.open(tables[BATCHES]).arrow().to_table(columns=[BATCH_COLUMN])
+    return max(rows.column(BATCH_COLUMN).to_pylist(), default=-1)
 
 
 def maintain_table(
@@ -181,6 +204,7 @@ def maintain_table(
     settings: MaintenanceSettings | None = None,
     *,
     name: str | None = None,
+    last_batch: int | None = None,
     is_plan: bool = False,
     clock: Clock | None = None,
 ) -> TableReport:
@@ -190,6 +214,7 @@ def maintain_table(
         folder: Folder of the table.
         settings: What to do.
         name: Name for the report; by default that of the folder.
+        last_batch: Files of later batches are not joined; None joins all.
         is_plan: Only say what would be done.
         clock: Tells the time.
 
@@ -202,7 +227,7 @@ def maintain_table(
     now_ms = (clock or SystemClock()).epoch_ms()
     table = load_table(folder)
     try:
-        compact(table, settings, report, now_ms)
+        compact(table, settings, report, now_ms, last_batch)
         remove_old_files(table, settings, report, now_ms)
         tidy_log(table, report)
     except (DeltaError, OSError) as error:
@@ -212,7 +237,11 @@ def maintain_table(
 
 
 def compact(
-    table: DeltaTable, settings: MaintenanceSettings, report: TableReport, now_ms: int
+    table: DeltaTable,
+    settings: MaintenanceSettings,
+    report: TableReport,
+    now_ms: int,
+    last_batch: int | None = None,
 ) -> None:
     """Join small files of a table, as many as one run may, and commit them."""
     actions = pa.table(table.get_add_actions(flatten=True))
@@ -221,8 +250,11 @@ def compact(
     report.bytes = sum(actions.column("size_bytes").to_pylist())
     small = [is_small(each, settings.target_size) for each in actions["size_bytes"].to_pylist()]
     # Most files of a table are full, and need not be looked at further.
+    files = table_files(actions.filter(pa.array(small, pa.bool_())), keys)
+    if last_batch is not None:
+        files = [each for each in files if batch_of(each.path) <= last_batch]
     plan = plan_joins(
-        data_files(actions.filter(pa.array(small, pa.bool_())), keys),
+        files,
         target_size=settings.target_size,
         min_files=settings.min_files,
         settled_before_ms=now_ms - settings.settled_hours * MS_PER_HOUR,
@@ -255,8 +287,8 @@ def compact(
 
 
 def within_limits(
-    plan: list[list[DataFile]], settings: MaintenanceSettings, report: TableReport
-) -> list[list[DataFile]]:
+    plan: list[list[TableFile]], settings: MaintenanceSettings, report: TableReport
+) -> list[list[TableFile]]:
     """Return the first groups of a plan that one run may join."""
     files = length = 0
     for place, group in enumerate(plan):
@@ -268,9 +300,9 @@ def within_limits(
     return plan
 
 
-def commits(groups: list[list[DataFile]]) -> Iterator[list[list[DataFile]]]:
+def commits(groups: list[list[TableFile]]) -> Iterator[list[list[TableFile]]]:
     """Yield the groups to join before each commit."""
-    held: list[list[DataFile]] = []
+    held: list[list[TableFile]] = []
     length = 0
     for group in groups:
         held.append(group)
@@ -485,26 +517,29 @@ class Maintainer:
         """
         reports = []
         now_ms = self._clock.epoch_ms()
-        for name, folder in lake_tables(self._root).items():
+        tables = lake_tables(self._root)
+        for name, folder in tables.items():
             if name not in self._tables:
                 self._tables[name] = load_table(folder)
             table = self._tables[name]
             report = TableReport(table=name, is_plan=False)
             try:
-                if self._do(table, report, now_ms):
+                if self._do(table, report, now_ms, tables):
                     reports.append(report)
             except (DeltaError, OSError) as error:
                 message = f"table {printable(folder)!r} could not be maintained: {printable(error)}"
                 raise ArchiveError(message) from error
         return reports
 
-    def _do(self, table: DeltaTable, report: TableReport, now_ms: int) -> bool:
+    def _do(
+        self, table: DeltaTable, report: TableReport, now_ms: int, tables: dict[str, Path]
+    ) -> bool:
         """Do what is due for a table; return whether something was."""
         table.update_incremental()
         seen = self._seen.get(report.table)
         is_grown = seen is None or table.version() - seen >= LOOK_COMMITS
         if is_grown:
-            compact(table, self._settings, report, now_ms)
+            compact(table, self._settings, report, now_ms, last_batch(tables))
         last_s = table.transaction_version(VACUUM)
         hours = max(self._settings.retention_hours, 1)
         is_old = last_s is None or now_ms // 1_000 - last_s >= hours * SECONDS_PER_HOUR

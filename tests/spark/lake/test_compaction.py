@@ -16,11 +16,11 @@ from aeron_async.errors import ArchiveError
 from aeron_async.spark.lake import compaction
 from aeron_async.spark.lake.compaction import (
     PARTS_MAX,
-    DataFile,
     JoinedFile,
-    data_files,
+    TableFile,
     join_files,
     plan_joins,
+    table_files,
 )
 from aeron_async.spark.lake.reading import TableSnapshot
 from tests.spark.lake.lakes import QUOTES, commit, make_table, quotes, write_file
@@ -36,8 +36,8 @@ TARGET = 1_024 * KIB
 
 def part(
     path: str, size: int = KIB, *, day: str = "2026-11-18", at: int = 0, modified_ms: int = 1_000
-) -> DataFile:
-    return DataFile(
+) -> TableFile:
+    return TableFile(
         path=path,
         size=size,
         rows=None,
@@ -47,7 +47,7 @@ def part(
     )
 
 
-def planned(files: Sequence[DataFile], *, settled_before_ms: int = 0) -> list[str]:
+def planned(files: Sequence[TableFile], *, settled_before_ms: int = 0) -> list[str]:
     found = plan_joins(files, target_size=TARGET, min_files=3, settled_before_ms=settled_before_ms)
     return ["".join(each.path for each in group) for group in found]
 
@@ -91,7 +91,7 @@ def joined(table: Path, *parts: pa.Table) -> tuple[JoinedFile, pa.Table]:
     for place, rows in enumerate(parts):
         action = write_file(table, rows, f"b{place:08}-p00000-abcdef01-000")
         files.append(
-            DataFile(
+            TableFile(
                 path=action.path,
                 size=action.size,
                 rows=rows.num_rows,
@@ -181,7 +181,7 @@ def test_statistics_are_read_back(table: Path) -> None:
     row = files.to_pylist()[0]
     assert (row["num_records"], row["min.position"], row["max.position"]) == (9, 0, 512)
     assert row["max.event_time"].microsecond == 8
-    (read,) = data_files(files, ["date", "stream_id"])
+    (read,) = table_files(files, ["date", "stream_id"])
     assert read.partition == {"date": "2026-11-18", "stream_id": "1001"}
     assert TableSnapshot.open(table).paths("event_time > '2027-01-01'") == []
 
@@ -190,7 +190,7 @@ def test_a_part_that_is_not_what_the_log_says_changes_nothing(table: Path) -> No
     found, _ = joined(table, quotes(range(5)), quotes(range(5, 9)))
     (table / found.path).unlink()
     before = sorted(table.rglob("*.parquet"))
-    wrong = DataFile(
+    wrong = TableFile(
         path=found.parts[0].path,
         size=1,
         rows=6,

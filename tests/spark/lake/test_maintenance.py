@@ -8,8 +8,9 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from aeron_async.errors import ArchiveError, ConfigurationError
 from aeron_async.spark.lake import Maintainer, TableSnapshot, maintain
@@ -286,6 +287,29 @@ def test_a_lake_is_maintained_table_by_table(tmp_path: Path) -> None:
     ]
     with pytest.raises(ConfigurationError, match="no Delta table"):
         list(maintain(tmp_path / "other"))
+
+
+def test_files_of_a_batch_that_not_all_tables_have_are_not_joined(tmp_path: Path) -> None:
+    """A job that was killed between two commits, or is between them now."""
+    schema = pa.schema([("ingest_batch", pa.int64())])
+    batches = make_table(tmp_path / "batches", schema, [])
+    table = make_table(tmp_path / "bronze")
+    for batch in range(4):
+        add_batch(table, batch, range(batch * 10, batch * 10 + 10))
+    assert [each.joined_files for each in maintain(tmp_path)] == [0, 0]
+    for batch in range(3):
+        write_deltalake(str(batches), pa.table({"ingest_batch": [batch]}), mode="append")
+    assert [(each.table, each.joined_files) for each in maintain(tmp_path)] == [
+        ("bronze", 3),
+        ("batches", 3),
+    ]
+    names = sorted(path.rpartition("/")[2][:9] for path in TableSnapshot.open(table).paths())
+    assert [name[0] for name in names] == ["b", "m"]
+    assert names[0] == "b00000003"
+    # What was joined has no batch any more, and is joined again.
+    write_deltalake(str(batches), pa.table({"ingest_batch": [3]}), mode="append")
+    assert [each.joined_files for each in maintain(tmp_path)] == [2, 2]
+    assert sorted(numbers(table)) == list(range(40))
 
 
 def test_between_batches_little_is_done_until_it_pays(tmp_path: Path) -> None:
