@@ -26,6 +26,7 @@ PACKAGES = (
     "aeron_async.archive",
     "aeron_async.testing",
     "aeron_async.spark",
+    "aeron_async.spark.lake",
 )
 COLORS = (Path(__file__).parent / "diagrams.css").read_text()
 FETCHED = re.compile(r"""(?:\bsrc=|<link\b[^>]*\bhref=|url\()["']?((?:https?:)?//[^"'\s>]+)""")

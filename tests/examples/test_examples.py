@@ -231,6 +231,8 @@ UNTIL_TOLD = {"stop_on_signals", "response_server"}
 ON_SPARK = {"market_data_bars", "archive_outliers"}
 # `test_durable_processes.py` starts the database.
 WITH_DATABASE = {"durable_postgres"}
+# `tests/spark/lake/test_lake_examples.py` makes the lake.
+ON_A_LAKE = {"lake_duckdb", "lake_polars", "lake_pandas", "lake_outliers"}
 ON_ONE_HOST = {"beside_java", "in_a_container"}
 IN_A_TUTORIAL = {"price_service", "ask_price", "test_price_service"}
 IN_FRAMEWORKS = {"service_in_fastapi", "service_in_aiohttp"}
@@ -399,6 +401,7 @@ def test_no_example_goes_unproven() -> None:
     under_spark = {name for name in names if name.startswith("spark_")} | ON_SPARK
     others = IN_PAIRS | WITH_LOGS | WITH_EXPORTERS | WITH_SYSTEMD | UNTIL_TOLD
     others |= ON_ONE_HOST | UNDER_PYTEST | IN_FRAMEWORKS | IN_A_TUTORIAL | WITH_DATABASE
+    others |= ON_A_LAKE
     assert names - under_spark == PRINTED.keys() | others
 
 

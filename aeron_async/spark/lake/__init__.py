@@ -10,11 +10,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from aeron_async.spark.lake.maintenance import Maintainer, TableReport, maintain
+    from aeron_async.spark.lake.maintenance import (
+        Maintainer,
+        MaintenanceSettings,
+        TableReport,
+        maintain,
+    )
     from aeron_async.spark.lake.reading import TableSnapshot, lake_tables, read_delta
 
 __all__ = [
     "Maintainer",
+    "MaintenanceSettings",
     "TableReport",
     "TableSnapshot",
     "lake_tables",
@@ -24,6 +30,7 @@ __all__ = [
 
 MODULES: Final = {
     "Maintainer": "maintenance",
+    "MaintenanceSettings": "maintenance",
     "TableReport": "maintenance",
     "TableSnapshot": "reading",
     "lake_tables": "reading",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -13,23 +12,23 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.transaction import AddAction
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 __all__ = [
-    "DAY_NS",
     "PARTITIONS",
     "QUOTES",
     "STARTED_NS",
     "add_batch",
+    "commit",
     "little_lake",
     "make_table",
     "quotes",
     "write_file",
 ]
 
+NONE_LATE: Final[Mapping[int, int]] = {}
 STARTED_NS: Final = 1_795_000_000_000_000_000
-DAY_NS: Final = 86_400 * 10**9
 US: Final = pa.timestamp("us", tz="UTC")
 PARTITIONS: Final = ("date", "stream_id")
 QUOTES: Final = pa.schema(
@@ -37,6 +36,7 @@ QUOTES: Final = pa.schema(
         ("recording_id", pa.int64()),
         ("session_id", pa.int32()),
         ("position", pa.int64()),
+        ("timestamp_ns", pa.int64()),
         ("event_ns", pa.int64()),
         ("event_time", US),
         ("sequence", pa.int64()),
@@ -64,20 +64,38 @@ def make_table(
     return folder
 
 
-def quotes(numbers: Sequence[int], *, recording_id: int = 0, batch: int = 0) -> pa.Table:
-    """Return a row for each number, which is its position in units of 64 bytes."""
+def quotes(
+    numbers: Sequence[int],
+    *,
+    recording_id: int = 0,
+    batch: int = 0,
+    late: Mapping[int, int] = NONE_LATE,
+) -> pa.Table:
+    """Return a row for each number, which is its position in units of 64 bytes.
+
+    Args:
+        numbers: The numbers.
+        recording_id: Recording of all rows.
+        batch: Batch of all rows.
+        late: Nanoseconds by which messages were recorded later than the others, by number.
+    """
     count = len(numbers)
-    event_ns = pa.array([STARTED_NS + number * 1_000 for number in numbers], pa.int64())
+    event_ns = pa.array([STARTED_NS + number * 10_000_000 for number in numbers], pa.int64())
+    recorded_ns = pa.array(
+        [STARTED_NS + number * 10_000_000 + 40_000 + late.get(number, 0) for number in numbers],
+        pa.int64(),
+    )
     return pa.table(
         {
             "recording_id": pa.array([recording_id] * count, pa.int64()),
             "session_id": pa.array([7] * count, pa.int32()),
             "position": pa.array([number * 64 for number in numbers], pa.int64()),
+            "timestamp_ns": recorded_ns,
             "event_ns": event_ns,
             "event_time": pc.divide(event_ns, 1_000).cast(US),
             "sequence": pa.array(list(numbers), pa.int64()),
-            "sent_ns": pc.subtract(event_ns, 500),
-            "symbol": pa.array(["ALPHA"] * count, pa.string()),
+            "sent_ns": event_ns,
+            "symbol": pa.array(["ALPHA" if n % 3 else "BRAVO" for n in numbers], pa.string()),
             "ingest_batch": pa.array([batch] * count, pa.int64()),
         }
     )
@@ -154,13 +172,3 @@ def little_lake(root: Path, batches: int = 4) -> Path:
     )
     make_table(root / "gold" / "rates_second", rates, [])
     return root
-
-
-def date_of(text: str) -> date:
-    """Return a date."""
-    return date.fromisoformat(text)
-
-
-def moment(ns: int) -> datetime:
-    """Return a time in UTC."""
-    return datetime.fromtimestamp(ns // 10**9, UTC)

@@ -9,6 +9,7 @@ import pytest
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.lake import TableSnapshot, maintain, read_delta
 from aeron_async.spark.lake.reading import IGNORED
+from examples import spark_lake
 from tests.spark.lake.lakes import add_batch, little_lake
 from tests.spark.lake.test_reading import WHERE, truth
 
@@ -38,6 +39,9 @@ def test_spark_reads_what_others_read(spark: SparkSession, tmp_path: Path) -> No
     frame.createOrReplaceTempView("lake_quotes")
     days = spark.sql("select date, count(*) from lake_quotes group by date order by date").collect()
     assert [(row[0].day, row[1]) for row in days] == [(18, 400), (19, 400)]
+
+    found = spark_lake.symbols(spark, str(lake), "2026-11-18").collect()
+    assert [(row["symbol"], row["messages"]) for row in found] == [("ALPHA", 266), ("BRAVO", 134)]
 
     # What began before goes on through compaction and removal; a new reader sees what is new.
     list(maintain(lake))

@@ -225,6 +225,41 @@ def test_processes_that_race_lose_and_double_nothing(table: Path) -> None:
     assert DeltaTable(str(table)).transaction_version(APPLICATION) == len(done) - 1
 
 
+KILLED = """
+import sys
+from pathlib import Path
+from aeron_async.spark.lake import maintenance
+def wait(*_):
+    print("written", flush=True)
+    sys.stdin.read()
+maintenance.commit = wait
+maintenance.maintain_table(Path(sys.argv[1]))
+"""
+
+
+def test_what_was_written_before_a_kill_is_never_read_and_goes_later(table: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(table)],
+        env=untraced_environment() | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "written\n"
+    process.kill()
+    process.communicate(timeout=60)
+    (orphan,) = table.rglob("m*.parquet")
+    assert sorted(numbers(table)) == list(range(100))
+    assert maintain_table(table).joined_files == 10
+    assert orphan.exists()
+    age(table, 25)
+    report = maintain_table(table)
+    assert (report.replaced_files, report.unknown_files) == (0, 1)
+    assert not orphan.exists()
+    assert numbers(table) == list(range(100))
+
+
 def test_replaced_files_stay_for_readers_and_unknown_ones_for_batches(table: Path) -> None:
     first = TableSnapshot.open(table)
     age(table, 30 * 24)

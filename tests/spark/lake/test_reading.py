@@ -24,7 +24,7 @@ WHERE = [
     "date = '2026-11-18'",
     "stream_id in (1002) and sequence between 50 and 149",
     "position >= 6400 and position < 12800",
-    "date > '2026-11-18' and symbol = 'ALPHA' and event_time < '2027-01-01'",
+    "date > '2026-11-18' and symbol in ('ALPHA', 'BRAVO') and event_time < '2027-01-01'",
     "date = '2030-01-01'",
 ]
 
