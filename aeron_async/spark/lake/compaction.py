@@ -411,9 +411,10 @@ COLUMN_ENCODINGS: Final = (
 
 
 def writer_options(readers: Sequence[pq.ParquetFile], schema: pa.Schema) -> dict[str, Any]:
-    """Return compression and encodings of each column as the newest part has them."""
+    """Return compression, encodings and statistics of each column as the newest part has them."""
     codecs = {each.name: "ZSTD" for each in schema}
     dictionaries: list[str] = []
+    ranged: list[str] = []
     encodings: dict[str, str] = {}
     seen: set[str] = set()
     for reader in reversed(readers):
@@ -425,6 +426,8 @@ def writer_options(readers: Sequence[pq.ParquetFile], schema: pa.Schema) -> dict
                 continue
             seen.add(name)
             codecs[name] = CODECS.get(chunk.compression, chunk.compression)
+            if chunk.is_stats_set:
+                ranged.append(name)
             if chunk.has_dictionary_page:
                 dictionaries.append(name)
             else:
@@ -434,6 +437,7 @@ def writer_options(readers: Sequence[pq.ParquetFile], schema: pa.Schema) -> dict
         "compression": codecs,
         "use_dictionary": dictionaries,
         "column_encoding": encodings or None,
+        "write_statistics": ranged or False,
     }
 
 

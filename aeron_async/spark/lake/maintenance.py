@@ -1,8 +1,8 @@
 """Maintenance of a lake: small files are joined, and files that no version needs are removed.
 
 Compaction is a commit of this package under the application id `aeron:maintenance`, whose version
-grows by one each time. Whoever compacts looks at that version first and commits on the handle it
-has looked with, so of two that race one is refused, whichever files they have read. (`optimize` of
+grows by one each time. A process looks whether the table still has the files that it replaces, and
+commits on the handle it has looked with, so of two that race one is refused. (`optimize` of
 `deltalake` has no such fence: two of them double every row.) A batch that commits at the same time
 is not affected, because compaction only replaces files that are in the log already.
 
@@ -329,22 +329,16 @@ def note(report: TableReport, done: list[JoinedFile], *, is_in: bool) -> None:
 
 
 def commit(table: DeltaTable, done: list[JoinedFile], now_ms: int) -> bool:
-    """Replace files by those that join them; return whether nobody else had touched them.
+    """Replace files by those that join them; return False if the table no longer has all of them.
 
     Args:
-        table: The handle that the files were chosen by.
+        table: The table.
         done: The new files.
         now_ms: The time.
 
     Raises:
         DeltaError: The commit failed for another reason than another commit.
     """
-    seen = table.transaction_version(APPLICATION)
-    properties = CommitProperties(
-        app_transactions=[Transaction(APPLICATION, 0 if seen is None else seen + 1)],
-        custom_metadata={"aeron.operation": "compaction"},
-        max_commit_retries=15,
-    )
     removed = [
         RemoveAction(part.path, False, now_ms, part.size, part.partition)
         for each in done
@@ -357,19 +351,24 @@ def commit(table: DeltaTable, done: list[JoinedFile], now_ms: int) -> bool:
     replaced = {part.path for each in done for part in each.parts}
     handle = table
     for _ in range(ATTEMPTS):
+        # The look and the commit are on one handle: what comes between makes the commit fail.
+        if not replaced <= paths_of(handle):
+            return False
+        seen = handle.transaction_version(APPLICATION)
         try:
             handle.create_write_transaction(
                 [*removed, *added],
                 "append",
                 handle.schema(),
                 list(handle.metadata().partition_columns),
-                commit_properties=properties,
+                commit_properties=CommitProperties(
+                    app_transactions=[Transaction(APPLICATION, 0 if seen is None else seen + 1)],
+                    custom_metadata={"aeron.operation": "compaction"},
+                    max_commit_retries=15,
+                ),
             )
         except CommitFailedError:
             handle = load_table(folder_of(table))
-            is_first = handle.transaction_version(APPLICATION) == seen
-            if not is_first or not replaced <= paths_of(handle):
-                return False
         else:
             return True
     return False
@@ -393,6 +392,7 @@ def remove_old_files(
 ) -> None:
     """Remove replaced files and files of no version, if they are older than the retention."""
     hours = settings.retention_hours
+    table.update_incremental()
     if not report.is_plan:
         keep_replaced_files(table, hours)
 
@@ -465,6 +465,7 @@ def tidy_log(table: DeltaTable, report: TableReport) -> None:
     if report.is_plan:
         return
     if report.has_checkpoint:
+        table.update_incremental()
         table.create_checkpoint()
     before = sum(1 for _ in folder.iterdir())
     table.cleanup_metadata()

@@ -15,6 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from aeron_async.errors import ArchiveError, ConfigurationError
 from aeron_async.spark.lake import Maintainer, TableSnapshot, maintain
 from aeron_async.spark.lake import maintenance as subject
+from aeron_async.spark.lake.compaction import JoinedFile, TableFile, join_files, table_files
 from aeron_async.spark.lake.maintenance import (
     APPLICATION,
     BATCH_HOURS,
@@ -25,7 +26,8 @@ from aeron_async.spark.lake.maintenance import (
     compact,
     maintain_table,
 )
-from tests.spark.lake.lakes import add_batch, little_lake, make_table
+from aeron_async.spark.lake.reading import folder_of
+from tests.spark.lake.lakes import QUOTES, add_batch, little_lake, make_table
 from tests.tracing import untraced_environment
 
 if TYPE_CHECKING:
@@ -57,6 +59,11 @@ def table(tmp_path: Path) -> Path:
     for batch in range(10):
         add_batch(table, batch, range(batch * 10, batch * 10 + 10))
     return table
+
+
+def join(table: Path, parts: list[TableFile]) -> JoinedFile:
+    schema = pa.schema([each for each in QUOTES if each.name not in {"date", "stream_id"}])
+    return join_files(table, parts, schema, "m00000000")
 
 
 def numbers(table: Path) -> list[int]:
@@ -118,6 +125,47 @@ def test_more_is_committed_step_by_step(table: Path, monkeypatch: pytest.MonkeyP
     assert sorted(numbers(table)) == list(range(200))
 
 
+def test_what_another_process_joins_between_two_commits_is_left_alone(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for batch in range(10, 20):
+        add_batch(table, batch, range(batch * 10, batch * 10 + 10), day="2026-11-19")
+    monkeypatch.setattr(subject, "COMMIT_BYTES", 1)
+    calls: list[str] = []
+
+    def join_after_another(*arguments: Any) -> Any:
+        calls.append("join")
+        if len(calls) == 2:
+            with monkeypatch.context() as restored:
+                restored.setattr(subject, "join_files", join_files)
+                assert maintain_table(table).joined_files == 10
+        return join_files(*arguments)
+
+    monkeypatch.setattr(subject, "join_files", join_after_another)
+    report = maintain_table(table)
+    assert (report.joined_files, report.refused_files) == (10, 10)
+    assert sorted(numbers(table)) == list(range(200))
+    assert len(list(table.rglob("m*.parquet"))) == 2
+
+
+def test_what_another_process_joins_after_an_update_is_left_alone(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files were chosen by an older version than the one that is committed to."""
+    handle = DeltaTable(str(table))
+    commit = subject.commit
+
+    def commit_on_a_newer_handle(table: DeltaTable, *others: Any) -> bool:
+        monkeypatch.setattr(subject, "commit", commit)
+        maintain_table(folder_of(table))
+        table.update_incremental()
+        return commit(table, *others)
+
+    monkeypatch.setattr(subject, "commit", commit_on_a_newer_handle)
+    assert compacted(handle).refused_files == 10
+    assert numbers(table) == list(range(100))
+
+
 def compacted(handle: DeltaTable, **settings: Any) -> TableReport:
     report = TableReport(table="quotes", is_plan=False)
     compact(handle, MaintenanceSettings(**settings), report, 2**62)
@@ -142,6 +190,20 @@ def test_another_choice_of_files_is_refused_too(table: Path) -> None:
     assert compacted(first, max_files=10).joined_files == 10
     assert compacted(second).refused_files == 20
     assert sorted(numbers(table)) == list(range(200))
+
+
+def test_files_of_other_processes_do_not_stand_in_the_way(table: Path) -> None:
+    """A refused commit is tried again if the files are still there."""
+    handle = DeltaTable(str(table))
+    for batch in range(10, 20):
+        add_batch(table, batch, range(batch * 10, batch * 10 + 10), day="2026-11-19")
+    other = DeltaTable(str(table))
+    day = TableSnapshot(other).files("date = '2026-11-19'")
+    done = [join(table, table_files(day, ["date", "stream_id"]))]
+    assert subject.commit(other, done, 0)
+    assert compacted(handle).joined_files == 10
+    assert sorted(numbers(table)) == list(range(200))
+    assert DeltaTable(str(table)).transaction_version(APPLICATION) == 1
 
 
 def test_batches_that_commit_meanwhile_are_not_touched(table: Path) -> None:
@@ -193,6 +255,7 @@ print(joined, refused, flush=True)
 """
 
 
+@pytest.mark.processes
 def test_processes_that_race_lose_and_double_nothing(table: Path) -> None:
     roles = ("batches", "maintains", "maintains")
     racers = [
@@ -237,6 +300,7 @@ maintenance.maintain_table(Path(sys.argv[1]))
 """
 
 
+@pytest.mark.processes
 def test_what_was_written_before_a_kill_is_never_read_and_goes_later(table: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", KILLED, str(table)],
