@@ -9,9 +9,10 @@ from __future__ import annotations
 import csv
 import math
 import sys
+from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import date, datetime
 from pathlib import Path  # noqa: TC003 - cyclopts reads annotations at run time
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from aeron_async.cli.figures import plural
 from aeron_async.cli.options import Count, Flag  # noqa: TC001 - cyclopts reads annotations at run time
@@ -29,6 +30,7 @@ from aeron_async.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from concurrent.futures import Executor, Future
 
     from duckdb import DuckDBPyConnection
 
@@ -45,6 +47,7 @@ EXTENSIONS: Final[dict[str, Any]] = {
     "autoload_known_extensions": "false",
 }
 INTERRUPTED: Final = "Query interrupted"
+INTERRUPT_SECONDS: Final = 0.05
 FETCHED: Final = 1_000
 """Rows that are fetched at once."""
 
@@ -73,14 +76,17 @@ def query(
     import duckdb  # noqa: PLC0415 - an extra
 
     try:
-        with duckdb.connect(config={} if unrestricted else EXTENSIONS) as connection:
+        with (
+            duckdb.connect(config={} if unrestricted else EXTENSIONS) as connection,
+            ThreadPoolExecutor(1) as pool,
+        ):
             connection.execute("SET TimeZone = 'UTC'")
             add_tables(connection, lake, sql)
             for each in () if unrestricted else RESTRICTIONS:
                 connection.execute(each)
-            run(connection, sql, output, limit)
+            run(Interruptible(connection, pool), sql, output, limit)
     except (duckdb.Error, RuntimeError) as error:
-        # Ctrl-C is one of these, and not a KeyboardInterrupt.
+        # In this thread Ctrl-C is one of these, and not a KeyboardInterrupt.
         if isinstance(error, duckdb.InterruptException) or str(error) == INTERRUPTED:
             raise KeyboardInterrupt from error
         # What follows draws an arrow below the place in the query.
@@ -114,19 +120,58 @@ def add_tables(connection: DuckDBPyConnection, lake: Path, sql: str) -> None:
         connection.register(name, TableSnapshot.open(folder).arrow())
 
 
-def run(connection: DuckDBPyConnection, sql: str, output: str, limit: int) -> None:
-    """Run a query and print its rows.
+@final
+class Interruptible:
+    """A connection whose queries end at once on Ctrl-C.
 
-    Raises:
-        ConfigurationError: There is no query, or more than one.
+    DuckDB looks for signals seldom, so it runs in another thread, and this one waits for both.
+
+    Args:
+        connection: The connection.
+        pool: Has one thread.
     """
-    statements = connection.extract_statements(sql)
-    if len(statements) != 1:
-        message = f"sql must be one query, and is {len(statements)}: give one at a time"
-        raise ConfigurationError(message)
-    connection.execute(statements[0])
-    names = [str(each[0]) for each in connection.description or ()]
-    counted = Counted(rows_of(connection, limit + 1), limit)
+
+    def __init__(self, connection: DuckDBPyConnection, pool: Executor) -> None:
+        self._connection = connection
+        self._pool = pool
+
+    def execute(self, sql: str) -> list[str]:
+        """Run one query; return the names of its columns.
+
+        Raises:
+            ConfigurationError: There is no query, or more than one.
+        """
+        statements = self._connection.extract_statements(sql)
+        if len(statements) != 1:
+            message = f"sql must be one query, and is {len(statements)}: give one at a time"
+            raise ConfigurationError(message)
+        self._wait(self._pool.submit(self._connection.execute, statements[0]))
+        return [str(each[0]) for each in self._connection.description or ()]
+
+    def rows(self, count: int) -> Iterator[Sequence[Any]]:
+        """Yield at most so many rows of the result."""
+        while count > 0:
+            fetch = self._pool.submit(self._connection.fetchmany, min(count, FETCHED))
+            found: list[Sequence[Any]] = self._wait(fetch)
+            yield from found
+            count = count - len(found) if found else 0
+
+    def _wait(self, work: Future[Any]) -> Any:
+        """Return a result; on Ctrl-C interrupt the query, and wait until it has ended."""
+        try:
+            return work.result()
+        except KeyboardInterrupt:
+            while not work.done():
+                # Again, for what has not begun is not interrupted.
+                self._connection.interrupt()
+                wait([work], INTERRUPT_SECONDS)
+            raise
+
+
+def run(connection: Interruptible, sql: str, output: str, limit: int) -> None:
+    """Run a query and print its rows."""
+    names = connection.execute(sql)
+    counted = Counted(connection.rows(limit + 1), limit)
     if output == "json":
         keys = unique(names)
         for row in counted:
@@ -142,6 +187,7 @@ def run(connection: DuckDBPyConnection, sql: str, output: str, limit: int) -> No
         remark(f"only the first {plural(limit, 'row')}: --limit shows more")
 
 
+@final
 class Counted:
     """The first rows of a result.
 
@@ -164,13 +210,6 @@ class Counted:
                 self.has_more = True
                 return
             yield row
-
-
-def rows_of(connection: DuckDBPyConnection, count: int) -> Iterator[Sequence[Any]]:
-    """Yield at most so many rows of the result."""
-    while count > 0 and (rows := connection.fetchmany(min(count, FETCHED))):
-        yield from rows
-        count -= len(rows)
 
 
 def draw(names: list[str], rows: Counted) -> None:
