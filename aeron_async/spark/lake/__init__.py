@@ -1,4 +1,3 @@
-"""Lake of Delta tables: what recordings become, and what analysts read."""
 """The tables of a lake in Delta Lake: files of a version, readers for them, and maintenance.
 
 Names are imported on first access, so that a reader needs only what it reads with.
