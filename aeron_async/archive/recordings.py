@@ -336,7 +336,8 @@ class RecordingEntries:
         return catalog.update(
             recording_id,
             control_session_id=request.control_session_id,
-            correlation_id=max(request.correlation_id, 0),
+            # Never 0, which a recording has that was not extended: readers tell by that.
+            correlation_id=max(request.correlation_id, 1),
             stop_timestamp_ms=-1,
             session_id=image.session_id,
             stop_position=-1,
