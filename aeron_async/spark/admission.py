@@ -3,10 +3,14 @@
 A limit applies when the end of a batch is chosen and nowhere else, so that a batch is what lies
 between its start and its end, even if the limits have changed when it is read again.
 
-Recordings share a limit in proportion to what each has waiting, as in Kafka's connector. Each
-recording gets at least one message, so that none starves; the batch may therefore exceed the limit
-by one message for each recording. A share ends where a message ends. If the share spans a term
-start, it ends there: no file need be read.
+Recordings are served one after the other until the limit is reached. What is read of each ends
+where a message ends. If the limit spans a term start, the last one ends there. So a batch with a
+limit looks at the files of the recordings that it reads to their ends, and of one more, whichever
+number of recordings waits. A batch reads at least one message; it may exceed the limit only by the
+first.
+
+The oldest recording is the first, except that an active one that got less than it had waits behind
+the others the next time: otherwise one that grows faster than the limit would starve them.
 """
 
 from __future__ import annotations
@@ -28,7 +32,8 @@ class UnreadRange:
 
     Attributes:
         start: Position read so far, in bytes.
-        end: Readable end, in bytes; not before the start.
+        end: Up to where the recording goes, in bytes; not before the start. The last message may
+            not be whole.
         term_length: Term length of the stream, in bytes.
     """
 
@@ -59,6 +64,10 @@ class Limit:
 class Boundaries(Protocol):
     """Finds the ends of messages by reading the files."""
 
+    def readable_end(self, recording_id: int, start: int, end: int) -> int:
+        """Return the end of the last message that may be read; `start` if there is none."""
+        ...
+
     def last_end(self, recording_id: int, start: int, limit: int) -> int:
         """Return the end of the last message between a start and a limit; the start if none."""
         ...
@@ -67,38 +76,56 @@ class Boundaries(Protocol):
         """Return the end of the first message behind a start; `end` if none ends before it."""
         ...
 
-    def end_of_rows(self, recording_id: int, start: int, end: int, rows: int) -> int:
-        """Return the end of that many rows behind a start; `end` if there are fewer."""
+    def end_of_rows(self, recording_id: int, start: int, end: int, rows: int) -> tuple[int, int]:
+        """Return the end of so many rows behind a start, or `end`, and the rows up to there."""
         ...
 
 
 def admit(
     waiting: Mapping[int, UnreadRange], limit: Limit, boundaries: Boundaries
 ) -> dict[int, int]:
-    """Return up to where the next batch reads each recording, in bytes."""
-    total = sum(each.length for each in waiting.values())
-    found = {}
+    """Return up to where the next batch reads those recordings that it reads, in bytes.
+
+    Args:
+        waiting: What is to be read, by recording, in the order in which they are served.
+        limit: Limit of the batch.
+        boundaries: Finds the ends of messages.
+    """
+    found: dict[int, int] = {}
+    room, rows = limit.max_bytes, limit.max_rows
     for recording_id, each in waiting.items():
-        end = each.end
-        if each.length and limit.max_bytes is not None and limit.max_bytes < total:
-            share = limit.max_bytes * each.length // total
-            end = end_within(recording_id, each, share, boundaries)
-        elif each.length and limit.max_rows is not None:
-            rows = max(limit.max_rows * each.length // total, 1)
-            end = boundaries.end_of_rows(recording_id, each.start, each.end, rows)
-        found[recording_id] = end
+        if not each.length:
+            continue
+        is_cut = room is not None and each.length > room
+        if room is not None and is_cut:
+            end = end_within(recording_id, each, room, boundaries, is_first=not found)
+        else:
+            end = boundaries.readable_end(recording_id, each.start, each.end)
+        if rows is not None and end > each.start:
+            end, count = boundaries.end_of_rows(recording_id, each.start, end, rows)
+            rows -= count
+        if end > each.start:
+            found[recording_id] = end
+            room = None if room is None else max(room - (end - each.start), 0)
+        # Of the first one, a part of a message may be all there is.
+        if (is_cut and found) or room == 0 or rows == 0:
+            break
     return found
 
 
-def end_within(recording_id: int, each: UnreadRange, share: int, boundaries: Boundaries) -> int:
-    """Return the end of the last message within a share; of the first message if none fits."""
-    limit_position = each.start + share
-    # Round down to a term start.
+def end_within(
+    recording_id: int, each: UnreadRange, room: int, boundaries: Boundaries, *, is_first: bool
+) -> int:
+    """Return the end of the last message that fits; of the first message if a batch begins."""
+    limit_position = each.start + room
     term_start = limit_position & -each.term_length
-    if share >= each.term_length and term_start > each.start:
+    if term_start > each.start:
         return term_start
     end = boundaries.last_end(recording_id, each.start, limit_position)
-    return end if end > each.start else boundaries.first_end(recording_id, each.start, each.end)
+    if end > each.start or not is_first:
+        return end
+    last = boundaries.readable_end(recording_id, each.start, each.end)
+    return boundaries.first_end(recording_id, each.start, last) if last > each.start else each.start
 
 
 @final

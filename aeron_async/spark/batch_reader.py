@@ -28,6 +28,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from aeron_async.spark.few_lines import few_lines, in_few_lines
 from aeron_async.spark.planning import Predicate, partitions_of, plan_batch, pruned
 from aeron_async.spark.query_schema import decoder_named
 
@@ -129,6 +130,7 @@ class ArchiveBatchReader(SentToWorkers, DataSourceReader):
         """Return the range to read of each recording."""
         return plan_batch(self.options)
 
+    @in_few_lines
     def partitions(self) -> Sequence[InputPartition]:
         """Return the partitions, one for each task; Spark wants a list."""
         groups = partitions_of(
@@ -196,5 +198,6 @@ def read_partition(settings: ScanSettings, partition: InputPartition) -> Iterato
 
 def settling(batches: Iterator[Any]) -> Iterator[Any]:
     """Yield all batches, then call `settle`."""
-    yield from batches
+    with few_lines():
+        yield from batches
     settle()

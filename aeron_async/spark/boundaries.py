@@ -30,14 +30,17 @@ from aeron_async.archive.disk.checksums import checksum_named
 from aeron_async.archive.disk.files import read_exactly
 from aeron_async.archive.disk.mark_file import are_ends_whole, read_mark_file
 from aeron_async.archive.disk.segment_scan import HEADER_LENGTH, ScanBuffer
-from aeron_async.archive.disk.segments import segment_bases, segment_name, term_base
+from aeron_async.archive.disk.segments import segment_name, term_base
 from aeron_async.archive.disk.tail_scan import find_following, find_torn
 from aeron_async.errors import ArchiveError, DataLossError
 from aeron_async.spark.frame_finder import (
     DATA,
     END,
+    FRAME_LENGTH,
     KIND,
     SESSION,
+    TERM_OFFSET,
+    WORDS,
     FrameFinder,
     first_bad,
     has_checksums,
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DiskBoundaries",
+    "ends_message",
     "is_alive",
     "last_message_end",
     "scanned_end",
@@ -86,7 +90,7 @@ def scanned_end(
     descriptor: RecordingDescriptor,
     options: ArchiveOptions,
     *,
-    names: list[str],
+    base: int,
     alive: bool,
     known: int | None = None,
 ) -> int:
@@ -96,18 +100,13 @@ def scanned_end(
         directory: Directory of the archive.
         descriptor: The recording.
         options: For `safetyLagBytes`, `verifyChecksum` and `failOnDataLoss`.
-        names: Names of the files in the directory.
+        base: Where its last file begins.
         alive: Whether an archive is writing to it.
         known: End found before, from which the search continues.
 
     Raises:
         DataLossError: Frames of the last file are damaged, and `failOnDataLoss` is set.
     """
-    first = term_base(descriptor.start_position, descriptor.term_length)
-    bases = [base for base in segment_bases(names, descriptor.recording_id) if base >= first]
-    if not bases:
-        return descriptor.start_position
-    base = bases[-1]
     start = max(base, descriptor.start_position, known or 0)
     file = directory.open_to_read(segment_name(descriptor.recording_id, base))
     try:
@@ -261,7 +260,7 @@ class DiskBoundaries:
 
     Args:
         directory: Directory of the archive.
-        recordings: Recordings by id.
+        recordings: Recordings by id; an attribute, too.
         by_message: Whether to find the ends of messages; of frames otherwise.
         with_padding: Whether padding counts as a row.
     """
@@ -275,13 +274,13 @@ class DiskBoundaries:
         with_padding: bool = False,
     ) -> None:
         self._directory = directory
-        self._recordings = recordings
+        self.recordings = recordings
         self._by_message = by_message
         self._with_padding = with_padding
 
     def last_end(self, recording_id: int, start: int, limit: int) -> int:
         """Return the end of the last message between a start and a limit; the start if none."""
-        descriptor = self._recordings[recording_id]
+        descriptor = self.recordings[recording_id]
         found = max(start, term_base(limit, descriptor.term_length))
         for ends, _ in self._walk(descriptor, found, limit):
             if len(ends):
@@ -290,19 +289,23 @@ class DiskBoundaries:
 
     def first_end(self, recording_id: int, start: int, end: int) -> int:
         """Return the end of the first message behind a start; `end` if none ends before it."""
-        for ends, _ in self._walk(self._recordings[recording_id], start, end):
+        for ends, _ in self._walk(self.recordings[recording_id], start, end):
             if len(ends):
                 return int(ends[0])
         return end
 
-    def end_of_rows(self, recording_id: int, start: int, end: int, rows: int) -> int:
-        """Return the end of that many rows behind a start; `end` if there are fewer."""
-        for ends, is_row in self._walk(self._recordings[recording_id], start, end):
+    def end_of_rows(self, recording_id: int, start: int, end: int, rows: int) -> tuple[int, int]:
+        """Return the end of that many rows behind a start, and how many rows there are up to it.
+
+        If there are fewer rows, that is `end`.
+        """
+        found = 0
+        for ends, is_row in self._walk(self.recordings[recording_id], start, end):
             count = int(is_row.sum())
-            if count >= rows:
-                return int(ends[np.flatnonzero(is_row)[rows - 1]])
-            rows -= count
-        return end
+            if found + count >= rows:
+                return int(ends[np.flatnonzero(is_row)[rows - found - 1]]), rows
+            found += count
+        return end, found
 
     def _walk(
         self, descriptor: RecordingDescriptor, start: int, limit: int
@@ -401,42 +404,55 @@ def whole_end(directory: Directory, descriptor: RecordingDescriptor) -> int:
     Return the stop position if the last term is missing or damaged: its reader reports that.
     """
     stop = descriptor.stop_position
-    start = max(term_base(stop, descriptor.term_length), descriptor.start_position)
-    if start >= stop:
-        # No message continues behind the end of a term.
-        return stop
-    base = descriptor.segment_base(start)
     try:
+        if ends_message(directory, descriptor, stop):
+            return stop
+        start = max(term_base(stop, descriptor.term_length), descriptor.start_position)
+        base = descriptor.segment_base(start)
         file = directory.open_to_read(segment_name(descriptor.recording_id, base))
     except FileNotFoundError:
         return stop
     try:
-        if is_end_whole(file, descriptor, base=base, start=start):
-            return stop
         return walked(file, descriptor, base=base, start=start)
     finally:
         file.close()
 
 
-def is_end_whole(file: File, descriptor: RecordingDescriptor, *, base: int, start: int) -> bool:
+def ends_message(directory: Directory, descriptor: RecordingDescriptor, end: int) -> bool:
+    """Return whether the end of a frame is that of a message; False if that takes a longer look.
+
+    Raises:
+        FileNotFoundError: The file that holds the end is missing.
+    """
+    start = max(term_base(end, descriptor.term_length), descriptor.start_position)
+    if start >= end:
+        # No message continues behind the end of a term.
+        return True
+    base = descriptor.segment_base(start)
+    file = directory.open_to_read(segment_name(descriptor.recording_id, base))
+    try:
+        return is_end_whole(file, descriptor, base=base, start=start, stop=end)
+    finally:
+        file.close()
+
+
+def is_end_whole(
+    file: File, descriptor: RecordingDescriptor, *, base: int, start: int, stop: int
+) -> bool:
     """Return whether the last frame is the end of a message, without walking the term.
 
     A payload may hold bytes that look like a frame. If every candidate for the last frame ends a
-    message, the last frame does.
+    message, the last frame does. A candidate has the right length and the right place.
     """
-    stop = descriptor.stop_position
-    finder = FrameFinder(descriptor)
     begin = max(start, stop - ((descriptor.mtu_length + HEADER_LENGTH - 1) & -HEADER_LENGTH))
     memory = memoryview(bytearray(stop - begin))
     read_exactly(file, memory, begin - base)
-    found = []
-    for at in range(0, len(memory), HEADER_LENGTH):
-        length = int.from_bytes(memory[at : at + 4], "little", signed=True)
-        if at + ((length + HEADER_LENGTH - 1) & -HEADER_LENGTH) != len(memory):
-            continue
-        frames = finder.walk(memory[at:], begin + at)
-        found += frames.heads[:, KIND].tolist()
-    return bool(found) and all(kind & END and kind & DATA for kind in found)
+    words = np.frombuffer(memory, "<i4").reshape(-1, WORDS)
+    begins = np.arange(0, len(memory), HEADER_LENGTH)
+    ends = begins + (words[:, FRAME_LENGTH] + (HEADER_LENGTH - 1) & -HEADER_LENGTH)
+    places = begin + begins & descriptor.term_length - 1
+    kinds = words[(ends == len(memory)) & (words[:, TERM_OFFSET] == places), KIND]
+    return bool(len(kinds)) and bool(np.all(kinds & (END | DATA) == END | DATA))
 
 
 def walked(file: File, descriptor: RecordingDescriptor, *, base: int, start: int) -> int:

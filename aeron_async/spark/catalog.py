@@ -1,25 +1,41 @@
 """Recordings that a query selects, read again when the catalog changes.
 
-The bytes of the catalog tell whether it changed. The modification time of the file does not: the
-official archive writes through mapped memory, and the system updates that time later.
+The bytes of the catalog tell whether it changed, and where: only entries that have changed, or are
+new, are decoded again. The modification time of the file does not tell: the official archive writes
+through mapped memory, and the system updates that time later.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Protocol, final, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, final, runtime_checkable
 
-from aeron_async.archive.disk.catalog import CATALOG_NAME, Catalog
-from aeron_async.archive.disk.files import read_exactly
+import attrs
+import numpy as np
+
+from aeron_async.archive.disk.catalog import (
+    CATALOG_NAME,
+    NEXT_ID_OFFSET,
+    read_header,
+    scan_entries,
+)
+from aeron_async.archive.disk.descriptor import (
+    ENTRY_HEADER,
+    ENTRY_HEADER_LENGTH,
+    RecordingState,
+    decode_descriptor,
+)
 from aeron_async.archive.recording_channels import stripped_channel
 from aeron_async.errors import ConfigurationError, UnknownRecordingError
 from aeron_async.protocol.channel_uri import ChannelUri
 from aeron_async.spark.options import REPLAY, ArchiveAccess
+from aeron_async.spark.read_again import ReadAgain
 from aeron_async.spark.stored_archive import directory_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
+    from aeron_async.archive.disk.catalog import CatalogHeader
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk.files import Directory
     from aeron_async.clock import Clock
@@ -29,10 +45,12 @@ __all__ = [
     "CatalogWatch",
     "Listing",
     "is_selective",
-    "open_catalog",
     "open_directory",
     "read_recordings",
 ]
+
+SHOWN: Final = 20
+"""Ids in an error text; enough to notice a typo."""
 
 
 def open_directory(options: ArchiveOptions, *, clock: Clock | None = None) -> Directory:
@@ -56,67 +74,17 @@ def open_directory(options: ArchiveOptions, *, clock: Clock | None = None) -> Di
 def read_recordings(
     directory: Directory, options: ArchiveOptions
 ) -> dict[int, RecordingDescriptor]:
-    """Return the recordings that a query selects by id, in order of id.
+    """Return the recordings that a query selects, in order of id.
 
     Raises:
         ConfigurationError: There is no catalog, or the archive does not answer.
         UnknownRecordingError: A recording given by id does not exist.
         ArchiveFileError: The catalog is damaged.
     """
-    catalog = open_catalog(directory)
-    try:
-        ids = list(catalog.ids()) if options.recording_ids is None else options.recording_ids
-        is_meant = selector(options)
-        found = {}
-        for recording_id in sorted(set(ids)):
-            if recording_id not in catalog:
-                raise UnknownRecordingError(unknown(recording_id, directory, catalog))
-            descriptor = catalog.get(recording_id)
-            if is_meant(descriptor):
-                found[recording_id] = descriptor
-        return found
-    finally:
-        catalog.close()
-
-
-class OpenCatalog(Protocol):
-    """A source of recording descriptors."""
-
-    def ids(self) -> Iterable[int]:
-        """Return the ids of the recordings, in order."""
-        ...
-
-    def __contains__(self, recording_id: object) -> bool: ...
-
-    def get(self, recording_id: int) -> RecordingDescriptor:
-        """Return the descriptor of a recording."""
-        ...
-
-    def close(self) -> None:
-        """Close the underlying file."""
-        ...
-
-
-@final
-class ListedCatalog:
-    """Recordings that a live archive has listed; see `OpenCatalog`."""
-
-    def __init__(self, recordings: Mapping[int, RecordingDescriptor]) -> None:
-        self._recordings = recordings
-
-    def ids(self) -> Iterable[int]:
-        """Return the ids of the recordings, in order."""
-        return list(self._recordings)
-
-    def __contains__(self, recording_id: object) -> bool:
-        return recording_id in self._recordings
-
-    def get(self, recording_id: int) -> RecordingDescriptor:
-        """Return the descriptor of a recording."""
-        return self._recordings[recording_id]
-
-    def close(self) -> None:
-        """Do nothing: no file is open."""
+    watch = CatalogWatch(directory, options)
+    watch.look()
+    watch.check_named()
+    return watch.selected
 
 
 @runtime_checkable
@@ -124,27 +92,8 @@ class Listing(Protocol):
     """A directory that lists its recordings itself."""
 
     def recordings(self) -> Mapping[int, RecordingDescriptor]:
-        """Return the recordings by id, in order."""
+        """Return the recordings by id, in order; the same object if it has not asked again."""
         ...
-
-
-def open_catalog(directory: Directory) -> OpenCatalog:
-    """Return the catalog of an archive.
-
-    Raises:
-        ConfigurationError: There is no catalog, or the archive does not answer.
-        ArchiveFileError: The catalog is damaged.
-    """
-    if isinstance(directory, Listing):
-        return ListedCatalog(directory.recordings())
-    try:
-        return Catalog.open_to_read(directory)
-    except FileNotFoundError as error:
-        message = (
-            f"path={directory.path!r} has no archive.catalog, so it is no directory of an archive: "
-            "change path"
-        )
-        raise ConfigurationError(message) from error
 
 
 def is_selective(options: ArchiveOptions) -> bool:
@@ -171,14 +120,32 @@ def selector(options: ArchiveOptions) -> Callable[[RecordingDescriptor], bool]:
     return is_meant
 
 
-def unknown(recording_id: int, directory: Directory, catalog: OpenCatalog) -> str:
-    """Return the error text for an id that no recording has."""
-    ids = list(catalog.ids())
-    shown = ", ".join(map(str, ids[:20])) + (", ..." if len(ids) > 20 else "")  # noqa: PLR2004 - enough to notice a typo
-    return (
-        f"no recording has the id {recording_id} in {directory.path}, which has "
-        f"{shown or 'none'}: change recordingIds"
-    )
+@final
+class CatalogBytes:
+    """The bytes of a catalog as a file that can only be read; see `File`."""
+
+    name: str = CATALOG_NAME
+
+    def __init__(self, data: bytearray) -> None:
+        self._data = memoryview(data)
+
+    def length(self) -> int:
+        """Return their number."""
+        return len(self._data)
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        """Read up to a buffer's length; return how much, 0 at the end."""
+        piece = self._data[offset : offset + len(buffer)]
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+    def descriptor(self, offset: int) -> RecordingDescriptor | None:
+        """Return the descriptor in the entry at an offset; None if the entry is not valid."""
+        length, state, _ = ENTRY_HEADER.unpack_from(self._data, offset)
+        if state != RecordingState.VALID:
+            return None
+        at = offset + ENTRY_HEADER_LENGTH
+        return decode_descriptor(self._data[at : at + length], file=CATALOG_NAME, offset=at)
 
 
 @final
@@ -187,45 +154,127 @@ class CatalogWatch:
 
     Attributes:
         recordings: All recordings by id, in order.
-        selected: Those that the query selects.
+        selected: Those that the query selects, in order.
     """
 
     def __init__(self, directory: Directory, options: ArchiveOptions) -> None:
         self._directory = directory
         self._ids = None if options.recording_ids is None else set(options.recording_ids)
         self._is_meant = selector(options)
-        self._state: object = None
+        self._bytes = ReadAgain()
+        self._listed: Mapping[int, RecordingDescriptor] = {}
+        # Where each entry begins, valid or not, and where the last one ends.
+        self._starts: list[int] = []
+        self._entry_ids: list[int] = []
+        self._end = 0
         self.recordings: dict[int, RecordingDescriptor] = {}
         self.selected: dict[int, RecordingDescriptor] = {}
 
-    def look(self) -> None:
-        """Update the recordings if the catalog has changed.
+    def look(self) -> set[int]:
+        """Update the recordings; return the ids of those that are new, have changed or are gone.
 
         Raises:
             ConfigurationError: The catalog is gone.
             ArchiveFileError: The catalog is damaged.
         """
-        found = self._read()
-        if found == self._state:
-            return
-        catalog = open_catalog(self._directory)
-        try:
-            self.recordings = {each: catalog.get(each) for each in catalog.ids()}
-        finally:
-            catalog.close()
-        self.selected = {
-            recording_id: each
-            for recording_id, each in self.recordings.items()
-            if (self._ids is None or recording_id in self._ids) and self._is_meant(each)
-        }
-        # The state from before the catalog was read: a change during the read is found the next
-        # time.
-        self._state = found
-
-    def _read(self) -> object:
-        """Return a value that changes whenever the catalog does."""
         if isinstance(self._directory, Listing):
-            return dict(self._directory.recordings())
+            listed = self._directory.recordings()
+            if listed is self._listed:
+                return set()
+            self._listed = listed
+            return self._take({**dict.fromkeys(self.recordings), **listed})
+        is_other = self._read()
+        if self._end and not is_other:
+            return set()
+        # Forgotten meanwhile: a catalog that is damaged is read as a whole the next time, too.
+        end, self._end = self._end, 0
+        data = self._bytes.data
+        found = self._changed(end, self._bytes.before, data) if end else None
+        return self._take(self._whole(data) if found is None else found)
+
+    def check_named(self) -> None:
+        """Refuse the id of a recording that does not exist.
+
+        Raises:
+            UnknownRecordingError: A recording given by id does not exist.
+        """
+        for recording_id in sorted(self._ids or ()):
+            if recording_id not in self.recordings:
+                ids = list(self.recordings)
+                more = ", ..." if len(ids) > SHOWN else ""
+                message = (
+                    f"no recording has the id {recording_id} in {self._directory.path}, which has "
+                    f"{', '.join(map(str, ids[:SHOWN])) + more or 'none'}: change recordingIds"
+                )
+                raise UnknownRecordingError(message)
+
+    def _take(self, found: Mapping[int, RecordingDescriptor | None]) -> set[int]:
+        """Update the recordings by descriptors, None for one that is gone."""
+        changed = set()
+        for recording_id, each in found.items():
+            if self.recordings.get(recording_id) == each:
+                continue
+            changed.add(recording_id)
+            if each is None:
+                del self.recordings[recording_id]
+                self.selected.pop(recording_id, None)
+                continue
+            self.recordings[recording_id] = each
+            if (self._ids is None or recording_id in self._ids) and self._is_meant(each):
+                self.selected[recording_id] = each
+        return changed
+
+    def _whole(self, data: bytearray) -> dict[int, RecordingDescriptor | None]:
+        """Return all descriptors of a catalog, and None for recordings that are gone."""
+        file: Any = CatalogBytes(data)
+        header = read_header(file)
+        self._starts, self._entry_ids = [], []
+        found = self._added(header.first_offset, data, header)
+        return {**dict.fromkeys(self.recordings), **found}
+
+    def _added(
+        self, end: int, data: bytearray, header: CatalogHeader
+    ) -> dict[int, RecordingDescriptor | None]:
+        """Return the descriptors of the entries from an offset on."""
+        file: Any = CatalogBytes(data)
+        found = {}
+        for entry in scan_entries(file, attrs.evolve(header, first_offset=end)):
+            self._starts.append(entry.offset)
+            self._entry_ids.append(entry.recording_id)
+            end = entry.offset + entry.length
+            found[entry.recording_id] = file.descriptor(entry.offset)
+        self._end = end
+        return found
+
+    def _changed(
+        self, end: int, before: bytearray, data: bytearray
+    ) -> dict[int, RecordingDescriptor | None] | None:
+        """Return the descriptors that have changed since the last look; None if all may have."""
+        if not self._starts or min(len(before), len(data)) < end:
+            return None
+        old, new = (np.frombuffer(memoryview(each)[:end], "<i8") for each in (before, data))
+        places = np.flatnonzero(old != new) * old.itemsize
+        # In the header, the id of the next recording may change, and nothing else.
+        if np.any((places < self._starts[0]) & (places != NEXT_ID_OFFSET)):
+            return None
+        file: Any = CatalogBytes(data)
+        found: dict[int, RecordingDescriptor | None] = {}
+        numbers = np.searchsorted(self._starts, places[places >= self._starts[0]], "right") - 1
+        for number in np.unique(numbers).tolist():
+            start, recording_id = self._starts[number], self._entry_ids[number]
+            each = file.descriptor(start)
+            is_same_length = data[start : start + 4] == before[start : start + 4]
+            if not is_same_length or (each is not None and each.recording_id != recording_id):
+                return None
+            found[recording_id] = each
+        return found | self._added(end, data, read_header(file))
+
+    def _read(self) -> bool:
+        """Read the entries of the catalog; return whether they are others than before.
+
+        The file is longer than its entries. What lies behind them is read only if it is no longer
+        zero.
+        """
         try:
             file = self._directory.open_to_read(CATALOG_NAME)
         except FileNotFoundError as error:
@@ -235,8 +284,15 @@ class CatalogWatch:
             )
             raise ConfigurationError(message) from error
         try:
-            buffer = bytearray(file.length())
-            count = read_exactly(file, memoryview(buffer), 0)
+            length = file.length()
+            if not self._end:
+                return self._bytes.read(file, 0, length)
+            is_other = self._bytes.read(file, 0, min(self._end + ENTRY_HEADER_LENGTH, length))
+            if any(self._bytes.data[self._end :]):
+                # Read into other memory: what was there before the first of both reads is needed.
+                before, self._bytes.before = self._bytes.before, bytearray()
+                self._bytes.read(file, 0, length)
+                self._bytes.before = before
+            return is_other
         finally:
             file.close()
-        return bytes(buffer[:count])

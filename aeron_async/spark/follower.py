@@ -1,165 +1,57 @@
-"""Recordings of an archive as a stream: where each micro-batch ends, and how lost data is handled.
+"""Recordings of an archive as a stream: where each micro-batch ends, and what it reads.
 
 This module does not depend on Spark. `latest` decides the end of a batch, once. The ranges between
 its start and its end follow from the offsets alone, because Spark may ask for them again after a
 restart and must then read the same data again.
-
-An archive that was deleted and created again is an error in any case, also with
-`failOnDataLoss=false`: positions in the old recordings mean nothing in the new ones.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from bisect import bisect_left
+from typing import TYPE_CHECKING, final
 
 import attrs
 
 from aeron_async.clock import NS_PER_MS, SystemClock
-from aeron_async.errors import DataLossError
-from aeron_async.logs import get_logger
 from aeron_async.spark.admission import Limit, TriggerDelay, UnreadRange, admit
 from aeron_async.spark.boundaries import DiskBoundaries, session_start
-from aeron_async.spark.catalog import CatalogWatch, open_directory, read_recordings
-from aeron_async.spark.offsets import Offsets, RecordingOffset
+from aeron_async.spark.catalog import CatalogWatch, open_directory
+from aeron_async.spark.frame_finder import has_checksums
+from aeron_async.spark.losses import (
+    LossPolicy,
+    is_extended,
+    refuse_other,
+    refuse_recreated_archive,
+)
+from aeron_async.spark.offsets import IdRanges, Offsets, RecordingOffset
+from aeron_async.spark.option_values import EARLIEST
 from aeron_async.spark.options import REPLAY
-from aeron_async.spark.planning import check_segments, missing_segments, range_of, starting_position
+from aeron_async.spark.planning import check_segments, starting_position
+from aeron_async.spark.ranges import RecordingRange
 from aeron_async.spark.readable_end import EndCache, ReadableEnds
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Container, Iterable, Mapping
+
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.clock import Clock
     from aeron_async.spark.options import ArchiveOptions
-    from aeron_async.spark.ranges import RecordingRange
 
-__all__ = [
-    "Follower",
-    "LossPolicy",
-    "refuse_other",
-    "refuse_recreated_archive",
-]
-
-log: Final = get_logger(__name__)
+__all__ = ["Follower"]
 
 
 @final
-class LossPolicy:
-    """Raises an error on data loss, or logs each loss once.
+@attrs.frozen
+class Idle:
+    """A look at the archive that found nothing to read.
 
     Attributes:
-        lost_bytes: Bytes known to be lost so far.
+        start: Offsets up to which everything had been read.
+        counted: Positions that counters showed.
     """
 
-    def __init__(self, *, fails: bool) -> None:
-        self._fails = fails
-        self._logged: set[tuple[int, str, int]] = set()
-        self.lost_bytes: int = 0
-
-    def continue_after_purge(self, recording_id: int, position: int, start: int) -> int:
-        """Return where to continue if a recording now begins after the position read so far.
-
-        Raises:
-            DataLossError: `failOnDataLoss` is set.
-        """
-        what = f"purged: it now begins at {start}, so {start - position} bytes are gone"
-        self._raise_or_log(recording_id, position, what, "begins there", start - position)
-        return start
-
-    def continue_after_rollback(self, recording_id: int, position: int, end: int) -> int:
-        """Return where to continue if a recording now ends before the position read so far.
-
-        Raises:
-            DataLossError: `failOnDataLoss` is set.
-        """
-        what = (
-            f"rolled back: it now ends at {end}; it was truncated, or its host lost data that was "
-            "not on the disk"
-        )
-        self._raise_or_log(recording_id, position, what, "continues from that end", 0)
-        return end
-
-    def continue_after_rewrite(self, recording_id: int, position: int, start: int) -> int:
-        """Return where to continue if part of what was read has been cut off and recorded again.
-
-        Raises:
-            DataLossError: `failOnDataLoss` is set.
-        """
-        what = (
-            f"rolled back: it was cut at {start} or before, and another session has recorded what "
-            "follows"
-        )
-        self._raise_or_log(recording_id, position, what, "reads that too", 0)
-        return start
-
-    def report_removal(self, recording_id: int, position: int) -> None:
-        """Report a recording that was removed before it was read to its end.
-
-        Raises:
-            DataLossError: `failOnDataLoss` is set.
-        """
-        what = "removed: the catalog does not have it any more, and it was not read to its end"
-        self._raise_or_log(recording_id, position, what, "continues without it", 0)
-
-    def _raise_or_log(
-        self, recording_id: int, position: int, what: str, otherwise: str, lost_bytes: int
-    ) -> None:
-        """Raise an error if the query does not tolerate loss; else log each loss once."""
-        if self._fails:
-            message = f"{what}; failOnDataLoss=false {otherwise}"
-            raise DataLossError(message, recording_id=recording_id, position=position)
-        key = (recording_id, what, position)
-        if key in self._logged:
-            return
-        self._logged.add(key)
-        self.lost_bytes += lost_bytes
-        log.warning(
-            "data_lost",
-            recording_id=recording_id,
-            position=position,
-            problem=what,
-            lost_bytes=lost_bytes,
-        )
-
-
-def refuse_other(offset: RecordingOffset, descriptor: RecordingDescriptor) -> None:
-    """Refuse a recording that has the id of the one read before, but is a different recording.
-
-    Raises:
-        DataLossError: The start timestamp or the initial term id differs.
-    """
-    if offset.is_of(descriptor):
-        return
-    message = (
-        f"another recording has this id: it began at {descriptor.start_timestamp_ms} ms with term "
-        f"{descriptor.initial_term_id}, and the one that was read at {offset.start_timestamp_ms} "
-        f"ms with term {offset.initial_term_id}; the archive was created again, so change "
-        "checkpointLocation"
-    )
-    raise DataLossError(message, recording_id=descriptor.recording_id, position=offset.position)
-
-
-def refuse_recreated_archive(gone: tuple[int, int] | None, descriptor: RecordingDescriptor) -> None:
-    """Refuse a recording with a low id that began late: an archive never uses an id twice.
-
-    Args:
-        gone: Highest id among the removed recordings, and the time in milliseconds when that
-            recording began.
-        descriptor: A recording that is new to the query.
-
-    Raises:
-        DataLossError: The recording belongs to another archive.
-    """
-    if gone is None or descriptor.recording_id > gone[0]:
-        return
-    if descriptor.start_timestamp_ms <= gone[1]:
-        return
-    message = (
-        f"it began at {descriptor.start_timestamp_ms} ms, after recording {gone[0]} did at "
-        f"{gone[1]} ms, which was read and removed; the archive was created again, so change "
-        "checkpointLocation"
-    )
-    raise DataLossError(
-        message, recording_id=descriptor.recording_id, position=descriptor.start_position
-    )
+    start: Offsets
+    counted: Mapping[int, int]
 
 
 @final
@@ -187,8 +79,23 @@ class Follower:
         )
         self._extended: dict[int, tuple[tuple[int, int], int]] = {}
         self._losses = LossPolicy(fails=options.fail_on_data_loss)
-        self._available: Offsets | None = None
-        self._target: Offsets | None = None
+        # Offsets that the following belongs to: recordings that are not read to their ends, which
+        # of them are active, those that have changed meanwhile, those that were removed, and where
+        # recordings ended that the offsets may not list any more.
+        self._at: Offsets | None = None
+        self._open: set[int] = set()
+        self._active: set[int] = set()
+        self._missed: set[int] = set()
+        self._removed: set[int] = set()
+        self._ended: dict[int, int] = {}
+        self._idle: Idle | None = None
+        # What the counters showed of recordings that were read as far as that.
+        self._resting: dict[int, int] = {}
+        # When active recordings got less than they had, by turns; see `admission`.
+        self._turns: dict[int, int] = {}
+        self._available: tuple[Offsets, dict[int, UnreadRange]] | None = None
+        self._reported: Offsets | None = None
+        self._target: dict[int, int] | None = None
 
     def initial(self) -> Offsets:
         """Return the offsets at which a new query begins.
@@ -199,13 +106,23 @@ class Follower:
             DataLossError: A recording lacks the given position, and `failOnDataLoss` is set.
             InvalidPositionError: The given position is in the middle of a frame.
         """
-        found = {}
-        now_ns = self._look()
-        for descriptor in read_recordings(self._directory, self._options).values():
-            end = self._end_cache.of(descriptor, now_ns)
-            start = starting_position(self._directory, descriptor, self._options, end)
-            found[descriptor.recording_id] = RecordingOffset.begun(descriptor, start)
-        return Offsets(found)
+        self._missed, now_ns = self._look()
+        self._catalog.check_named()
+        listed = {}
+        new = []
+        for recording_id, each in self._catalog.selected.items():
+            position = each.start_position
+            if not begins_at_start(self._options, recording_id):
+                end = self._end_cache.of(each, now_ns)
+                position = starting_position(self._directory, each, self._options, end)
+                if not each.is_active and position >= end and not is_extended(each):
+                    self._ended[recording_id] = end
+                    continue
+            if position:
+                listed[recording_id] = RecordingOffset.of(each, position)
+            else:
+                new.append(recording_id)
+        return self._offsets(Offsets(), listed, new, self._catalog.selected)
 
     def latest(self, start: Offsets, limit: Limit | None) -> Offsets:
         """Return the end of the batch that begins at `start`; `start` itself if nothing is there.
@@ -219,52 +136,60 @@ class Follower:
             DataLossError: Data to be read is gone, and `failOnDataLoss` is set.
             ConfigurationError: No source of positions tells where a recording ends.
         """
-        now_ns = self._look()
-        known = {key: self._known(key, each) for key, each in start.recordings.items()}
-        waiting = {}
-        for recording_id, descriptor in self._catalog.selected.items():
-            offset = known.get(recording_id) or first_offset(descriptor, start)
-            end = self._end_cache.of(descriptor, now_ns)
-            waiting[recording_id] = self._unread(descriptor, offset, end)
-            known[recording_id] = attrs.evolve(offset, position=waiting[recording_id].start)
-        ends = {key: each.end for key, each in waiting.items()}
-        self._available = self._at(known, ends, start).without_gone(self._catalog.recordings)
+        changed, now_ns = self._look()
+        idle, self._idle = self._idle, None
+        if idle and idle.start is start and not changed and self._is_quiet(idle):
+            self._idle = idle
+            return start
+        self._follow(start, changed)
+        unread = {
+            each: self._unread(self._catalog.selected[each], start, now_ns)
+            for each in sorted(
+                self._moved(changed), key=lambda each: (self._turns.get(each, 0), each)
+            )
+        }
+        self._available, self._reported = (start, unread), None
+        waiting = unread
         if self._target is not None:
-            waiting = until(waiting, self._target)
+            waiting = until(unread, self._target)
         elif limit is not None:
             total = sum(each.length for each in waiting.values())
             if not self._trigger_delay.may_read(total, now_ns // NS_PER_MS):
                 return start
-        boundaries = DiskBoundaries(
-            self._directory,
-            self._catalog.selected,
-            by_message=self._by_message,
-            with_padding=self._options.include_padding,
-        )
+        boundaries = FollowedBoundaries(self.boundaries(), self._end_cache, now_ns)
+        ends = {key: each.start for key, each in unread.items()}
         admitted = admit(waiting, limit or Limit(), boundaries)
-        met = {
-            key: each
-            for key, each in known.items()
-            if key in start.recordings or admitted.get(key, 0) > each.position
-        }
-        found = self._at(met, admitted, start)
-        if found.recordings == start.recordings:
+        found = self._after(start, unread, ends | admitted, boundaries.known)
+        self._rest(unread, ends | admitted, boundaries.known)
+        if found is None:
+            self._idle = Idle(start, self._end_cache.counted())
             return start
-        # Removed recordings alone do not justify a batch, so they are dropped only if there is one.
-        return found.without_gone(self._catalog.recordings)
+        self._take_turns(waiting, admitted)
+        self._at = found
+        self._active = {each for each in self._active if not found.is_done(each)}
+        self._open = {each for each in self._open if not found.is_done(each)}
+        return found
 
     def freeze(self) -> None:
         """Make the data that is available now the end of the query."""
-        now_ns = self._look()
-        found = {}
-        for recording_id, descriptor in self._catalog.selected.items():
-            end = self._end_cache.of(descriptor, now_ns)
-            found[recording_id] = RecordingOffset.begun(descriptor, end)
-        self._target = Offsets(found)
+        self._missed, now_ns = self._look()
+        self._target = {
+            key: self._end_cache.of(each, now_ns) if each.is_active else each.stop_position
+            for key, each in self._catalog.selected.items()
+        }
 
     def reported(self) -> Offsets | None:
         """Return what was available when the last batch was decided, without reading anything."""
-        return self._available
+        if self._available is None or self._reported is not None:
+            return self._reported
+        start, unread = self._available
+        listed = {key: each for key, each in start.recordings.items() if not each.is_done}
+        for key, each in unread.items():
+            descriptor = self._catalog.selected.get(key)
+            if each.length and descriptor is not None:
+                listed[key] = RecordingOffset.of(descriptor, each.end, first=each.start)
+        self._reported = attrs.evolve(start, recordings=listed, cut=None)
+        return self._reported
 
     @property
     def lost_bytes(self) -> int:
@@ -277,41 +202,142 @@ class Follower:
         Raises:
             DataLossError: Part of a range is gone, and `failOnDataLoss` is set.
         """
-        self._catalog.look()
-        found = []
+        self._missed |= self._catalog.look()
+        found: list[RecordingRange] = []
         for recording_id, offset in end.recordings.items():
             before = start.recordings.get(recording_id)
             position = offset.first if before is None else before.position
-            part = self._range(recording_id, offset, position)
-            if part is not None:
-                found.append(part)
+            if position is not None and offset.position > position:
+                part = self._range(recording_id, offset, position)
+                found += () if part is None else (part,)
+        check_segments(self._directory, found, self._options)
         return found
 
-    def _look(self) -> int:
-        self._catalog.look()
+    def boundaries(self) -> DiskBoundaries:
+        """Return the ends of messages in the files."""
+        return DiskBoundaries(
+            self._directory,
+            self._catalog.selected,
+            by_message=self._by_message,
+            with_padding=self._options.include_padding,
+        )
+
+    def _look(self) -> tuple[set[int], int]:
+        """Look at the archive again; return the recordings that have changed, and the time."""
+        changed = self._catalog.look() | self._missed
+        self._missed = set()
         self._end_cache.invalidate()
-        return self._clock.now_ns()
+        return changed, self._clock.now_ns()
 
-    def _known(self, recording_id: int, offset: RecordingOffset) -> RecordingOffset:
-        """Return the offset of a recording, checked to be the same recording and still present."""
-        descriptor = self._catalog.recordings.get(recording_id)
-        if descriptor is not None:
-            refuse_other(offset, descriptor)
-            return offset
-        if not offset.is_done:
-            self._losses.report_removal(recording_id, offset.position)
-        return attrs.evolve(offset, is_done=True)
+    def _is_quiet(self, idle: Idle) -> bool:
+        """Return whether no recording has grown since a look that found nothing to read."""
+        counted = self._end_cache.counted()
+        if counted is not idle.counted:
+            return False
+        return all(each in counted for each in self._active)
 
-    def _unread(
-        self, descriptor: RecordingDescriptor, offset: RecordingOffset, end: int
-    ) -> UnreadRange:
+    def _moved(self, changed: set[int]) -> Iterable[int]:
+        """Return the recordings of which there may be more to read than at the last look."""
+        counted = self._end_cache.counted()
+        resting = self._resting
+        for each in changed:
+            resting.pop(each, None)
+        return [each for each in self._open if resting.get(each, -1) != counted.get(each, -2)]
+
+    def _rest(
+        self, unread: Mapping[int, UnreadRange], ends: Mapping[int, int], known: Mapping[int, int]
+    ) -> None:
+        """Take note of the recordings that have been read as far as their counters tell."""
+        counted = self._end_cache.counted()
+        for recording_id, each in unread.items():
+            if recording_id in counted and ends[recording_id] == known.get(recording_id, each.end):
+                self._resting[recording_id] = counted[recording_id]
+
+    def _follow(self, start: Offsets, changed: set[int]) -> None:
+        """Determine the recordings that are not read to their ends.
+
+        Raises:
+            DataLossError: One was removed, or is another one now, and `failOnDataLoss` is set.
+        """
+        known, self._at = self._at, None
+        if known is not start and known != start:
+            self._open, self._removed, self._resting = set(), set(), {}
+            changed = {*self._catalog.selected, *start.recordings, *start.new}
+        recordings, selected = self._catalog.recordings, self._catalog.selected
+        for recording_id in sorted(changed):
+            descriptor = recordings.get(recording_id)
+            self._open.discard(recording_id)
+            if descriptor is None:
+                self._remove(recording_id, start)
+                continue
+            offset = start.recordings.get(recording_id)
+            if offset is not None:
+                refuse_other(offset, descriptor)
+            if recording_id in selected:
+                refuse_recreated_archive(start, descriptor)
+                if self._goes_on(descriptor, start):
+                    self._open.add(recording_id)
+        if changed:
+            self._active = {each for each in self._open if recordings[each].is_active}
+        self._at = start
+
+    def _remove(self, recording_id: int, start: Offsets) -> None:
+        """Take note of a recording that the catalog does not have any more."""
+        self._ended.pop(recording_id, None)
+        offset = start.recordings.get(recording_id)
+        if recording_id in start.new or (offset is not None and not offset.is_done):
+            self._losses.report_removal(recording_id, 0 if offset is None else offset.position)
+            self._removed.add(recording_id)
+
+    def _goes_on(self, descriptor: RecordingDescriptor, start: Offsets) -> bool:
+        """Return whether a recording may have more than what was read."""
+        if not start.is_done(descriptor.recording_id) or descriptor.is_active:
+            return True
+        offset = start.recordings.get(descriptor.recording_id)
+        read = self._ended.get(descriptor.recording_id) if offset is None else offset.position
+        return is_extended(descriptor) if read is None else read != descriptor.stop_position
+
+    def _position(self, descriptor: RecordingDescriptor, start: Offsets, end: int) -> int:
+        """Return up to where a recording that ends at `end` was read, in bytes."""
+        recording_id = descriptor.recording_id
+        offset = start.recordings.get(recording_id)
+        if offset is not None:
+            return offset.position
+        if recording_id in start.new:
+            return 0
+        if recording_id not in start.met:
+            return descriptor.start_position
+        # It was read to its end some time ago, and has been extended since.
+        found = self._ended.get(recording_id)
+        if found is None:
+            found = self._ended[recording_id] = self._extended_from(descriptor, end)
+        return found
+
+    def _extended_from(self, descriptor: RecordingDescriptor, end: int) -> int:
+        """Return where the last session of a recording began, which was read up to there."""
+        start = descriptor.start_position
+        if self._options.access != REPLAY:
+            # Not the readable end: of frames that were read, some may not be trusted any more.
+            end = self._end_cache.end_of_frames(descriptor, end)
+            found = session_start(self._directory, descriptor, end)
+            # The frame before the end may be of another session: then nothing was recorded since.
+            is_other = found == end and not has_checksums(self._directory, descriptor, start, end)
+            if start < found < end or is_other:
+                return found
+        return self._losses.continue_after_extension(descriptor.recording_id, start, end)
+
+    def _unread(self, descriptor: RecordingDescriptor, start: Offsets, now_ns: int) -> UnreadRange:
         """Return the range of a recording that is still to be read, adjusted for lost data."""
-        recording_id, position = descriptor.recording_id, offset.position
+        recording_id = descriptor.recording_id
+        end = self._end_cache.reach(descriptor, now_ns)
+        position = self._position(descriptor, start, end)
         if position < descriptor.start_position:
             position = self._losses.continue_after_purge(
                 recording_id, position, descriptor.start_position
             )
-        rewritten_at = self._rewritten_from(descriptor, offset, min(position, end))
+        rewritten_at = self._rewritten_from(
+            descriptor, start.recordings.get(recording_id), min(position, end)
+        )
         if rewritten_at is not None:
             # This batch reads nothing of the recording and the next one reads everything from
             # `rewritten_at`: a batch is what lies behind the previous offset.
@@ -324,10 +350,10 @@ class Follower:
         return UnreadRange(position, max(end, position), descriptor.term_length)
 
     def _rewritten_from(
-        self, descriptor: RecordingDescriptor, offset: RecordingOffset, position: int
+        self, descriptor: RecordingDescriptor, offset: RecordingOffset | None, position: int
     ) -> int | None:
         """Return from where another session recorded again what was read; None if none did."""
-        if offset.session_id in {None, descriptor.session_id} or position <= 0:
+        if offset is None or position <= 0 or offset.is_of_session(descriptor.session_id):
             return None
         if self._options.access == REPLAY:
             # Frames of a replay carry the session of the replay.
@@ -339,31 +365,116 @@ class Follower:
             self._extended[descriptor.recording_id] = known
         return known[1] if known[1] < position else None
 
-    def _at(
-        self, known: dict[int, RecordingOffset], positions: dict[int, int], start: Offsets
-    ) -> Offsets:
-        """Return offsets at the given positions, based on those of `start`."""
-        found = {}
-        for recording_id, offset in known.items():
-            position = positions.get(recording_id)
-            if position is None:
-                found[recording_id] = offset
+    def _after(
+        self,
+        start: Offsets,
+        unread: dict[int, UnreadRange],
+        ends: dict[int, int],
+        known: dict[int, int],
+    ) -> Offsets | None:
+        """Return the offsets behind a batch; None if they would be those at its start.
+
+        Args:
+            start: Offsets at its start.
+            unread: What there was to read.
+            ends: Up to where each of these recordings is read.
+            known: Readable ends, as far as they had to be found out.
+        """
+        listed, new, is_changed = self._kept(start, unread)
+        for recording_id, each in unread.items():
+            descriptor, end = self._catalog.selected[recording_id], ends[recording_id]
+            offset = start.recordings.get(recording_id)
+            is_read = end >= known.get(recording_id, descriptor.stop_position)
+            is_done = is_read and not descriptor.is_active
+            position = self._position(descriptor, start, end)
+            if offset is not None:
+                is_same = (end, is_done) == (offset.position, offset.is_done)
+                is_changed = is_changed or not is_same
+                listed[recording_id] = (
+                    offset.stays(is_done=is_done)
+                    if end == position
+                    else RecordingOffset.of(descriptor, end, is_done=is_done)
+                )
+            elif end != position or (start.is_done(recording_id) and not is_done):
+                is_changed = True
+                first = min(position, end)
+                listed[recording_id] = RecordingOffset.of(
+                    descriptor, end, first=first, is_done=is_done
+                )
+            elif recording_id in start.new and not is_done:
+                new.append(recording_id)
+            elif recording_id in start.new:
+                is_changed = True
+                self._ended[recording_id] = end
+            elif recording_id not in start.met and each.length:
+                if position:
+                    listed[recording_id] = RecordingOffset.of(descriptor, position, first=position)
+                else:
+                    new.append(recording_id)
+        if not is_changed:
+            return None
+        self._ended.update((key, each.position) for key, each in listed.items() if each.is_done)
+        return self._offsets(start, listed, new, listed.keys() | set(new))
+
+    def _kept(
+        self, start: Offsets, unread: Container[int]
+    ) -> tuple[dict[int, RecordingOffset], list[int], bool]:
+        """Return what is listed and new of recordings that are not looked at, and any removal.
+
+        One that was read to its end is not listed again, unless it could be taken for one that was
+        extended only after that.
+        """
+        listed = {}
+        for key, each in start.recordings.items():
+            descriptor = self._catalog.recordings.get(key)
+            if key in unread or descriptor is None:
                 continue
-            descriptor = self._catalog.selected[recording_id]
-            # The end of a stopped recording does not depend on the time, so 0 will do.
-            is_done = not descriptor.is_active and position >= self._end_cache.of(descriptor, 0)
-            session_id = descriptor.session_id if position != offset.position else offset.session_id
-            found[recording_id] = attrs.evolve(
-                offset, position=position, is_done=is_done, session_id=session_id
-            )
-        return Offsets(found, gone=start.gone)
+            if each.is_done:
+                self._ended[key] = each.position
+            if not each.is_done or is_extended(descriptor):
+                listed[key] = each.stays(is_done=each.is_done)
+        new = [each for each in start.new if each not in unread and each not in self._removed]
+        return listed, new, bool(self._removed)
+
+    def _offsets(
+        self,
+        start: Offsets,
+        listed: dict[int, RecordingOffset],
+        new: Iterable[int],
+        met: Collection[int],
+    ) -> Offsets:
+        """Return offsets that follow others; `met` are recordings that may be new to the query."""
+        self._removed = set()
+        added = [each for each in met if each not in start.met]
+        spans = []
+        if added:
+            # No recording will ever have an id that was left out before another one.
+            ids = list(self._catalog.recordings)
+            for each in added:
+                place = bisect_left(ids, each)
+                spans.append((ids[place - 1] + 1 if place else 0, each + 1))
+        began = [self._catalog.recordings[each].start_timestamp_ms for each in added]
+        return Offsets(
+            listed,
+            None,
+            start.met.with_spans(spans),
+            IdRanges().with_spans((each, each + 1) for each in new),
+            max([start.newest_ms, *began]),
+        )
+
+    def _take_turns(self, waiting: Mapping[int, UnreadRange], admitted: Mapping[int, int]) -> None:
+        """Let active recordings wait behind the others that got less than they had."""
+        turn = max(self._turns.values(), default=0) + 1
+        for recording_id, end in admitted.items():
+            self._turns.pop(recording_id, None)
+            is_active = self._catalog.selected[recording_id].is_active
+            if is_active and end < waiting[recording_id].end:
+                self._turns[recording_id] = turn
 
     def _range(
         self, recording_id: int, offset: RecordingOffset, start: int
     ) -> RecordingRange | None:
         end = offset.position
-        if end <= start:
-            return None
         descriptor = self._catalog.recordings.get(recording_id)
         if descriptor is None:
             self._losses.report_removal(recording_id, start)
@@ -377,38 +488,49 @@ class Follower:
             end = self._losses.continue_after_rollback(recording_id, end, descriptor.stop_position)
         if end <= start:
             return None
-        part = range_of(self._directory, descriptor, self._options, start=start, end=end)
-        check_segments(part, self._present(part), self._options)
-        return part
-
-    def _present(self, part: RecordingRange) -> list[str]:
-        """Return which files of a range exist; no other file is looked up."""
-        return [name for _, name in missing_segments(part, set()) if self._is_there(name)]
-
-    def _is_there(self, name: str) -> bool:
-        try:
-            self._directory.modified_ms(name)
-        except FileNotFoundError:
-            return False
-        return True
+        is_replayed = self._options.access == REPLAY
+        return RecordingRange(descriptor, start, end, is_replayed=is_replayed)
 
 
-def first_offset(descriptor: RecordingDescriptor, start: Offsets) -> RecordingOffset:
-    """Return the offset of a recording that is new to the query.
+@final
+class FollowedBoundaries:
+    """Ends of messages of the recordings that a query follows; see `Boundaries`.
 
-    Raises:
-        DataLossError: The archive was deleted and created again.
+    Attributes:
+        known: Readable ends that were found out.
     """
-    refuse_recreated_archive(start.gone, descriptor)
-    return RecordingOffset.begun(descriptor, descriptor.start_position)
+
+    def __init__(self, disk: DiskBoundaries, ends: EndCache, now_ns: int) -> None:
+        self._disk = disk
+        self._ends = ends
+        self._now_ns = now_ns
+        self.last_end = disk.last_end
+        self.first_end = disk.first_end
+        self.end_of_rows = disk.end_of_rows
+        self.known: dict[int, int] = {}
+
+    def readable_end(self, recording_id: int, start: int, end: int) -> int:
+        """Return the end of the last message that may be read; `start` if there is none."""
+        descriptor = self._disk.recordings[recording_id]
+        if end < self._ends.reach(descriptor, self._now_ns):
+            return self._disk.last_end(recording_id, start, end)
+        self.known[recording_id] = max(self._ends.of(descriptor, self._now_ns), start)
+        return self.known[recording_id]
 
 
-def until(waiting: dict[int, UnreadRange], target: Offsets) -> dict[int, UnreadRange]:
+def begins_at_start(options: ArchiveOptions, recording_id: int) -> bool:
+    """Return whether a new query reads a recording from its start, wherever that is."""
+    is_by_time = options.starting_timestamp is not None or (
+        recording_id in options.starting_offsets_by_timestamp
+    )
+    return not is_by_time and options.starting_positions.of(recording_id) == EARLIEST
+
+
+def until(waiting: Mapping[int, UnreadRange], target: Mapping[int, int]) -> dict[int, UnreadRange]:
     """Limit what is to be read to a target."""
     found = {}
     for recording_id, each in waiting.items():
-        last = target.recordings.get(recording_id)
         # An empty range if the recording is not in the target.
-        end = each.start if last is None else max(min(each.end, last.position), each.start)
+        end = max(min(each.end, target.get(recording_id, each.start)), each.start)
         found[recording_id] = attrs.evolve(each, end=end)
     return found

@@ -38,7 +38,8 @@ class QueryLag:
         name: Name of the query; None if it has none.
         batch_id: Id of the batch.
         positions: Position read so far by recording id, in bytes; this query needs nothing before
-            it.
+            it. Recordings are left out that were read to their ends before this batch, and those
+            of which nothing was read.
         bytes_behind: Unread bytes by recording id when the batch was decided.
     """
 
@@ -104,7 +105,7 @@ def bytes_behind(end: Offsets, latest: Offsets) -> dict[int, int]:
     for recording_id, each in latest.recordings.items():
         before = end.recordings.get(recording_id)
         position = each.first if before is None else before.position
-        found[recording_id] = max(each.position - position, 0)
+        found[recording_id] = 0 if position is None else max(each.position - position, 0)
     return found
 
 

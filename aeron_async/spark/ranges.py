@@ -29,14 +29,15 @@ class RecordingRange:
         descriptor: Catalog entry at the time of planning.
         start: Where a frame begins, in bytes.
         end: End of the last frame, in bytes.
-        has_checksums: Whether data frames have a checksum in place of their session.
+        has_checksums: Whether data frames have a checksum in place of their session; None if that
+            is still to be found out, which only the files tell.
         is_replayed: Whether frames have the session of a replay instead of their own.
     """
 
     descriptor: RecordingDescriptor
     start: int
     end: int
-    has_checksums: bool = False
+    has_checksums: bool | None = None
     is_replayed: bool = False
 
     @property

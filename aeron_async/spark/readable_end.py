@@ -4,51 +4,54 @@ A recording that has stopped ends where the catalog says. For an active one, a l
 its position best, then the counters of the archive's driver. If neither can be asked, the frames in
 the files determine the end.
 
-Counters are in the driver's `cnc.dat`, behind a header with the length of each section. The file is
-read and not mapped: the query needs a few numbers only, and the file exists as long as its driver.
-
 | question | who answers |
 |---|---|
 | What proves that a recording grows? | `ReportedGrowth`: a live archive; `DiskGrowth`: its files |
 | Up to where may it be read? | `ReadableEnds` |
 | Is the end found last still the end? | `EndCache`, which asks the two above if it must |
 
-A waiting query asks again every few milliseconds. Therefore an end is cached until a frame header
-appears behind the last known frame, which is one small read. If frames are there that may not be
-read yet, the end is also determined again after a while, because the counter may lag behind the
-files, or the writer may have died. That interval starts short and doubles each time that nothing
-has changed.
+A waiting query asks again every few milliseconds. Therefore an end is cached until the counter of
+the recording moves; all counters are one read. Without a counter, it is cached until a frame header
+appears behind the last known frame, which is one small read for each recording. If frames are there
+that may not be read yet, the end is also determined again after a while, because the archive may
+lag behind the files, or the writer may have died. That interval starts short and doubles each time
+that nothing has changed.
 
-Source: Aeron `CncFileDescriptor`, `CountersReader`, `RecordingPos`.
+Source: Aeron `RecordingPos`.
 """
 
 from __future__ import annotations
 
-from struct import Struct
+from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, final, runtime_checkable
 
 import attrs
 
-from aeron_async.archive.disk.files import OsDirectory, read_exactly
+from aeron_async.archive.disk.files import read_exactly
 from aeron_async.archive.disk.mark_file import read_mark_file
-from aeron_async.archive.disk.segment_scan import ScanBuffer, find_end
+from aeron_async.archive.disk.segment_scan import HEADER_LENGTH, ScanBuffer, find_end
 from aeron_async.archive.disk.segments import segment_name, term_base
-from aeron_async.archive.recording_counter import RECORDING_POSITION_TYPE_ID
 from aeron_async.clock import NS_PER_MS, NS_PER_SECOND, SystemClock
 from aeron_async.errors import ArchiveError, ConfigurationError, DataLossError
 from aeron_async.logs import get_logger
 from aeron_async.spark.boundaries import (
     DiskBoundaries,
+    ends_message,
     is_alive,
     last_message_end,
     scanned_end,
     whole_end,
 )
 from aeron_async.spark.options import ArchiveAccess
+from aeron_async.spark.position_counters import PositionCounters
+from aeron_async.spark.segment_names import SegmentNames, is_there
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
-    from aeron_async.archive.disk.files import Directory, File
+    from aeron_async.archive.disk.files import Directory
     from aeron_async.archive.disk.mark_file import MarkFileHeader
     from aeron_async.clock import Clock
     from aeron_async.spark.options import ArchiveOptions
@@ -63,86 +66,7 @@ __all__ = [
     "LiveDirectory",
     "ReadableEnds",
     "growth_of",
-    "recorded_positions",
 ]
-
-CNC_NAME: Final = "cnc.dat"
-HEADER: Final = Struct("<iiiii")
-HEADER_LENGTH: Final = 128
-MAJOR: Final = 0
-METADATA_LENGTH: Final = 512
-VALUE_LENGTH: Final = 128
-RECORD: Final = Struct("<ii")
-ALLOCATED: Final = 1
-UNUSED: Final = 0
-KEY_AT: Final = 16
-KEY: Final = Struct("<qii")
-KEY_LENGTH: Final = 112
-NUMBER: Final = Struct("<q")
-LONGEST_SECTION: Final = 1 << 28
-"""Upper limit on the counters' metadata, in bytes: half a million counters."""
-
-
-def recorded_positions(aeron_directory: str, *, archive_id: int | None) -> dict[int, int]:
-    """Return the recorded positions by recording id; empty if there is no driver.
-
-    Args:
-        aeron_directory: Directory of the driver.
-        archive_id: Id of the archive; None for any, if the driver has only one.
-    """
-    try:
-        file = OsDirectory(aeron_directory, create=False).open_to_read(CNC_NAME)
-    except FileNotFoundError:
-        return {}
-    try:
-        return positions_in(file, archive_id)
-    finally:
-        file.close()
-
-
-def positions_in(file: File, archive_id: int | None) -> dict[int, int]:
-    """Return the recorded positions in a `cnc.dat` file."""
-    version, to_driver, to_clients, metadata_length, values_length = HEADER.unpack(
-        read(file, 0, HEADER.size)
-    )
-    metadata_at = HEADER_LENGTH + to_driver + to_clients
-    is_known = version > 0 and version >> 16 == MAJOR
-    if not is_known or not 0 < metadata_length <= LONGEST_SECTION or values_length <= 0:
-        return {}
-    values_at = metadata_at + metadata_length
-    metadata = read(file, metadata_at, metadata_length)
-    found = {}
-    for counter_id in range(min(metadata_length // METADATA_LENGTH, values_length // VALUE_LENGTH)):
-        at = counter_id * METADATA_LENGTH
-        state, kind = RECORD.unpack_from(metadata, at)
-        if state == UNUSED:
-            # The driver never allocated a counter behind this record.
-            break
-        if state != ALLOCATED or kind != RECORDING_POSITION_TYPE_ID:
-            continue
-        recording_id, of_archive = key_of(metadata, at + KEY_AT)
-        if archive_id is None or of_archive in {archive_id, None}:
-            value_at = values_at + counter_id * VALUE_LENGTH
-            (found[recording_id],) = NUMBER.unpack(read(file, value_at, NUMBER.size))
-    return found
-
-
-def key_of(metadata: bytes, at: int) -> tuple[int, int | None]:
-    """Return the recording id and the archive id; old archives do not write the latter."""
-    recording_id, _, source_length = KEY.unpack_from(metadata, at)
-    archive_at = KEY.size + source_length
-    if not 0 <= source_length <= KEY_LENGTH - KEY.size - NUMBER.size:
-        return recording_id, None
-    (archive_id,) = NUMBER.unpack_from(metadata, at + archive_at)
-    return recording_id, archive_id
-
-
-def read(file: File, offset: int, length: int) -> bytes:
-    """Return bytes of a file, with zeros behind its end."""
-    buffer = bytearray(length)
-    read_exactly(file, memoryview(buffer), offset)
-    return bytes(buffer)
-
 
 LENGTH_SIZE: Final = 4
 
@@ -231,14 +155,15 @@ class DiskGrowth:
 
 
 log: Final = get_logger(__name__)
+NO_COUNTERS: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 @final
 class ReadableEnds:
     """Determines up to where each recording may be read.
 
-    File names and positions stay cached until `invalidate` is called. A search walks the files from
-    the last known end on, so a query that asks often does not read the same frames often.
+    Positions stay cached until `invalidate` is called. A search walks the files from the last known
+    end on, so a query that asks often does not read the same frames often.
 
     Args:
         directory: Directory of the archive.
@@ -255,15 +180,28 @@ class ReadableEnds:
         self._known: dict[int, tuple[int, int]] = {}
         # What the archive has answered, and what the counters of its driver show.
         self._asked_positions: dict[int, int] = {}
-        self._counter_positions: dict[int, int] | None = None
-        self._names: list[str] | None = None
-        self._is_alive = False
+        self._counters = PositionCounters()
+        self._counter_positions: Mapping[int, int] | None = None
+        self._live = directory if isinstance(directory, LiveDirectory) else None
+        self._asks_counters = self._live is None and (
+            options.position_source == "counter"
+            or (options.position_source == "auto" and not options.archive_control_channel)
+        )
+        self._names: SegmentNames | None = None
+        self._is_alive: bool | None = None
 
     def invalidate(self) -> None:
-        """Discard the cached file names and positions."""
+        """Discard the cached positions, and the names of files."""
         self._asked_positions.clear()
         self._counter_positions = None
-        self._names = None
+        self._names = self._is_alive = None
+
+    def counted(self) -> Mapping[int, int]:
+        """Return the positions that the driver's counters show, if they tell where recordings end.
+
+        It is the same object as before if nothing has changed since.
+        """
+        return self._counted() if self._asks_counters else NO_COUNTERS
 
     def of(self, descriptor: RecordingDescriptor) -> int:
         """Return up to where a recording may be read, in bytes.
@@ -307,8 +245,8 @@ class ReadableEnds:
         if source == "catalog":
             return descriptor.start_position
         recorded: int | None = None
-        if isinstance(self._directory, LiveDirectory):
-            recorded = self._directory.recorded(descriptor)
+        if self._live is not None:
+            recorded = self._live.recorded(descriptor)
         elif source == "control" or (source == "auto" and self._options.archive_control_channel):
             recorded = self._asked(descriptor)
         elif source in {"auto", "counter"}:
@@ -338,7 +276,7 @@ class ReadableEnds:
             self._asked_positions[descriptor.recording_id] = known
         return known
 
-    def _counted(self) -> dict[int, int]:
+    def _counted(self) -> Mapping[int, int]:
         """Return the positions that the driver's counters show; empty if there is no driver."""
         if self._counter_positions is None:
             mark = self._mark()
@@ -350,7 +288,7 @@ class ReadableEnds:
             # Also for a dead archive: its driver may have counters of other archives with the same
             # ids.
             archive_id = mark.identity.archive_id if mark else None
-            found = recorded_positions(where, archive_id=archive_id) if where else {}
+            found = self._counters.look(where, archive_id) if where else NO_COUNTERS
             self._counter_positions = found
         return self._counter_positions
 
@@ -361,17 +299,34 @@ class ReadableEnds:
             return None
 
     def _scanned(self, descriptor: RecordingDescriptor) -> int:
-        if self._names is None:
-            self._names = self._directory.names()
+        known = self._known_end(descriptor)
+        base = self._last_base(descriptor, known)
+        if base is None:
+            return known or descriptor.start_position
+        if self._is_alive is None:
             self._is_alive = is_alive(self._directory, self._clock.epoch_ms())
         return scanned_end(
             self._directory,
             descriptor,
             self._options,
-            names=self._names,
+            base=base,
             alive=self._is_alive,
-            known=self._known_end(descriptor),
+            known=known,
         )
+
+    def _last_base(self, descriptor: RecordingDescriptor, known: int | None) -> int | None:
+        """Return where the last file of a recording begins; None if no file goes on."""
+        if known is None:
+            if self._names is None:
+                self._names = SegmentNames(self._directory.names())
+            bases = self._names.bases(descriptor.recording_id)
+            first = term_base(descriptor.start_position, descriptor.term_length)
+            return int(bases[-1]) if len(bases) and bases[-1] >= first else None
+        # Whoever knows an end need not list the directory: one file follows the other.
+        found, base = None, descriptor.segment_base(known)
+        while is_there(self._directory, segment_name(descriptor.recording_id, base)):
+            found, base = base, base + descriptor.segment_length
+        return found
 
 
 def asked_position(options: ArchiveOptions, recording_id: int) -> int:
@@ -397,7 +352,11 @@ class Ends(Protocol):
     """Finds up to where a recording may be read; that may be slow."""
 
     def invalidate(self) -> None:
-        """Discard the cached file names and positions."""
+        """Discard what was cached."""
+        ...
+
+    def counted(self) -> Mapping[int, int]:
+        """Return the positions of those recordings whose counters tell where they end."""
         ...
 
     def of(self, descriptor: RecordingDescriptor) -> int:
@@ -414,6 +373,7 @@ class CachedEnd:
         session_id: Session that made it; another session may have cut and extended the recording.
         readable_end: Up to where the recording may be read, in bytes; a message ends there.
         present_end: End of the last frame that is present.
+        counted: Position that the counter of the recording showed; None if it had none.
         found_ns: When these were determined.
         wait_ns: How long they are trusted while `readable_end` is less than `present_end`.
     """
@@ -423,6 +383,7 @@ class CachedEnd:
     present_end: int
     found_ns: int
     wait_ns: int
+    counted: int | None = None
 
 
 @final
@@ -443,15 +404,35 @@ class EndCache:
         self._growth = growth_of(directory)
         self._held: dict[int, tuple[int, int]] = {}
         self._stopped: dict[int, tuple[int, int]] = {}
-        self._is_valid = False
         self._first_met_ns: dict[tuple[int, int], int] = {}
         self._began_ns: int | None = None
         self.search_count: int = 0
         """How often an end was determined and not taken from the cache."""
 
     def invalidate(self) -> None:
-        """Let the next search look at files and counters again, once for all recordings."""
-        self._is_valid = False
+        """Look at files and counters again, once for all recordings."""
+        self._ends.invalidate()
+
+    def counted(self) -> Mapping[int, int]:
+        """Return the positions that counters show; the same object if none has changed."""
+        return self._ends.counted()
+
+    def reach(self, descriptor: RecordingDescriptor, now_ns: int) -> int:
+        """Return up to where a recording goes; where its last whole message ends, files tell.
+
+        No file is looked at if the catalog or a counter knows. See `of`.
+        """
+        if not descriptor.is_active:
+            return descriptor.stop_position
+        counted = self._ends.counted().get(descriptor.recording_id)
+        cached = self._known(descriptor)
+        if counted is None:
+            return self.of(descriptor, now_ns)
+        if cached is None:
+            return max(counted, descriptor.start_position)
+        # What was found out stays valid until the counter moves.
+        is_same = counted == cached.counted
+        return cached.readable_end if is_same else max(counted, cached.readable_end)
 
     def of(self, descriptor: RecordingDescriptor, now_ns: int) -> int:
         """Return up to where a recording may be read, in bytes.
@@ -471,15 +452,27 @@ class EndCache:
             return self._end_of_stopped(descriptor)
         if self._began_ns is None:
             self._began_ns = now_ns
-        cached = self._cached.get(recording_id)
-        if cached is not None and cached.session_id != descriptor.session_id:
-            cached = None
-        if cached is not None:
+        cached = self._known(descriptor)
+        counted = self._ends.counted().get(recording_id)
+        if cached is not None and counted is not None:
+            if counted == cached.counted:
+                return cached.readable_end
+        elif cached is not None:
             is_all_readable = cached.readable_end == cached.present_end
             is_believed = is_all_readable or now_ns - cached.found_ns < cached.wait_ns
             if is_believed and not self._growth.has_frame(descriptor, cached.present_end):
                 return cached.readable_end
         return self._search(descriptor, cached, now_ns).readable_end
+
+    def _known(self, descriptor: RecordingDescriptor) -> CachedEnd | None:
+        cached = self._cached.get(descriptor.recording_id)
+        return cached if cached and cached.session_id == descriptor.session_id else None
+
+    def end_of_frames(self, descriptor: RecordingDescriptor, position: int) -> int:
+        """Return where the frames of a recording end that are there, whether they may be read."""
+        if not descriptor.is_active:
+            return descriptor.stop_position
+        return self._growth.end_of_frames(descriptor, position)
 
     def holds(self, descriptor: RecordingDescriptor, position: int) -> bool:
         """Return whether the files of a recording reach a position.
@@ -515,9 +508,6 @@ class EndCache:
     def _search(
         self, descriptor: RecordingDescriptor, cached: CachedEnd | None, now_ns: int
     ) -> CachedEnd:
-        if not self._is_valid:
-            self._ends.invalidate()
-            self._is_valid = True
         self.search_count += 1
         recording_id = descriptor.recording_id
         known = descriptor.start_position if cached is None else cached.readable_end
@@ -533,19 +523,34 @@ class EndCache:
             if was_there or now_ns - known_end.found_ns >= GRACE_NS:
                 raise
             return known_end
-        boundaries = DiskBoundaries(
-            self._directory, {recording_id: descriptor}, by_message=self._by_message
-        )
-        readable_end = boundaries.last_end(recording_id, known, readable_end)
-        present_end = self._growth.end_of_frames(descriptor, readable_end)
+        counted = self._ends.counted().get(recording_id)
+        if not self._is_known_whole(descriptor, counted, readable_end):
+            boundaries = DiskBoundaries(
+                self._directory, {recording_id: descriptor}, by_message=self._by_message
+            )
+            readable_end = boundaries.last_end(recording_id, known, readable_end)
+        present_end = counted
+        if present_end is None:
+            present_end = self._growth.end_of_frames(descriptor, readable_end)
         wait_ns = SHORTEST_WAIT_NS
         ends = readable_end, present_end
         if cached is not None and ends == (cached.readable_end, cached.present_end):
             wait_ns = min(2 * cached.wait_ns, LONGEST_WAIT_NS)
-        cached = CachedEnd(descriptor.session_id, *ends, now_ns, wait_ns)
+        cached = CachedEnd(descriptor.session_id, *ends, now_ns, wait_ns, counted)
         self._cached[recording_id] = cached
         self._first_met_ns.pop((recording_id, descriptor.session_id), None)
         return cached
+
+    def _is_known_whole(
+        self, descriptor: RecordingDescriptor, counted: int | None, end: int
+    ) -> bool:
+        """Return whether an end is that of a message, or of a frame, without walking the frames."""
+        if counted != end or end % HEADER_LENGTH:
+            return False
+        with suppress(FileNotFoundError):
+            # A counter is where a frame ends.
+            return not self._by_message or ends_message(self._directory, descriptor, end)
+        return False
 
     def _first_met_end(self, descriptor: RecordingDescriptor, now_ns: int) -> CachedEnd:
         """Return the start of a recording with unknown position, from when it was first met."""

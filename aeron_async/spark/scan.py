@@ -27,6 +27,7 @@ from aeron_async.clock import NS_PER_MS
 from aeron_async.errors import DataLossError
 from aeron_async.logs import get_logger
 from aeron_async.spark.columns import project
+from aeron_async.spark.frame_finder import has_checksums
 from aeron_async.spark.ranges import ScanSettings
 from aeron_async.spark.record_batches import BatchBuilder, RowBatch
 from aeron_async.spark.rows import RowScan
@@ -48,6 +49,8 @@ __all__ = [
     "first_not_older",
 ]
 
+OF_SESSION: Final = frozenset({"session_id", "frame_checksum"})
+"""Columns whose place in a frame may hold its checksum."""
 PIECE_LENGTH: Final = 2 << 20
 LONGEST_PIECE: Final = 64 << 20
 """Holds any message: at most 16 MiB, and with frame headers less than four times as much."""
@@ -135,8 +138,23 @@ class Scanner:
         elif self.counts.dropped_fragments:
             log.info("fragments_dropped", **attrs.asdict(self.counts))
 
+    def _with_checksums(self, part: RecordingRange) -> RecordingRange:
+        """Return a range that tells whether its frames have checksums, if a column depends on it.
+
+        The task finds out and not who plans, because only the files tell.
+        """
+        settings = self._settings
+        is_needed = not OF_SESSION.isdisjoint(settings.projection.names)
+        if part.is_replayed or part.has_checksums is not None or not is_needed:
+            return part
+        has = settings.checksum is not None or has_checksums(
+            self._directory, part.descriptor, part.start, part.end
+        )
+        return attrs.evolve(part, has_checksums=has)
+
     def _range(self, part: RecordingRange) -> Iterator[RowBatch]:
         settings = self._settings
+        part = self._with_checksums(part)
         rows = RowScan(
             part.descriptor,
             by_message=settings.by_message,

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from aeron_async.errors import AeronError
+from aeron_async.spark.few_lines import in_few_lines
 from aeron_async.spark.java import check_interpreter
 from aeron_async.spark.sink.source import AeronSink
 
@@ -37,12 +39,14 @@ class AeronArchiveSource(DataSource):
         """Return the name that queries use for this source."""
         return "aeron_archive"
 
+    @in_few_lines
     def schema(self) -> StructType | str:
         """Return the default columns of a query that declares no schema."""
         from aeron_async.spark.query_schema import declared_schema  # noqa: PLC0415 - see the module
 
         return declared_schema(self._parsed())
 
+    @in_few_lines
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a batch reader for these columns; Spark names the argument."""
         from aeron_async.spark import batch_reader  # noqa: PLC0415 - see the module
@@ -56,10 +60,13 @@ class AeronArchiveSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return a stream reader for these columns."""
-        from aeron_async.spark.stream_reader import StreamReader  # noqa: PLC0415 - see the module
+        from aeron_async.spark import stream_reader  # noqa: PLC0415 - see the module
 
-        options = self._parsed()
-        return StreamReader(options, self._settings(options, schema))
+        try:
+            options = self._parsed()
+            return stream_reader.StreamReader(options, self._settings(options, schema))
+        except AeronError as error:
+            return stream_reader.RefusingReader(str(error))
 
     def _parsed(self) -> ArchiveOptions:
         from aeron_async.spark.options import ArchiveOptions  # noqa: PLC0415 - see the module
@@ -86,13 +93,17 @@ class PlanSource(AeronArchiveSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return a stream reader."""
+        from aeron_async.spark import stream_reader  # noqa: PLC0415 - see the module
         from aeron_async.spark.columns import default_columns  # noqa: PLC0415 - see the module
         from aeron_async.spark.ranges import ScanSettings  # noqa: PLC0415 - see the module
-        from aeron_async.spark.stream_reader import PlanReader  # noqa: PLC0415 - see the module
 
         del schema
-        options = self._parsed()
-        return PlanReader(options, ScanSettings.of(options, default_columns(options)))
+        try:
+            options = self._parsed()
+            settings = ScanSettings.of(options, default_columns(options))
+            return stream_reader.PlanReader(options, settings)
+        except AeronError as error:
+            return stream_reader.RefusingReader(str(error))
 
 
 def register(spark: SparkSession) -> None:

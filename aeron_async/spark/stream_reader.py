@@ -8,6 +8,7 @@ does no I/O, and the state of the follower is not pickled.
 from __future__ import annotations
 
 import pickle
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
@@ -23,6 +24,7 @@ from pyspark.sql.streaming.datasource import (
 from aeron_async.errors import ConfigurationError
 from aeron_async.logs import get_logger
 from aeron_async.spark.batch_reader import ArchivePartition, SentToWorkers, read_partition
+from aeron_async.spark.few_lines import in_few_lines
 from aeron_async.spark.offsets import Cut, Offsets
 from aeron_async.spark.option_values import LATEST, Positions
 from aeron_async.spark.planning import partitions_of
@@ -37,9 +39,12 @@ if TYPE_CHECKING:
     from aeron_async.spark.options import ArchiveOptions
     from aeron_async.spark.ranges import ScanSettings
 
-__all__ = ["PlanReader", "StreamReader"]
+__all__ = ["PlanReader", "RefusingReader", "StreamReader"]
 
 EVERYTHING: Final = (1 << 63) - 1
+LARGE: Final = 64 << 10
+"""Length of offsets at which to warn, in characters: some 5,000 recordings that are open."""
+LARGE_COUNT: Final = 2
 log: Final = get_logger(__name__)
 
 
@@ -59,13 +64,18 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
         self.options = options
         self.settings = settings
         self._follower: Follower | None = None
+        # The last offsets as text and parsed, for Spark passes them back; and those reported last.
+        self._known: deque[tuple[dict[str, Any], Offsets]] = deque(maxlen=2)
+        self._reported: tuple[Offsets | None, dict[str, Any] | None] = None, None
+        self._large_count = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_follower": None}
+        return {**self.__dict__, "_follower": None, "_known": deque(), "_reported": (None, None)}
 
+    @in_few_lines
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the offsets at which a new query begins."""
-        return self._following().initial().to_json()
+        return self._written(self._following().initial(), None)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return the limit that the options set; some triggers replace it by their own."""
@@ -79,15 +89,17 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
             return ReadMaxBytes(EVERYTHING)
         return ReadAllAvailable()
 
+    @in_few_lines
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the offsets at which the next batch ends; `start` if there is nothing to read."""
-        before = Offsets.from_json(start)
+        before = self._parsed(start)
         after = self._following().latest(before, limit_of(limit))
         if after is before:
             return start
         cut = Cut(self.options.max_bytes_per_partition, self.options.min_partitions)
-        return attrs.evolve(after, cut=cut).to_json()
+        return self._written(after, cut)
 
+    @in_few_lines
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Make the data that is available now the end of this query."""
         self._following().freeze()
@@ -95,11 +107,14 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Return the latest available offsets for query progress, without reading anything."""
         found = self._following().reported()
-        return None if found is None else found.to_json()
+        if found is not self._reported[0]:
+            self._reported = found, None if found is None else found.to_json()
+        return self._reported[1]
 
+    @in_few_lines
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the partitions of a batch; they depend on its two offsets only."""
-        before, after = Offsets.from_json(start), Offsets.from_json(end)
+        before, after = self._parsed(start), self._parsed(end)
         # A batch that Spark repeats after a restart keeps its partitions even if the options have
         # changed.
         cut = after.cut or Cut(self.options.max_bytes_per_partition, self.options.min_partitions)
@@ -119,8 +134,32 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
 
         Spark calls this when the next batch begins, so the last batch is never reported.
         """
-        positions = {key: each["pos"] for key, each in end["recs"].items()}
+        listed = self._parsed(end).recordings
+        positions = {str(key): each.position for key, each in listed.items()}
         log.info("stream_committed", positions=positions)
+
+    def _written(self, offsets: Offsets, cut: Cut | None) -> dict[str, Any]:
+        """Return offsets as Spark writes them."""
+        found = attrs.evolve(offsets, cut=cut).to_json()
+        self._known.append((found, offsets))
+        length = sum(len(each) for each in found.values() if isinstance(each, str))
+        self._large_count = self._large_count + 1 if length > LARGE else 0
+        # Once may be a batch in which thousands of recordings end.
+        if self._large_count == LARGE_COUNT:
+            log.warning(
+                "offsets_large",
+                length=length,
+                recordings=len(offsets.recordings),
+                hint="each query should follow fewer recordings: set streamIds or channelPattern",
+            )
+        return found
+
+    def _parsed(self, given: dict[str, Any]) -> Offsets:
+        for text, offsets in self._known:
+            if text == given:
+                return offsets
+        self._known.append((given, Offsets.from_json(given)))
+        return self._known[-1][1]
 
     def _following(self) -> Follower:
         if self._follower is None:
@@ -148,6 +187,42 @@ class PlanReader(StreamReader):
             plans = pa.array([pickle.dumps(partition.parts)], pa.binary())
             schema = pa.schema([pa.field("plan", pa.binary(), nullable=False)])
             yield pa.RecordBatch.from_arrays([plans], schema=schema)
+
+
+@final
+class RefusingReader(DataSourceStreamReader):
+    """Stands for a reader that could not be made, and says why as soon as it is used.
+
+    What the constructor of a reader raises, Spark replaces by an error of its own.
+
+    Args:
+        problem: Why the reader could not be made.
+    """
+
+    def __init__(self, problem: str) -> None:
+        self._problem = problem
+
+    @in_few_lines
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Raise a `ConfigurationError`."""
+        raise ConfigurationError(self._problem)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Raise a `ConfigurationError`."""
+        del start, limit
+        return self.initialOffset()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Raise a `ConfigurationError`."""
+        del start, end
+        self.initialOffset()
+        return []
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Raise a `ConfigurationError`."""
+        del partition
+        self.initialOffset()
+        return iter(())
 
 
 def check_endless(options: ArchiveOptions) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-
 import attrs
 import pytest
 from hypothesis import given
@@ -30,11 +28,13 @@ class Messages:
         self.asked += 1
         return min((each for each in self.ends[recording_id] if each > start), default=end)
 
-    def end_of_rows(self, recording_id: int, start: int, end: int, rows: int) -> int:
+    def readable_end(self, recording_id: int, start: int, end: int) -> int:
+        return self.last_end(recording_id, start, end)
+
+    def end_of_rows(self, recording_id: int, start: int, end: int, rows: int) -> tuple[int, int]:
         self.asked += 1
-        ends = self.ends[recording_id]
-        number = bisect_right(ends, start) + rows - 1
-        return ends[number] if number < len(ends) else end
+        ends = [each for each in self.ends[recording_id] if start < each <= end]
+        return (ends[rows - 1], rows) if rows <= len(ends) else (end, len(ends))
 
 
 def filled(length: int, size: int) -> list[int]:
@@ -48,40 +48,67 @@ def waiting(*lengths: int) -> dict[int, UnreadRange]:
 
 
 def test_without_a_limit_everything_is_read() -> None:
-    assert admit(waiting(64, 0, 1 << 40), Limit(), Messages({})) == {0: 64, 1: 0, 2: 1 << 40}
+    messages = Messages({0: filled(640, 64), 1: [], 2: filled(TERM, 320)})
+    assert admit(waiting(640, 0, TERM), Limit(), messages) == {0: 640, 2: TERM}
 
 
-def test_bytes_are_shared_in_proportion_to_what_waits() -> None:
-    messages = Messages({0: filled(32_000, 32), 1: filled(8_000, 32)})
-    assert admit(waiting(32_000, 8_000), Limit(max_bytes=4_000), messages) == {0: 3_200, 1: 800}
+def test_the_first_ones_are_read_until_the_limit_is_reached() -> None:
+    messages = Messages({0: filled(3_200, 32), 1: filled(8_000, 320), 2: filled(320, 32)})
+    found = admit(waiting(3_200, 8_000, 320), Limit(max_bytes=4_000), messages)
+    assert found == {0: 3_200, 1: 640}
 
 
-def test_a_share_that_holds_no_message_is_one_message() -> None:
+def test_the_order_is_that_in_which_they_are_given() -> None:
+    messages = Messages({0: filled(3_200, 32), 1: filled(3_200, 32)})
+    given_ = dict(reversed(waiting(3_200, 3_200).items()))
+    assert admit(given_, Limit(max_bytes=3_264), messages) == {1: 3_200, 0: 64}
+
+
+def test_a_limit_that_holds_no_message_is_one_message() -> None:
     messages = Messages({0: filled(64_000, 6_400), 1: filled(640, 320)})
-    assert admit(waiting(64_000, 640), Limit(max_bytes=1), messages) == {0: 6_400, 1: 320}
+    assert admit(waiting(64_000, 640), Limit(max_bytes=1), messages) == {0: 6_400}
+
+
+def test_a_part_of_a_message_keeps_nobody_from_being_read() -> None:
+    messages = Messages({0: [], 1: filled(3_200, 32)})
+    for limit in (Limit(max_bytes=64), Limit(max_rows=2), Limit(max_bytes=10_000)):
+        assert admit(waiting(6_400, 3_200), limit, messages)[1] >= 64
+
+
+def test_a_message_that_does_not_fit_behind_others_waits() -> None:
+    messages = Messages({0: filled(640, 32), 1: filled(64_000, 6_400), 2: filled(640, 32)})
+    assert admit(waiting(640, 64_000, 640), Limit(max_bytes=1_280), messages) == {0: 640}
 
 
 def test_a_recording_with_nothing_waiting_gets_nothing() -> None:
     messages = Messages({0: filled(3_200, 32), 1: []})
-    assert admit(waiting(3_200, 0), Limit(max_bytes=64), messages) == {0: 64, 1: 0}
-    assert admit(waiting(3_200, 0), Limit(max_rows=3), messages) == {0: 96, 1: 0}
+    assert admit(waiting(3_200, 0), Limit(max_bytes=64), messages) == {0: 64}
+    assert admit(waiting(3_200, 0), Limit(max_rows=3), messages) == {0: 96}
 
 
-def test_a_share_of_more_than_a_term_ends_where_one_begins_without_a_look_at_the_disk() -> None:
+def test_a_limit_of_more_than_a_term_ends_where_one_begins_without_a_look_at_the_disk() -> None:
     messages = Messages({})
     found = admit(waiting(10 * TERM), Limit(max_bytes=3 * TERM + 100), messages)
     assert found == {0: 3 * TERM}
     assert not messages.asked
 
 
-def test_a_share_of_more_than_a_term_from_within_one_is_never_more_than_it_is() -> None:
+def test_a_limit_of_more_than_a_term_from_within_one_is_never_more_than_it_is() -> None:
     each = {0: UnreadRange(TERM // 2, 10 * TERM, TERM)}
     assert admit(each, Limit(max_bytes=TERM + 64), Messages({})) == {0: TERM}
 
 
-def test_rows_are_shared_and_each_recording_gets_one() -> None:
-    messages = Messages({0: filled(32_000, 32), 1: filled(320, 32)})
-    assert admit(waiting(32_000, 320), Limit(max_rows=10), messages) == {0: 9 * 32, 1: 32}
+def test_ten_thousand_that_wait_are_not_looked_at() -> None:
+    messages = Messages({0: filled(TERM, 32), 1: []})
+    found = admit(waiting(*[TERM] * 10_000), Limit(max_bytes=TERM + 64), messages)
+    assert found == {0: TERM}
+    assert messages.asked <= 3
+
+
+def test_rows_of_the_first_ones_are_read() -> None:
+    messages = Messages({0: filled(96, 32), 1: filled(320, 32), 2: filled(320, 32)})
+    found = admit(waiting(96, 320, 320), Limit(max_rows=10), messages)
+    assert found == {0: 96, 1: 7 * 32}
 
 
 def test_fewer_rows_than_the_limit_are_all_read() -> None:
@@ -93,24 +120,22 @@ LENGTHS = st.integers(0, 6 * TERM // 32).map(lambda each: each * 32)
 
 
 @given(st.lists(st.tuples(LENGTHS, SIZES), min_size=1, max_size=5), st.integers(1, 8 * TERM))
-def test_bytes_ends_are_of_messages_and_the_limit_is_passed_by_a_message_each(
+def test_ends_are_of_messages_and_only_the_first_message_exceeds_the_limit(
     recordings: list[tuple[int, int]], max_bytes: int
 ) -> None:
     messages = Messages({n: filled(length, size) for n, (length, size) in enumerate(recordings)})
-    given_ = waiting(*(length for length, _ in recordings))
+    given_ = waiting(*(messages.ends[n][-1] if messages.ends[n] else 0 for n in messages.ends))
     found = admit(given_, Limit(max_bytes=max_bytes), messages)
-    for number, (length, _) in enumerate(recordings):
-        end = found[number]
-        assert end == length or end in messages.ends[number]
-        assert (end > 0) == (length > 0)
-    longest = sum(max(size, 32) for _, size in recordings)
-    # What is left of a term at its end may be one message more.
-    assert sum(found.values()) <= max_bytes + 2 * longest + len(recordings) * 9_600
+    assert all(end in messages.ends[number] for number, end in found.items())
+    assert bool(found) == any(messages.ends.values())
+    total = sum(found.values())
+    assert total <= max_bytes or found == {min(found): messages.ends[min(found)][0]}
 
 
 @given(LENGTHS, SIZES, st.integers(1, 8 * TERM))
 def test_batch_after_batch_comes_to_the_end(length: int, size: int, max_bytes: int) -> None:
     messages = Messages({0: filled(length, size)})
+    length = messages.ends[0][-1] if messages.ends[0] else 0
     # About a hundred batches show what thousands would.
     max_bytes = max(max_bytes, length // 100)
     position, batches = 0, 0

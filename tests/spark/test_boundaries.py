@@ -55,7 +55,7 @@ def test_rows_are_counted_without_padding_unless_it_is_a_row(
     with_padding = data.draw(st.booleans())
     number = data.draw(st.integers(0, len(kept.starts) - 1))
     rows = data.draw(st.integers(1, 700))
-    found = boundaries(kept, by_message=False, with_padding=with_padding).end_of_rows(
+    found, count = boundaries(kept, by_message=False, with_padding=with_padding).end_of_rows(
         0, kept.starts[number], kept.stop, rows
     )
     counted = [
@@ -64,6 +64,7 @@ def test_rows_are_counted_without_padding_unless_it_is_a_row(
         if end > kept.starts[number] and (is_row or with_padding)
     ]
     assert found == (counted[rows - 1] if rows <= len(counted) else kept.stop)
+    assert count == min(rows, len(counted))
 
 
 def test_the_first_end_is_that_of_the_next_frame(kept: Kept) -> None:

@@ -97,7 +97,7 @@ def test_a_new_recording_joins_at_its_start(archive: GrowingArchive) -> None:
     assert query.batch() == -1
     new.write(4)
     end = query.follower.latest(query.at, ALL)
-    assert end.to_json()["recs"]["1"]["from"] == 320
+    assert end.recordings[1].first == 320
     query.restart()
     assert query.batch() == 4
     assert query.numbers == {1: [0, 1, 2, 3]}
@@ -111,7 +111,7 @@ def test_a_recording_that_ended_stays_and_says_that_it_is_done(archive: GrowingA
     recording.stop()
     # That it is done is told once, in a batch without rows.
     assert [query.batch(), query.batch()] == [0, -1]
-    assert query.at.to_json()["recs"]["0"]["done"] is True
+    assert query.at.recordings[0].is_done
     changes.purge_recording(archive.directory, archive.catalog, 0)
     query.restart()
     assert query.batch() == -1

@@ -14,9 +14,7 @@ from tests.logs import captured_logs
 
 
 def offsets(**positions: int) -> Offsets:
-    return Offsets(
-        {int(key[1:]): RecordingOffset(each, 0, 1, 7) for key, each in positions.items()}
-    )
+    return Offsets({int(key[1:]): RecordingOffset(each, 1, 0) for key, each in positions.items()})
 
 
 def event(*sources: tuple[str | None, str | None]) -> Any:

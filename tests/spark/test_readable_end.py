@@ -16,7 +16,8 @@ from aeron_async.archive.recording_counter import RECORDING_POSITION_TYPE_ID, ke
 from aeron_async.counters import CountersManager
 from aeron_async.errors import ArchiveFileError, ConfigurationError, DataLossError
 from aeron_async.spark.boundaries import last_message_end
-from aeron_async.spark.readable_end import ReadableEnds, recorded_positions
+from aeron_async.spark.position_counters import PositionCounters
+from aeron_async.spark.readable_end import ReadableEnds
 from tests.spark.recordings import TERM, RecordingMaker, frame, options_for, scanned
 
 if TYPE_CHECKING:
@@ -267,7 +268,7 @@ def test_the_counters_of_a_driver_tell_where_recordings_end(tmp_path: Path) -> N
     assert end(maker, tmp_path, **given, positionSource="scan") == maker.position
     mark = alive(maker.directory, archive_id=3, aeron_directory=str(tmp_path / "driver"))
     assert end(maker, tmp_path) == 960
-    assert recorded_positions(str(tmp_path / "driver"), archive_id=4) == {}
+    assert PositionCounters().look(str(tmp_path / "driver"), 4) == {}
     mark.close()
 
 
@@ -297,7 +298,7 @@ def test_a_driver_of_another_version_says_nothing(tmp_path: Path, version: int) 
     counters = Counters(tmp_path)
     counters.record(filled(tmp_path), 960)
     counters.write(version=version)
-    assert recorded_positions(str(tmp_path), archive_id=None) == {}
+    assert PositionCounters().look(str(tmp_path), None) == {}
 
 
 def test_a_counter_that_is_not_there_is_told(tmp_path: Path) -> None:
@@ -309,7 +310,7 @@ def test_a_counter_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 def test_a_file_of_counters_that_is_cut_off_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "cnc.dat").write_bytes(pack("<i", 512))
-    assert recorded_positions(str(tmp_path), archive_id=None) == {}
+    assert PositionCounters().look(str(tmp_path), None) == {}
 
 
 def test_a_killed_recording_is_read_up_to_its_last_frame(tmp_path: Path) -> None:

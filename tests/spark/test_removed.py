@@ -36,14 +36,15 @@ def test_they_are_left_out_with_the_next_batch_and_not_before(tmp_path: Path) ->
     read_and_removed(archive, query, 5)
     assert query.batch() == -1
     assert list(query.at.recordings) == [4]
-    assert query.at.gone == (3, begun_ms(3))
+    assert query.at.met.bounds == (0, 5)
     reported = query.follower.reported()
     assert reported is not None
     assert not reported.recordings
     archive.record(start_timestamp_ms=begun_ms(5)).write(3)
     assert query.batch() == 3
     assert list(query.at.recordings) == [5]
-    assert query.at.gone == (4, begun_ms(4))
+    assert query.at.met.bounds == (0, 6)
+    assert query.at.newest_ms == begun_ms(5)
     assert query.numbers == {**{each: [0, 1] for each in range(5)}, 5: [0, 1, 2]}
 
 

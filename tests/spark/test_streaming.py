@@ -19,10 +19,10 @@ from pyspark.sql.streaming.datasource import (
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.admission import Limit
 from aeron_async.spark.columns import project
-from aeron_async.spark.lag import LagListener, QueryLag
+from aeron_async.spark.lag import LagListener, QueryLag, offsets_of
 from aeron_async.spark.options import ArchiveOptions
 from aeron_async.spark.ranges import ScanSettings
-from aeron_async.spark.stream_reader import StreamReader, limit_of
+from aeron_async.spark.stream_reader import RefusingReader, StreamReader, limit_of
 from examples import spark_follow
 from tests.spark.growing import NUMBER, GrowingArchive
 
@@ -83,7 +83,9 @@ def test_available_now_reads_in_batches_and_resumes(
     assert behind[0] > behind[1] > behind[2] == 0
     assert [each["numInputRows"] for each in progress] == [40, 40, 20]
     (source,) = progress[-1]["sources"]
-    assert source["latestOffset"]["recs"]["0"]["pos"] == recording.position
+    latest = offsets_of(source["latestOffset"])
+    assert latest is not None
+    assert latest.recordings[0].position == recording.position
     recording.write(10)
     archive.record(stream_id=11).write(5)
     assert sum(each["numInputRows"] for each in run(frame, tmp_path)) == 15
@@ -101,9 +103,20 @@ def test_a_purged_recording_fails_a_query_with_what_was_lost(
     recording.write(400)
     recording.stop()
     changes.purge_segments(archive.directory, archive.catalog, 0, 3 * 131_072)
-    with pytest.raises(StreamingQueryException, match="purged: it now begins at 393216"):
+    with pytest.raises(StreamingQueryException, match="purged: it now begins at 393216") as caught:
         run(stream(spark, archive), tmp_path)
+    assert "Traceback" not in str(caught.value)
     assert run(stream(spark, archive, failOnDataLoss="false"), tmp_path)
+
+
+def test_options_that_a_stream_cannot_have_are_named(
+    spark: SparkSession, archive: GrowingArchive, tmp_path: Path
+) -> None:
+    archive.record().write(1)
+    with pytest.raises(StreamingQueryException, match="endingPositions end a batch") as caught:
+        run(stream(spark, archive, endingPositions="earliest"), tmp_path)
+    assert "Traceback" not in str(caught.value)
+    assert "UnboundLocalError" not in str(caught.value)
 
 
 def test_the_example_copies_an_archive(
@@ -126,6 +139,18 @@ def test_making_one_touches_nothing_and_what_it_knows_does_not_travel(tmp_path: 
     end = again.latestOffset(start, ReadAllAvailable())
     (partition,) = made.partitions(start, end)
     assert sum(batch.num_rows for batch in again.read(partition)) == 1
+
+
+def test_what_is_refused_says_so_whatever_it_is_asked() -> None:
+    refusing: Any = RefusingReader("change it")
+    for ask in (
+        refusing.initialOffset,
+        lambda: refusing.latestOffset({}, ReadAllAvailable()),
+        lambda: refusing.partitions({}, {}),
+        lambda: refusing.read(None),
+    ):
+        with pytest.raises(ConfigurationError, match="change it"):
+            ask()
 
 
 def parts_of(partitions: Sequence[Any]) -> list[Any]:

@@ -15,7 +15,7 @@ from aeron_async.errors import ConfigurationError
 from aeron_async.spark.offsets import Offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
@@ -59,7 +59,7 @@ def committed_offsets(checkpoint: Path) -> Offsets:
     lines = (checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
     for line in lines:
         given = json.loads(line) if line.startswith("{") else {}
-        if isinstance(given, dict) and "recs" in given:
+        if isinstance(given, dict) and "v" in given:
             return Offsets.from_json(given)
     message = f"consumer {str(checkpoint)!r} reads no recordings: change --consumer"
     raise ConfigurationError(message)
@@ -84,7 +84,7 @@ def watermarks(
     """
     found = []
     for descriptor in recordings.values():
-        position = min(read_positions(descriptor, consumers))
+        position = min(each.position_in(descriptor) for each in consumers)
         kept = position - grace
         if kept <= descriptor.start_position:
             continue
@@ -94,11 +94,3 @@ def watermarks(
         if files > 0:
             found.append(Watermark(descriptor.recording_id, position, base, files))
     return found
-
-
-def read_positions(descriptor: RecordingDescriptor, consumers: Iterable[Offsets]) -> Iterable[int]:
-    """Yield the position of each consumer in a recording; its start if that is unknown."""
-    for offsets in consumers:
-        offset = offsets.recordings.get(descriptor.recording_id)
-        is_known = offset is not None and offset.is_of(descriptor)
-        yield offset.position if offset is not None and is_known else descriptor.start_position

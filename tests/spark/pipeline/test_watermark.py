@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 
 from aeron_async.archive.disk.descriptor import RecordingDescriptor
 from aeron_async.errors import ConfigurationError
-from aeron_async.spark.offsets import Offsets, RecordingOffset
+from aeron_async.spark.offsets import IdRanges, Offsets, RecordingOffset
 from aeron_async.spark.pipeline.query import Lag, QueryStopper, follow, lag_of
 from aeron_async.spark.pipeline.watermark import (
     Watermark,
@@ -40,7 +41,9 @@ RECORDING = RecordingDescriptor(
 
 
 def read_up_to(position: int, began: int = RECORDING.start_timestamp_ms) -> Offsets:
-    return Offsets({3: RecordingOffset(position, 1_024, began, 7)})
+    return Offsets(
+        {3: RecordingOffset.of(attrs.evolve(RECORDING, start_timestamp_ms=began), position)}
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,6 +67,24 @@ def test_whole_files_that_all_have_read_may_go(
     assert watermarks({3: RECORDING}, consumers, grace) == ([expected] if expected else [])
 
 
+@pytest.mark.parametrize(
+    ("offsets", "stop", "expected"),
+    [
+        # Read to its end some time ago, waiting for its turn, not known, and of another archive.
+        (Offsets(met=IdRanges((0, 9)), newest_ms=1 << 60), 5 * TERM, 5 * TERM),
+        (Offsets(met=IdRanges((0, 9)), new=IdRanges((3, 4)), newest_ms=1 << 60), 5 * TERM, 1_024),
+        (Offsets(met=IdRanges((0, 3)), newest_ms=1 << 60), 5 * TERM, 1_024),
+        (Offsets(met=IdRanges((0, 9)), newest_ms=5), 5 * TERM, 1_024),
+        # It is being extended: until where it was read is not known.
+        (Offsets(met=IdRanges((0, 9)), newest_ms=1 << 60), -1, 1_024),
+    ],
+)
+def test_what_is_not_listed_was_read_to_its_end_or_not_at_all(
+    offsets: Offsets, stop: int, expected: int
+) -> None:
+    assert offsets.position_in(attrs.evolve(RECORDING, stop_position=stop)) == expected
+
+
 def checkpoint(folder: Path, batches: Mapping[int, object], commits: list[int]) -> Path:
     (folder / "offsets").mkdir(parents=True)
     (folder / "commits").mkdir()
@@ -78,10 +99,10 @@ def checkpoint(folder: Path, batches: Mapping[int, object], commits: list[int]) 
 
 
 def test_only_committed_batches_count(tmp_path: Path) -> None:
-    batches = {batch_id: read_up_to(batch_id).to_json() for batch_id in (9, 10, 11)}
+    batches = {batch_id: read_up_to(batch_id * 32).to_json() for batch_id in (9, 10, 11)}
     folder = checkpoint(tmp_path / "query", batches, [9, 10])
     assert last_committed(folder) == 10
-    assert committed_offsets(folder) == read_up_to(10)
+    assert committed_offsets(folder) == read_up_to(320)
 
 
 def test_a_query_that_has_committed_nothing_has_read_nothing(tmp_path: Path) -> None:
@@ -100,13 +121,13 @@ def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_lag_is_what_was_reported_less_what_was_read() -> None:
-    new = RecordingOffset(500, 100, 0, 7)
+    new = RecordingOffset(512, 7, 128)
     latest = Offsets({**read_up_to(4_096).recordings, 4: new})
     source = {
         "endOffset": json.dumps(read_up_to(2_048).to_json()),
         "latestOffset": latest.to_json(),
     }
-    assert lag_of({"batchId": 5, "sources": [source]}) == Lag(5, {3: 2_048, 4: 400})
+    assert lag_of({"batchId": 5, "sources": [source]}) == Lag(5, {3: 2_048, 4: 384})
 
 
 @pytest.mark.parametrize(
