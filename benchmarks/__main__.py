@@ -38,6 +38,7 @@ PROGRAMS: Final = (
     "hostile",
     "idle",
     "lake_open",
+    "many_recordings",
     "path_cost",
     "recovery",
     "same_loop",
