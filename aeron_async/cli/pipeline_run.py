@@ -88,6 +88,7 @@ class LakeOptions:
     latency: Annotated[list[str] | None, key("latency")] = None
     format: Annotated[str | None, key("format")] = None
     bronze: Annotated[bool | None, key("bronze")] = None
+    maintain: Annotated[bool | None, key("maintain")] = None
     source: Annotated[list[str] | None, key("source")] = None
     conf: Annotated[list[str] | None, key("conf")] = None
     master: Annotated[str | None, key("master")] = None

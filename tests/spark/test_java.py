@@ -178,7 +178,8 @@ def test_registering_looks_at_the_python_of_local_workers(tmp_path: Path) -> Non
     ):
         session = Session(context)
         source.register(session)  # type: ignore[arg-type] # stands for a session
-        assert [each.name() for each in session.registered] == ["aeron_archive", "aeron"]
+        names = [each.name() for each in session.registered]
+        assert names == ["aeron_archive", "aeron_archive_plans", "aeron"]
 
 
 def test_the_package_names_what_it_has() -> None:

@@ -22,6 +22,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from aeron_async.clock import SystemClock
 from aeron_async.errors import ArchiveError
 from aeron_async.spark.lake.files import sync
+from aeron_async.spark.lake.maintenance import APPLICATION
 from aeron_async.spark.lake.tables import batch_folder, batch_folders, check_columns, open_table
 
 if TYPE_CHECKING:
@@ -81,7 +82,11 @@ class Store(Protocol):
         ...
 
     def roll_back(self, last: int) -> None:
-        """Take out of all tables what batches after the last one have left."""
+        """Take out of all tables what batches after the last one have left.
+
+        Raises:
+            ArchiveError: Other processes commit all the time.
+        """
         ...
 
 
@@ -90,6 +95,14 @@ def is_taken(table: str, batch: int) -> ArchiveError:
     return ArchiveError(
         f"another job has committed batch {batch} to table {table} of this lake: nothing is lost, "
         "and nothing is there twice; let one of the two jobs end"
+    )
+
+
+def is_busy(problem: str, table: str) -> ArchiveError:
+    """Return the error about a table to which others commit all the time."""
+    return ArchiveError(
+        f"{problem}: table {table} had other commits in each of {ATTEMPTS} attempts; let the "
+        "processes that write to it end, and start again"
     )
 
 
@@ -149,11 +162,8 @@ class DeltaStore:
             except CommitFailedError:
                 continue
             return
-        message = (
-            f"batch {batch} could not be committed to table {table} in {ATTEMPTS} attempts: other "
-            "processes write to it all the time; let them end, and start again"
-        )
-        raise ArchiveError(message)
+        problem = f"batch {batch} could not be committed"
+        raise is_busy(problem, table)
 
     def versions(self) -> dict[str, int]:
         """Return the version of each table."""
@@ -166,15 +176,30 @@ class DeltaStore:
         for name in self._lake.tables():
             if name not in self._tables:
                 self._tables[name] = DeltaTable(str(self._lake.path(name)))
-            actions = removals(self._tables[name], after=last)
-            if actions:
-                self._write(name, actions, None)
+            self._roll_back(name, last)
+
+    def _roll_back(self, table: str, last: int) -> None:
+        for _ in range(ATTEMPTS):
+            self._tables[table].update_incremental()
+            actions = removals(self._tables[table], after=last)
+            try:
+                if actions:
+                    self._write(table, actions, None)
+            except CommitFailedError:
+                continue
+            return
+        problem = f"what batches after {last} have left could not be removed"
+        raise is_busy(problem, table)
 
     def _write(
         self, table: str, actions: Sequence[AddAction | RemoveAction], batch: int | None
     ) -> None:
         handle = self._tables[table]
         fence = [] if batch is None else [Transaction(self.query, batch)]
+        if any(isinstance(each, RemoveAction) for each in actions):
+            # Maintenance may replace the same files meanwhile: one of the two commits is refused.
+            seen = handle.transaction_version(APPLICATION)
+            fence.append(Transaction(APPLICATION, 0 if seen is None else seen + 1))
         handle.create_write_transaction(
             list(actions),
             "append",

@@ -21,10 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aeron_async.clock import SystemClock
+from aeron_async.errors import ArchiveError
+from aeron_async.logs import get_logger
 from aeron_async.spark.catalog import CatalogWatch, open_directory, read_recordings
 from aeron_async.spark.columns import default_columns
 from aeron_async.spark.lake.commits import DeltaStore, FolderStore
 from aeron_async.spark.lake.files import BATCH_COLUMN, FileWriter, attempt
+from aeron_async.spark.lake.maintenance import Maintainer
 from aeron_async.spark.lake.tables import (
     BATCHES,
     BRONZE,
@@ -81,6 +84,7 @@ if TYPE_CHECKING:
 __all__ = ["BatchReport", "BatchWork", "PipelineJob", "with_batch"]
 
 NS_PER_SECOND: Final = 1_000_000_000
+log: Final = get_logger(__name__)
 GOLD: Final = {
     "rates_second": RATES,
     "rates_minute": RATES_MINUTE,
@@ -159,6 +163,7 @@ class PipelineJob:
         self._data_tables = tuple(tables)
         self._tables = tables | {gold(name): with_batch(each) for name, each in GOLD.items()}
         self._tables[BATCHES] = BATCHES_SCHEMA
+        self._maintainer = Maintainer(lake.root) if is_delta and settings.maintain else None
         self._log: BatchLog | None = None
         self._known_recordings: pa.Table = RECORDINGS.empty_table()
 
@@ -281,6 +286,13 @@ class PipelineJob:
         for each in folder.iterdir() if folder.is_dir() else ():
             if int(each.name) < batch:
                 shutil.rmtree(each)
+        if self._maintainer is None:
+            return
+        try:
+            self._maintainer.after_batch()
+        except ArchiveError as error:
+            # The batch does not depend on it, and the next call tries again.
+            log.warning("maintenance_failed", error=str(error))
 
     def _written(self, frame: DataFrame, work: BatchWork, earlier: pa.Table) -> list[TaskResult]:
         """Run the tasks of a batch."""

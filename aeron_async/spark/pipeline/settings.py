@@ -327,6 +327,12 @@ class PipelineSettings(OptionSettings):
         True,
         "Whether the lake has every message as it was recorded, beside what was decoded.",
     )
+    maintain: bool = flag(
+        "maintain",
+        True,
+        "Whether the job joins small files and removes old ones between batches, as "
+        "`pipeline maintain` does.",
+    )
     trigger: int | None = declare(
         "trigger",
         None,

@@ -13,10 +13,13 @@ from aeron_async.errors import ArchiveError
 from aeron_async.spark.lake import commits as module
 from aeron_async.spark.lake.commits import DeltaStore, FolderStore
 from aeron_async.spark.lake.files import FileWriter, attempt, file_schema
+from aeron_async.spark.lake.maintenance import MaintenanceSettings, maintain_table
 from aeron_async.spark.lake.tables import Lake
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from deltalake.transaction import RemoveAction
 
     from aeron_async.spark.lake.commits import Store
     from aeron_async.spark.lake.files import DataFile
@@ -143,3 +146,39 @@ def test_a_commit_says_which_batch_it_is(lake: Lake) -> None:
     assert (entry["aeron.query"], entry["aeron.batch"]) == ("q", "0")
     assert store.versions() == {TABLE: 1}
     assert opened(lake, FolderStore).versions() == {}
+
+
+def test_a_commit_that_removes_files_is_refused_if_maintenance_joined_them(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(lake)
+    for batch in range(3):
+        store.commit(TABLE, batch, written(store, batch, batch))
+    files, joined = written(store, 3, 3), []
+    removals = module.removals
+
+    def joins_meanwhile(table: DeltaTable, after: int = -1) -> list[RemoveAction]:
+        found = removals(table, after)
+        if not joined:
+            settings = MaintenanceSettings(min_files=2)
+            joined.append(maintain_table(lake.path(TABLE), settings).joined_files)
+        return found
+
+    monkeypatch.setattr(module, "removals", joins_meanwhile)
+    store.commit(TABLE, 3, files, replace=True)
+    assert joined == [3]
+    assert numbers(lake) == [3]
+
+
+def test_rolling_back_gives_up_if_others_commit_all_the_time(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(lake)
+    store.commit(TABLE, 1, written(store, 1, 1))
+
+    def refuse(*_: object) -> None:
+        raise CommitFailedError
+
+    monkeypatch.setattr(store, "_write", refuse)
+    with pytest.raises(ArchiveError, match="what batches after 0 have left could not be removed"):
+        store.roll_back(0)
