@@ -47,7 +47,20 @@ ROW_GROUP_BYTES: Final = 64 << 20
 OPEN_FILES: Final = 32
 """Upper limit on the open files of a table, which has one for each day and stream."""
 IDS: Final = frozenset({"recording_id", "session_id"})
-RANGED: Final = ("recording_id", "position", "event_ns", "event_time")
+RANGED: Final = (
+    "recording_id",
+    "position",
+    "event_ns",
+    "event_time",
+    # Of tables without partitions, whose readers want a range of time or a stream.
+    "stream_id",
+    "second",
+    "minute",
+    "first_ns",
+    "last_ns",
+    "before_ns",
+    "after_ns",
+)
 """Columns whose smallest and largest values tell readers which files to skip."""
 EPOCH: Final = date(1970, 1, 1)
 

@@ -50,6 +50,8 @@ BATCHES_SCHEMA: Final = pa.schema(
         ("committed", pa.timestamp("us", tz="UTC")),
         ("messages", pa.int64()),
         ("bytes", pa.int64()),
+        ("first_ns", pa.int64()),
+        ("last_ns", pa.int64()),
         ("gaps", pa.int64()),
         ("quarantined", pa.int64()),
         ("decoded", pa.string()),
@@ -57,7 +59,10 @@ BATCHES_SCHEMA: Final = pa.schema(
         ("versions", pa.string()),
     ]
 )
-"""Columns: `decoded` counts by kind, `versions` by table, `offsets` as Spark has them; in JSON."""
+"""Columns: `decoded` counts by kind, `versions` by table, `offsets` as Spark has them; in JSON.
+
+`first_ns` and `last_ns` are the earliest and the latest time of a message, null if none has one.
+"""
 
 
 def has_checkpoint(lake: Lake) -> bool:

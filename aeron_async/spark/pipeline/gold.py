@@ -1,4 +1,4 @@
-"""Gold tables: rates, gaps, latencies and runs of each batch; results of batches add up."""
+"""Gold tables: what a batch has found, in sums by second or minute; those of batches add up."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import attrs
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from aeron_async.spark.pipeline.histogram import NEGATIVE, bins_of
 from aeron_async.spark.pipeline.runs import RecordedGap, Run, gaps_of, runs_of, stitch
@@ -20,16 +21,24 @@ if TYPE_CHECKING:
     from aeron_async.spark.pipeline.runs import MessageRows
 
 __all__ = [
+    "DECODED",
     "GAPS",
     "LATENCY",
+    "LENGTHS",
+    "OTHER_REASONS",
     "RATES",
     "RATES_MINUTE",
     "RECORDINGS",
     "RUNS",
     "Sums",
+    "add_decoded",
     "add_latencies",
+    "add_lengths",
+    "add_quarantined",
     "add_rates",
+    "decoded_sums",
     "latency_sums",
+    "length_sums",
     "per_minute",
     "rate_sums",
     "recording_rows",
@@ -44,6 +53,11 @@ MOST_PARTS: Final = 64 << 10
 BINS: Final = 1 << 13
 """More than there are bins of latencies."""
 FEW_BINS: Final = 1 << 20
+MOST_REASONS: Final = 64
+"""Upper limit on the different reasons that a plan tells; it counts the others as one."""
+REASON_LENGTH: Final = 200
+"""Longest reason, in characters."""
+OTHER_REASONS: Final = "other reasons"
 KEYS: Final = ("recording_id", "session_id", "stream_id")
 INTEGERS: Final = {"recording_id": pa.int64(), "session_id": pa.int32(), "stream_id": pa.int32()}
 
@@ -78,6 +92,24 @@ LATENCY: Final = pa.schema(
         ("count", pa.int64()),
     ]
 )
+LENGTHS: Final = pa.schema(
+    [
+        ("stream_id", pa.int32()),
+        ("minute", pa.int64()),
+        ("bin", pa.int64()),
+        ("count", pa.int64()),
+    ]
+)
+DECODED: Final = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("reason", pa.string()),
+        ("stream_id", pa.int32()),
+        ("minute", pa.int64()),
+        ("messages", pa.int64()),
+    ]
+)
+"""A row has the kind of decoded messages, or else the reason why messages are in quarantine."""
 RECORDINGS: Final = pa.schema(
     [
         *INTEGERS.items(),
@@ -200,21 +232,91 @@ def add_latencies(
     """
     if not len(values):
         return
-    codes = event_ns // (SECONDS_PER_MINUTE * NS_PER_SECOND) * BINS + bins_of(values) - NEGATIVE
-    low, high = int(codes.min()), int(codes.max())
-    if high - low < FEW_BINS:
-        counts = np.bincount(codes - low)
-        found = np.flatnonzero(counts)
-        codes, counts = found + low, counts[found]
-    else:
-        codes, counts = np.unique(codes, return_counts=True)
+    codes, counts = counted(minutes_of(event_ns) * BINS + bins_of(values) - NEGATIVE)
     sums.add([name, stream_id, codes // BINS, codes % BINS + NEGATIVE, counts])
+
+
+def length_sums() -> Sums:
+    """Return counts of messages by stream, minute and bin of their length."""
+    return Sums(LENGTHS, len(LENGTHS.names) - 1)
+
+
+def add_lengths(
+    sums: Sums, stream_id: int, lengths: NDArray[Any], event_ns: NDArray[np.int64]
+) -> None:
+    """Add lengths of messages in bytes, with the time of each."""
+    if not len(lengths):
+        return
+    # Most lengths occur many times, so that few are left to be put into bins.
+    span = int(lengths.max()) + 1
+    codes, counts = counted(minutes_of(event_ns) * span + lengths)
+    sums.add([stream_id, codes // span, bins_of(codes % span), counts])
+
+
+def decoded_sums() -> Sums:
+    """Return counts of messages by what has become of them, stream and minute."""
+    return Sums(DECODED, len(DECODED.names) - 1)
+
+
+def add_decoded(sums: Sums, kind: str, stream_id: int, event_ns: NDArray[np.int64]) -> None:
+    """Add decoded messages, with the time of each."""
+    if len(event_ns):
+        minutes, counts = counted(minutes_of(event_ns))
+        sums.add([kind, "", stream_id, minutes, counts])
+
+
+def add_quarantined(
+    sums: Sums, stream_id: int, reasons: Any, event_ns: NDArray[np.int64], known: set[str]
+) -> None:
+    """Add messages in quarantine.
+
+    Args:
+        sums: Where to add them.
+        stream_id: Stream of the messages.
+        reasons: Why each is there; foreign text may be a part of it.
+        event_ns: Time of each message.
+        known: Reasons that were told so far, to which new ones are added while they are few.
+    """
+    shown = pc.utf8_slice_codeunits(reasons, 0, REASON_LENGTH)
+    for each in pc.unique(shown).to_pylist():
+        if len(known) < MOST_REASONS:
+            known.add(each)
+    is_known = pc.is_in(shown, pa.array(sorted(known), pa.string()))
+    columns = ["", pc.if_else(is_known, shown, OTHER_REASONS), stream_id, minutes_of(event_ns), 1]
+    arrays = [
+        pa.array(each) if isinstance(each, pa.Array | np.ndarray) else pa.repeat(each, len(shown))
+        for each in columns
+    ]
+    sums.add_table(pa.Table.from_arrays(arrays, names=DECODED.names).cast(DECODED))
+
+
+def minutes_of(event_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the minute of each time, counted from 1970."""
+    minute_ns = SECONDS_PER_MINUTE * NS_PER_SECOND
+    low, high = (int(each) // minute_ns for each in (event_ns.min(), event_ns.max()))
+    if low == high:
+        # Mostly so, and five times faster than divisions.
+        return np.full(len(event_ns), low)
+    found: NDArray[np.int64] = event_ns // minute_ns
+    return found
+
+
+def counted(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return which codes there are, in order, and how many of each."""
+    low, high = int(codes.min()), int(codes.max())
+    if high - low >= FEW_BINS:
+        return np.unique(codes, return_counts=True)
+    counts = np.bincount(codes - low)
+    found = np.flatnonzero(counts)
+    return found + low, counts[found]
 
 
 def stitched(
     found: pa.Table, earlier: Iterable[Run], term_lengths: Mapping[int, int]
 ) -> tuple[list[Run], list[RecordedGap]]:
     """Return the joined runs of a batch, and all gaps including that to the batch before.
+
+    A run counts the gap before it, so that gaps of runs add up to all gaps.
 
     Args:
         found: Rows of `SUMMARY`.
@@ -228,6 +330,9 @@ def stitched(
         if key in runs and (key not in last or run.end_position > last[key].end_position):
             last[key] = run
     _, between = stitch([*last.values(), *runs.values()], term_lengths)
+    for gap in between:
+        run = runs[gap.recording_id, gap.name]
+        runs[gap.recording_id, gap.name] = attrs.evolve(run, gaps=run.gaps + 1)
     return list(runs.values()), [*gaps_of(found), *gaps, *between]
 
 

@@ -46,13 +46,17 @@ from aeron_async.spark.pipeline.batches import (
     query_of,
 )
 from aeron_async.spark.pipeline.gold import (
+    DECODED,
     GAPS,
     LATENCY,
+    LENGTHS,
     RATES,
     RATES_MINUTE,
     RECORDINGS,
     RUNS,
+    decoded_sums,
     latency_sums,
+    length_sums,
     per_minute,
     rate_sums,
     recording_rows,
@@ -91,6 +95,8 @@ GOLD: Final = {
     "runs": RUNS,
     "gaps": GAPS,
     "latency": LATENCY,
+    "lengths": LENGTHS,
+    "decoded": DECODED,
     "recordings": RECORDINGS,
 }
 
@@ -273,7 +279,7 @@ class PipelineJob:
             positions=positions_of(done.all_runs),
             seconds=(self._clock.now_ns() - began_ns) / NS_PER_SECOND,
         )
-        self._commit_batch(work, report, batch_id)
+        self._commit_batch(work, report, batch_id, times_of(done.runs))
         self._tell(report)
 
     def _is_missing(self, table: str, batch: int) -> bool:
@@ -316,13 +322,18 @@ class PipelineJob:
 
     def _commit_gold(self, work: BatchWork, results: list[TaskResult], done: BatchSums) -> None:
         rates, latency = rate_sums(), latency_sums()
+        lengths, decoded = length_sums(), decoded_sums()
         for each in results:
             rates.add_table(each.rates)
             latency.add_table(each.latency)
+            lengths.add_table(each.lengths)
+            decoded.add_table(each.decoded)
         seconds = rates.table()
         work.write(gold("rates_second"), seconds)
         work.write(gold("rates_minute"), per_minute(seconds))
         work.write(gold("latency"), latency.table())
+        work.write(gold("lengths"), lengths.table())
+        work.write(gold("decoded"), decoded.table())
         work.write(gold("gaps"), table_of(done.gaps, GAPS))
         work.write(gold("runs"), table_of(done.runs, RUNS))
         recordings = recording_rows(self._watch.selected.values())
@@ -330,12 +341,20 @@ class PipelineJob:
             work.write(gold("recordings"), recordings, replace=True)
             self._known_recordings = recordings
 
-    def _commit_batch(self, work: BatchWork, report: BatchReport, batch_id: int) -> None:
+    def _commit_batch(
+        self,
+        work: BatchWork,
+        report: BatchReport,
+        batch_id: int,
+        times: tuple[int | None, int | None],
+    ) -> None:
         row = {
             "query": self._store.query,
             "committed": datetime.fromtimestamp(self._clock.epoch_ms() / 1_000, UTC),
             "messages": report.messages,
             "bytes": report.bytes,
+            "first_ns": times[0],
+            "last_ns": times[1],
             "gaps": report.gaps,
             "quarantined": report.quarantined,
             "decoded": json.dumps(report.decoded),
@@ -416,6 +435,12 @@ def summed_up(results: list[TaskResult], earlier: pa.Table) -> BatchSums:
     runs, gaps = stitched(summary, (Run(**row) for row in before.to_pylist()), lengths)
     all_runs = pa.concat_tables([earlier, table_of(runs, RUNS)])
     return BatchSums(runs, gaps, all_runs, counts)
+
+
+def times_of(runs: Iterable[Run]) -> tuple[int | None, int | None]:
+    """Return the earliest and the latest time of runs; None if none has one."""
+    times = [each for run in runs for each in (run.first_ns, run.last_ns) if each is not None]
+    return min(times, default=None), max(times, default=None)
 
 
 def sessions_of(runs: pa.Table) -> dict[int, tuple[int, int]]:

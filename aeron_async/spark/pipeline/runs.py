@@ -72,7 +72,8 @@ class Run:
         last_ns: Time of the last message that has one; None if none has.
         first_number: Number of the first message; None for positions.
         last_number: Number of the last message; None for positions.
-        gaps: Number of gaps inside, including those that were too many to be listed.
+        gaps: Number of gaps inside, including those that were too many to be listed; in a table
+            also that between this run and the batch before.
     """
 
     recording_id: int

@@ -95,6 +95,8 @@ class TaskResult:
         summary: Runs and gaps; see `runs.SUMMARY`.
         rates: Messages and bytes in each second.
         latency: Counts of latencies.
+        lengths: Counts of lengths.
+        decoded: Counts of what was decoded or put aside.
         term_lengths: Term lengths by recording id.
     """
 
@@ -103,6 +105,8 @@ class TaskResult:
     summary: list[dict[str, Any]]
     rates: pa.Table
     latency: pa.Table
+    lengths: pa.Table
+    decoded: pa.Table
     term_lengths: dict[int, int]
 
 
@@ -138,6 +142,9 @@ class PlanWriter:
         self._counts: Counter[str] = Counter()
         self._rates = gold.rate_sums()
         self._latency = gold.latency_sums()
+        self._lengths = gold.length_sums()
+        self._decoded = gold.decoded_sums()
+        self._reasons: set[str] = set()
         self._part: RecordingRange | None = None
         self._summarisers: list[Summariser] = []
 
@@ -150,6 +157,7 @@ class PlanWriter:
         self._summarisers[0].add(rows)
         if messages.is_timed:
             gold.add_rates(self._rates, part, rows)
+        gold.add_lengths(self._lengths, part.stream_id, rows.lengths, messages.event_ns)
         if BRONZE in self._writers:
             columns = [messages.column(name) for name in self._writers[BRONZE].schema.names]
             self._write(BRONZE, columns, messages.event_ns, part.stream_id)
@@ -170,6 +178,8 @@ class PlanWriter:
             summary=[row for each in self._summarisers for row in each.rows],
             rates=self._rates.table(),
             latency=self._latency.table(),
+            lengths=self._lengths.table(),
+            decoded=self._decoded.table(),
             term_lengths=lengths,
         )
 
@@ -223,6 +233,7 @@ class PlanWriter:
         good = {name: kept(column, chosen) for name, column in fields}
         recorded_ns = messages.event_ns if chosen is None else messages.event_ns[chosen]
         event_ns = event_of(kind, good, recorded_ns)
+        gold.add_decoded(self._decoded, kind.decoding.kind, messages.part.stream_id, recorded_ns)
         table = silver(kind.decoding.kind)
         if table in self._writers and count:
             own = {**good, "event_ns": pa.array(event_ns), "event_time": stamps(event_ns)}
@@ -267,13 +278,16 @@ class PlanWriter:
         wrong = reasons.is_valid().to_numpy(zero_copy_only=False)
         if messages.is_fresh is not None:
             wrong &= messages.is_fresh
+        if not wrong.any():
+            return
         self._counts[QUARANTINE] += int(np.count_nonzero(wrong))
-        if QUARANTINE in self._writers and wrong.any():
+        events, stream_id = messages.event_ns[wrong], messages.part.stream_id
+        given = self._decoded, stream_id, kept(reasons, wrong), events, self._reasons
+        gold.add_quarantined(*given)
+        if QUARANTINE in self._writers:
             *names, _ = self._writers[QUARANTINE].schema.names
             columns = [*(messages.column(name) for name in names), reasons]
-            columns = [kept(column, wrong) for column in columns]
-            events = messages.event_ns[wrong]
-            self._write(QUARANTINE, columns, events, messages.part.stream_id)
+            self._write(QUARANTINE, [kept(each, wrong) for each in columns], events, stream_id)
 
 
 @final
