@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from aeron_async.cli.archive_where import opened
 from aeron_async.cli.figures import format_bytes, plural
-from aeron_async.cli.options import Flag, RunOptions
+from aeron_async.cli.options import Flag, Int32, RunOptions
 from aeron_async.cli.output import print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode, TerminatedError
 from aeron_async.cli.runner import run as run_async
@@ -39,29 +39,50 @@ def report(
     /,
     *,
     output: Annotated[Path, Parameter(name=("--output", "-o"))] = Path("report.html"),
+    since: str | None = None,
+    until: str | None = None,
+    stream: Annotated[tuple[Int32, ...], Parameter(name=("--stream", "-s"))] = (),
 ) -> int:
     """Write a report on a lake: one HTML file, without a server.
 
     Args:
         lake: Directory that `pipeline run` has filled.
         output: Where to write the page.
+        since: Leave out what is earlier than this date or time in UTC, such as 2026-11-18 or
+            2026-11-18T09:30, or so long ago as 24h or 7d.
+        until: Leave out this time and what is later.
+        stream: Id of a stream; several; by default all.
     """
-    write_report(lake, output)
+    write_report(lake, output, since=since, until=until, streams=stream)
     print_line(str(output.absolute()))
     return ExitCode.SUCCESS
 
 
-def write_report(lake: Path, output: Path) -> None:
+def write_report(
+    lake: Path,
+    output: Path,
+    *,
+    since: str | None = None,
+    until: str | None = None,
+    streams: tuple[int, ...] = (),
+) -> None:
     """Draw a page about a lake, and write it."""
     check_installed(NEEDED_BY_REPORT)
     if output.is_dir() or not output.name:
         message = f"--output {str(output)!r} is a directory: name a file in it, such as report.html"
         raise ConfigurationError(message)
     from aeron_async.spark.lake.tables import Lake, write_atomically  # noqa: PLC0415 - needs pyarrow
-    from aeron_async.spark.pipeline.report import render_report  # noqa: PLC0415 - needs pyarrow, jinja2
+    from aeron_async.spark.pipeline.report import (  # noqa: PLC0415 - needs pyarrow, jinja2
+        ReportRange,
+        render_report,
+    )
 
-    page = render_report(Lake(lake), SystemClock().epoch_ms())
-    write_atomically(output, page.encode())
+    now_ms = SystemClock().epoch_ms()
+    shown = ReportRange.parse(since, until, streams, now_ms)
+    report = render_report(Lake(lake), now_ms, shown)
+    write_atomically(output, report.page.encode())
+    if report.is_empty:
+        remark("there are no messages in this range, and the page says so")
 
 
 def key(name: str, flag: str | None = None) -> Parameter:

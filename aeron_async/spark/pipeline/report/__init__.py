@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from aeron_async.spark.pipeline.report.page import render_report
+from aeron_async.spark.pipeline.report.page import Report, render_report
+from aeron_async.spark.pipeline.report.reading import EVERYTHING, ReportRange
 
-__all__ = ["render_report"]
+__all__ = ["EVERYTHING", "Report", "ReportRange", "render_report"]

@@ -1,30 +1,131 @@
-"""Findings of a report: the gold tables of all batches, added up."""
+"""Findings of a report: gold tables of all batches, added up for a range of time and streams."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any, Final, Self, final
 
 import attrs
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from aeron_async.errors import ConfigurationError
 from aeron_async.spark.lake import tables
 from aeron_async.spark.pipeline import gold
+from aeron_async.spark.pipeline.batches import BATCHES_SCHEMA
 from aeron_async.spark.pipeline.histogram import Histogram
-from aeron_async.spark.pipeline.runs import RecordedGap, Run, stitch
+from aeron_async.spark.pipeline.report.reading import Fold, TableReader
+from aeron_async.spark.pipeline.report.stored import TableFiles, files_of_tables
+from aeron_async.spark.pipeline.runs import RecordedGap
 
 if TYPE_CHECKING:
-    from aeron_async.spark.lake.tables import Lake
+    from collections.abc import Iterable, Mapping
 
-__all__ = ["Findings", "Session", "StreamFindings", "read_findings"]
+    from aeron_async.spark.lake.tables import Lake
+    from aeron_async.spark.pipeline.report.reading import ReportRange
+
+__all__ = [
+    "DecodedMessages",
+    "Findings",
+    "GapSummary",
+    "Gaps",
+    "Lags",
+    "LatencyOverTime",
+    "Session",
+    "Steps",
+    "StreamFindings",
+    "read_findings",
+]
 
 NS_PER_SECOND: Final = 1_000_000_000
+NS_PER_MINUTE: Final = 60 * NS_PER_SECOND
+NS_PER_US: Final = 1_000
 MS_PER_SECOND: Final = 1_000
-MOST_POINTS: Final = 600
+MINUTE: Final = 60
+DAY: Final = 86_400
+MOST_POINTS: Final = 400
 """Upper limit on the points of a line; longer times get longer steps."""
 STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 43_200)
-DAY: Final = 86_400
+LISTED_GAPS: Final = 200
+DRAWN_GAPS: Final = 100
+"""Upper limit on the gaps that are drawn as long as they were."""
+MOST_REASONS: Final = 1_000
+"""Upper limit on the different reasons that are added up at once; the page shows fewer."""
+COARSE: Final = 2
+"""Over time, so many bits of a bin are left out: a bin is at most 1/32 of its values wide."""
+
+
+@final
+@attrs.frozen
+class Steps:
+    """Steps of time, which all plots over time share.
+
+    Attributes:
+        low_s: First second.
+        high_s: Second behind the last one.
+        step: Seconds of a step; whole minutes, hours or days have steps that begin with them.
+    """
+
+    low_s: int
+    high_s: int
+    step: int
+
+    @classmethod
+    def of(cls, low_s: int, high_s: int, least: int = 1) -> Self:
+        """Return so long steps that they are not too many.
+
+        Args:
+            low_s: First second.
+            high_s: Second behind the last one.
+            least: Shortest step in seconds.
+        """
+        high_s = max(high_s, low_s + 1)
+        length = high_s - low_s
+        # Up to one step more than that, because the first one begins before the range.
+        step = next((each for each in STEPS if -(-length // each) < MOST_POINTS), 0)
+        step = step or -(-length // ((MOST_POINTS - 1) * DAY)) * DAY
+        return cls(low_s, high_s, max(step, least))
+
+    @property
+    def begin_s(self) -> int:
+        """Return the second at which the first step begins."""
+        return self.low_s // self.step * self.step
+
+    @property
+    def count(self) -> int:
+        """Return the number of steps."""
+        return (self.high_s - 1 - self.begin_s) // self.step + 1
+
+    def start(self, place: int) -> int:
+        """Return the second at which a step begins within the range."""
+        return max(self.begin_s + place * self.step, self.low_s)
+
+    def end(self, place: int) -> int:
+        """Return the second behind a step."""
+        return min(self.begin_s + (place + 1) * self.step, self.high_s)
+
+    def seconds(self, place: int) -> int:
+        """Return how long a step is; the first and the last one may be shorter."""
+        return self.end(place) - self.start(place)
+
+    def place(self, column: Any, unit_ns: int) -> pa.Array:
+        """Return the step of each time; times outside belong to the first or the last one.
+
+        Args:
+            column: Times as integers since 1970; null for none.
+            unit_ns: Their unit in nanoseconds, which divides a second or is whole seconds.
+        """
+        whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        absent = whole.is_null().to_numpy(zero_copy_only=False)
+        times = whole.fill_null(0).to_numpy(zero_copy_only=False)
+        if unit_ns < NS_PER_SECOND:
+            places = (times // (NS_PER_SECOND // unit_ns) - self.begin_s) // self.step
+        else:
+            # Before it is multiplied: a far time in minutes has no 64 bits in seconds.
+            unit_s = unit_ns // NS_PER_SECOND
+            times = np.clip(times, self.begin_s // unit_s - 1, self.high_s // unit_s + 1)
+            places = (times * unit_s - self.begin_s) // self.step
+        return pa.array(np.clip(places, 0, self.count - 1), pa.int64(), mask=absent)
 
 
 @attrs.frozen
@@ -33,13 +134,31 @@ class Session:
 
     Attributes:
         recording: Its catalog entry.
-        run: All that was ingested of it, as one run.
-        seconds: Its duration; 0 if unknown.
+        messages: Messages in the range.
+        bytes: Bytes of their payloads.
+        gaps: Gaps; without a range of time including those that were too many to be listed.
+        first_position: Where the first message of all batches of the range begins.
+        end_position: End of the last message of these batches.
+        seconds: Duration in the range; 0 if unknown.
     """
 
     recording: dict[str, Any]
-    run: Run
+    messages: int
+    bytes: int
+    gaps: int
+    first_position: int
+    end_position: int
     seconds: float
+
+    @property
+    def recording_id(self) -> int:
+        """Return the id of the recording."""
+        return int(self.recording["recording_id"])
+
+    @property
+    def stream_id(self) -> int:
+        """Return the stream."""
+        return int(self.recording["stream_id"])
 
 
 @attrs.frozen
@@ -55,133 +174,485 @@ class StreamFindings:
 
 
 @attrs.frozen
+class GapSummary:
+    """Gaps of one kind and stream, found by positions or by one number.
+
+    Attributes:
+        kind: See `GapKind`.
+        stream_id: The stream.
+        name: Name of the number; empty for positions.
+        count: Number of gaps.
+        missing: Numbers or bytes that are missing or were repeated, of all of them.
+        largest: The same of the largest gap.
+        first_ns: Time of the first one; None if it is not known.
+        last_ns: Time of the last one.
+    """
+
+    kind: str
+    stream_id: int
+    name: str
+    count: int
+    missing: float
+    largest: int
+    first_ns: int | None
+    last_ns: int | None
+
+
+@attrs.frozen
+class Gaps:
+    """Gaps of the range that are listed.
+
+    Attributes:
+        listed: Number of gaps by recording.
+        summaries: By kind, stream and name.
+        marks: Number of gaps by recording, kind and step, those with a time.
+        first: The first ones, in order of time; those without a time come last.
+        longest: Those that lasted longest, if they lasted longer than a step.
+    """
+
+    listed: Counter[int]
+    summaries: list[GapSummary]
+    marks: dict[tuple[int, str, int], int]
+    first: list[RecordedGap]
+    longest: list[RecordedGap]
+
+
+@attrs.frozen
+class Lags:
+    """How long messages waited until their batch was there, for all streams together.
+
+    Attributes:
+        newest: Longest wait of the last message of a batch in nanoseconds, by step.
+        oldest: Longest wait of the first message of a batch, by step.
+        batches: Number of batches.
+        last_ns: Wait of the last message of the last batch; None if unknown.
+    """
+
+    newest: dict[int, int]
+    oldest: dict[int, int]
+    batches: int
+    last_ns: int | None
+
+
+@attrs.frozen
+class DecodedMessages:
+    """What has become of the messages of streams that are decoded.
+
+    Attributes:
+        kinds: Decoded messages by kind.
+        reasons: Messages in quarantine by stream and reason.
+        quarantined: Messages in quarantine by step.
+        other_reasons: Reasons that were too many to be told.
+    """
+
+    kinds: dict[str, int]
+    reasons: dict[tuple[int, str], int]
+    quarantined: dict[int, int]
+    other_reasons: int
+
+    @property
+    def decoded(self) -> int:
+        """Return the number of decoded messages; a message may be of several kinds."""
+        return sum(self.kinds.values())
+
+    @property
+    def put_aside(self) -> int:
+        """Return the number of messages in quarantine."""
+        return sum(self.quarantined.values())
+
+
+@attrs.frozen
+class LatencyOverTime:
+    """Percentiles of one latency in a step, in nanoseconds."""
+
+    place: int
+    median: int
+    high: int
+    largest: int
+
+
+@attrs.frozen
 class Findings:
     """Everything that a report shows.
 
     Attributes:
+        shown: Range of the report.
+        extent: First minute of the lake and the one behind its last, in seconds since 1970; None
+            if it is not known.
+        steps: Steps of rates; None if no message has a time.
+        minutes: The same, or steps of at least a minute.
         sessions: Recordings, in order of id.
         streams: Streams, in order of id.
-        step: Seconds between two points of rates.
         rates: Points of (second, messages per second, bytes per second), by stream.
+        decoding: Decoded messages, and those in quarantine.
         latencies: Histograms by name of the latency.
-        gaps: Gaps in order of recording and position.
-        inner_gaps: Number of all gaps, including those that were too many to be listed.
+        latency_times: Percentiles over time, by name of the latency.
+        lengths: Histograms of the lengths of messages, by stream.
+        lags: How far the lake was behind.
+        gaps: Gaps.
+        files: Files of each table.
+        reader: What was read.
     """
 
+    shown: ReportRange
+    extent: tuple[int, int] | None
+    steps: Steps | None
+    minutes: Steps | None
     sessions: list[Session]
     streams: list[StreamFindings]
-    step: int
     rates: dict[int, list[tuple[int, float, float]]]
+    decoding: DecodedMessages
     latencies: dict[str, Histogram]
-    gaps: list[RecordedGap]
-    inner_gaps: int
+    latency_times: dict[str, list[LatencyOverTime]]
+    lengths: dict[int, Histogram]
+    lags: Lags
+    gaps: Gaps
+    files: list[TableFiles]
+    reader: TableReader
+
+    @property
+    def messages(self) -> int:
+        """Return the number of messages."""
+        return sum(each.messages for each in self.sessions)
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes of their payloads."""
+        return sum(each.bytes for each in self.sessions)
+
+    @property
+    def gap_count(self) -> int:
+        """Return the number of gaps; without a range of time, of all that were counted."""
+        return sum(each.gaps for each in self.sessions)
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether nothing is in the range."""
+        return not self.sessions
 
 
-def read_findings(lake: Lake) -> Findings:
+def read_findings(lake: Lake, shown: ReportRange) -> Findings:
     """Read the gold tables of a lake.
 
     Raises:
         ConfigurationError: The folder is no lake, or nothing was ingested.
     """
     lake.check_readable()
-    runs = [Run(**row) for row in read(lake, "runs", gold.RUNS).to_pylist()]
-    if not runs:
-        message = f"lake {str(lake.root)!r} has no messages: `pipeline run` brings some"
-        raise ConfigurationError(message)
-    recordings = {
-        row["recording_id"]: row for row in read(lake, "recordings", gold.RECORDINGS).to_pylist()
-    }
-    gaps = [RecordedGap(**row) for row in read(lake, "gaps", gold.GAPS).to_pylist()]
-    lengths = {key: row["term_length"] for key, row in recordings.items()}
-    known = [run for run in runs if run.recording_id in recordings]
-    whole, between = stitch(known, lengths)
+    reader = TableReader(lake, shown)
+    recordings = recordings_of(reader)
+    runs = runs_of(reader, shown)
+    steps = steps_of(shown, runs)
+    minutes = None if steps is None else Steps.of(steps.low_s, steps.high_s, MINUTE)
+    rates, by_recording = rates_of(reader, shown, steps)
+    gaps = gaps_of(reader, shown, minutes)
     sessions = [
-        Session(recordings[key], run, seconds_of(run, recordings[key]))
-        for (key, name), run in sorted(whole.items())
-        if not name
+        session_of(shown, recordings[key], run, (*by_recording.get(key, (0, 0)), gaps.listed[key]))
+        for key, run in sorted(runs.items())
+        if key in recordings
     ]
-    step, rates = rates_of(read(lake, "rates_second", gold.RATES))
+    if shown.is_timed:
+        sessions = [each for each in sessions if each.messages or each.gaps]
+    latencies, latency_times = latencies_of(reader, shown, minutes)
+    extent = reader.extent(tables.gold("rates_minute"), "minute")
     return Findings(
+        shown=shown,
+        extent=None if extent is None else (extent[0] * MINUTE, (extent[1] + 1) * MINUTE),
+        steps=steps,
+        minutes=minutes,
         sessions=sessions,
-        streams=streams_of(sessions, gaps),
-        step=step,
+        streams=streams_of(sessions),
         rates=rates,
-        latencies=latencies_of(read(lake, "latency", gold.LATENCY)),
-        gaps=sorted(gaps, key=lambda gap: (gap.recording_id, gap.position)),
-        inner_gaps=sum(run.gaps for run in known) + len(between),
+        decoding=decoding_of(reader, shown, minutes),
+        latencies=latencies,
+        latency_times=latency_times,
+        lengths=lengths_of(reader, shown),
+        lags=lags_of(reader, shown, minutes),
+        gaps=gaps,
+        files=files_of_tables(lake, reader, shown),
+        reader=reader,
     )
 
 
-def read(lake: Lake, table: str, schema: pa.Schema) -> pa.Table:
-    """Read a gold table."""
-    return lake.read(tables.gold(table), schema)
+def recordings_of(reader: TableReader) -> dict[int, dict[str, Any]]:
+    """Return the catalog entries by id."""
+    found: dict[int, dict[str, Any]] = {}
+    for part in reader.read(tables.gold("recordings"), gold.RECORDINGS):
+        found |= {row["recording_id"]: row for row in part.to_pylist()}
+    return found
 
 
-def seconds_of(run: Run, recording: dict[str, Any]) -> float:
+def columns_of(schema: pa.Schema, *names: str) -> pa.Schema:
+    """Return some columns of a table."""
+    return pa.schema([schema.field(name) for name in names])
+
+
+def runs_of(reader: TableReader, shown: ReportRange) -> dict[int, dict[str, Any]]:
+    """Return the runs of positions by recording, each as one; gaps of numbers are among theirs."""
+    names = ("recording_id", "stream_id", "name", "first_position", "end_position")
+    schema = columns_of(gold.RUNS, *names, "messages", "bytes", "first_ns", "last_ns", "gaps")
+    how = {"first_position": "min", "end_position": "max", "messages": "sum", "bytes": "sum"}
+    how |= {"first_ns": "min", "last_ns": "max", "gaps": "sum"}
+    fold = Fold(["recording_id", "name"], how)
+    for part in reader.read(tables.gold("runs"), schema, shown.bounds("first_ns", "last_ns", 1)):
+        fold.add(part)
+    found: dict[int, dict[str, Any]] = {}
+    # The run of positions has no name, and comes first.
+    for row in fold.rows():
+        if not row["name"]:
+            found[row["recording_id"]] = row
+        elif row["recording_id"] in found:
+            found[row["recording_id"]]["gaps"] += row["gaps"]
+    return found
+
+
+def steps_of(shown: ReportRange, runs: Mapping[int, Mapping[str, Any]]) -> Steps | None:
+    """Return the steps of the range, whose open ends are those of the runs."""
+    lows = [run["first_ns"] for run in runs.values() if run["first_ns"] is not None]
+    highs = [run["last_ns"] for run in runs.values() if run["last_ns"] is not None]
+    if not lows:
+        return None
+    low_s = min(*lows, *highs) // NS_PER_SECOND if shown.since_s is None else shown.since_s
+    high_s = max(*lows, *highs) // NS_PER_SECOND + 1 if shown.until_s is None else shown.until_s
+    return Steps.of(low_s, high_s)
+
+
+def session_of(
+    shown: ReportRange,
+    recording: dict[str, Any],
+    run: Mapping[str, Any],
+    in_range: tuple[int, int, int],
+) -> Session:
+    """Return what was found of a recording; a batch may have more than the range."""
+    whole = run["messages"], run["bytes"], run["gaps"]
+    messages, length, gaps = in_range if shown.is_timed else whole
+    return Session(
+        recording=recording,
+        messages=messages,
+        bytes=length,
+        gaps=gaps,
+        first_position=run["first_position"],
+        end_position=run["end_position"],
+        seconds=seconds_of(shown, run, recording),
+    )
+
+
+def seconds_of(shown: ReportRange, run: Mapping[str, Any], recording: Mapping[str, Any]) -> float:
     """Return the duration of a recording, by its messages or else by the catalog."""
-    if run.first_ns is not None and run.last_ns is not None and run.last_ns > run.first_ns:
-        return (run.last_ns - run.first_ns) / NS_PER_SECOND
+    first_ns, last_ns = run["first_ns"], run["last_ns"]
+    if first_ns is not None and last_ns is not None:
+        if shown.since_s is not None:
+            first_ns = max(first_ns, shown.since_s * NS_PER_SECOND)
+        if shown.until_s is not None:
+            last_ns = min(last_ns, shown.until_s * NS_PER_SECOND)
+        if last_ns > first_ns:
+            return float((last_ns - first_ns) / NS_PER_SECOND)
     began_ms, ended_ms = int(recording["start_timestamp_ms"]), int(recording["stop_timestamp_ms"])
-    if ended_ms >= 0:
+    if ended_ms >= 0 and not shown.is_timed:
         return max(ended_ms - began_ms, 0) / MS_PER_SECOND
     return 0.0
 
 
-def streams_of(sessions: list[Session], gaps: list[RecordedGap]) -> list[StreamFindings]:
+def streams_of(sessions: Iterable[Session]) -> list[StreamFindings]:
     """Return sessions grouped by stream and channel."""
     by_stream: dict[tuple[int, str], list[Session]] = defaultdict(list)
     for session in sessions:
-        by_stream[session.run.stream_id, session.recording["channel"]].append(session)
-    found = []
-    for (stream_id, channel), parts in sorted(by_stream.items()):
-        ids = {part.run.recording_id for part in parts}
-        found.append(
-            StreamFindings(
-                stream_id=stream_id,
-                channel=channel,
-                recordings=len(parts),
-                messages=sum(part.run.messages for part in parts),
-                bytes=sum(part.run.bytes for part in parts),
-                gaps=sum(gap.recording_id in ids for gap in gaps),
-            )
+        by_stream[session.stream_id, session.recording["channel"]].append(session)
+    return [
+        StreamFindings(
+            stream_id=stream_id,
+            channel=channel,
+            recordings=len(parts),
+            messages=sum(part.messages for part in parts),
+            bytes=sum(part.bytes for part in parts),
+            gaps=sum(part.gaps for part in parts),
         )
-    return found
+        for (stream_id, channel), parts in sorted(by_stream.items())
+    ]
 
 
-def rates_of(table: pa.Table) -> tuple[int, dict[int, list[tuple[int, float, float]]]]:
-    """Return the step in seconds, and rates by stream with a limited number of points.
+def rates_of(
+    reader: TableReader, shown: ReportRange, steps: Steps | None
+) -> tuple[dict[int, list[tuple[int, float, float]]], dict[int, tuple[int, int]]]:
+    """Return rates by stream, and messages and bytes by recording.
 
     A step without messages has a point of zero.
     """
-    if not table.num_rows:
-        return 1, {}
-    seconds = table.column("second")
-    low, high = (each.as_py() for each in pa.compute.min_max(seconds).values())
-    step = next((each for each in STEPS if (high - low) // each < MOST_POINTS), 0)
-    step = step or -(-(high - low + 1) // (MOST_POINTS * DAY)) * DAY
-    place = pa.compute.divide(pa.compute.subtract(seconds, low), step)
-    sums = (
-        table.append_column("place", place)
-        .group_by(["stream_id", "place"])
-        .aggregate([("messages", "sum"), ("bytes", "sum")])
-    )
-    found: dict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
-    for row in sums.to_pylist():
-        found[row["stream_id"]][row["place"]] = row["messages_sum"], row["bytes_sum"]
-    count = (high - low) // step + 1
-    return step, {
-        stream_id: [
-            (low + index * step, *(each / step for each in places.get(index, (0, 0))))
-            for index in range(count)
-        ]
-        for stream_id, places in sorted(found.items())
+    if steps is None:
+        return {}, {}
+    is_fine = steps.step < MINUTE
+    unit = "second" if is_fine else "minute"
+    table = tables.gold("rates_second" if is_fine else "rates_minute")
+    unit_ns = NS_PER_SECOND if is_fine else NS_PER_MINUTE
+    names = ("recording_id", "stream_id", unit, "messages", "bytes")
+    schema = columns_of(gold.RATES if is_fine else gold.RATES_MINUTE, *names)
+    sums = {"messages": "sum", "bytes": "sum"}
+    by_stream, by_recording = Fold(["stream_id", "place"], sums), Fold(["recording_id"], sums)
+    for part in reader.read(table, schema, shown.bounds(unit, unit, unit_ns)):
+        by_stream.add(part.append_column("place", steps.place(part.column(unit), unit_ns)))
+        by_recording.add(part)
+    places: dict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
+    for row in by_stream.rows():
+        places[row["stream_id"]][row["place"]] = row["messages"], row["bytes"]
+    rates = {
+        stream_id: [rate_point(steps, place, found) for place in range(steps.count)]
+        for stream_id, found in sorted(places.items())
+    }
+    return rates, {
+        row["recording_id"]: (row["messages"], row["bytes"]) for row in by_recording.rows()
     }
 
 
-def latencies_of(table: pa.Table) -> dict[str, Histogram]:
-    """Return a histogram for each latency."""
-    sums = table.group_by(["name", "bin"]).aggregate([("count", "sum")])
+def rate_point(
+    steps: Steps, place: int, found: Mapping[int, tuple[int, int]]
+) -> tuple[int, float, float]:
+    """Return the means of a step."""
+    messages, length = found.get(place, (0, 0))
+    seconds = steps.seconds(place)
+    return steps.start(place), messages / seconds, length / seconds
+
+
+def decoding_of(reader: TableReader, shown: ReportRange, steps: Steps | None) -> DecodedMessages:
+    """Return what has become of messages."""
+    sums = {"messages": "sum"}
+    kinds, times = Fold(["kind"], sums), Fold(["place"], sums)
+    reasons = Fold(["stream_id", "reason"], sums, MOST_REASONS)
+    bounds = shown.bounds("minute", "minute", NS_PER_MINUTE)
+    for part in reader.read(tables.gold("decoded"), gold.DECODED, bounds):
+        is_wrong = pc.equal(part.column("kind"), "")
+        kinds.add(part.filter(pc.invert(is_wrong)))
+        wrong = part.filter(is_wrong)
+        reasons.add(wrong)
+        minutes = wrong.column("minute")
+        # Without times there is one step.
+        place = pa.array([0] * len(wrong)) if steps is None else steps.place(minutes, NS_PER_MINUTE)
+        times.add(wrong.append_column("place", place))
+    return DecodedMessages(
+        kinds={row["kind"]: row["messages"] for row in kinds.rows()},
+        reasons={(row["stream_id"], row["reason"]): row["messages"] for row in reasons.rows()},
+        quarantined={row["place"]: row["messages"] for row in times.rows()},
+        other_reasons=reasons.left_out,
+    )
+
+
+def latencies_of(
+    reader: TableReader, shown: ReportRange, steps: Steps | None
+) -> tuple[dict[str, Histogram], dict[str, list[LatencyOverTime]]]:
+    """Return a histogram for each latency, and percentiles over time."""
+    sums = {"count": "sum"}
+    whole, times = Fold(["name", "bin"], sums), Fold(["name", "place", "coarse"], sums)
+    bounds = shown.bounds("minute", "minute", NS_PER_MINUTE)
+    for part in reader.read(tables.gold("latency"), gold.LATENCY, bounds):
+        whole.add(part)
+        if steps is None:
+            continue
+        known = part.filter(pc.greater_equal(part.column("bin"), 0))
+        place = steps.place(known.column("minute"), NS_PER_MINUTE)
+        coarse = pc.shift_right(known.column("bin"), COARSE)
+        times.add(known.append_column("place", place).append_column("coarse", coarse))
     found: dict[str, Histogram] = defaultdict(Histogram)
-    for row in sums.to_pylist():
-        found[row["name"]].add(row["bin"], row["count_sum"])
-    return dict(sorted(found.items()))
+    for row in whole.rows():
+        found[row["name"]].add(row["bin"], row["count"])
+    by_place: dict[tuple[str, int], Histogram] = defaultdict(Histogram)
+    for row in times.rows():
+        # The last bin of those that were put together, so that nothing seems faster than it was.
+        last = (row["coarse"] << COARSE) + (1 << COARSE) - 1
+        by_place[row["name"], row["place"]].add(last, row["count"])
+    over_time: dict[str, list[LatencyOverTime]] = defaultdict(list)
+    for (name, place), histogram in by_place.items():
+        median, high = (histogram.percentile(each) for each in ("50", "99"))
+        over_time[name].append(LatencyOverTime(place, median, high, histogram.largest))
+    return dict(sorted(found.items())), over_time
+
+
+def lengths_of(reader: TableReader, shown: ReportRange) -> dict[int, Histogram]:
+    """Return a histogram of the lengths of messages for each stream."""
+    fold = Fold(["stream_id", "bin"], {"count": "sum"})
+    bounds = shown.bounds("minute", "minute", NS_PER_MINUTE)
+    for part in reader.read(tables.gold("lengths"), gold.LENGTHS, bounds):
+        fold.add(part)
+    found: dict[int, Histogram] = defaultdict(Histogram)
+    for row in fold.rows():
+        found[row["stream_id"]].add(row["bin"], row["count"])
+    return dict(found)
+
+
+def lags_of(reader: TableReader, shown: ReportRange, steps: Steps | None) -> Lags:
+    """Return how long messages waited until their batch was there."""
+    schema = columns_of(BATCHES_SCHEMA, "committed", "first_ns", "last_ns")
+    fold = Fold(["place"], {"newest": "max", "oldest": "max"})
+    count, last_us, last_ns = 0, None, None
+    for part in reader.read(tables.BATCHES, schema, shown.bounds("first_ns", "last_ns", 1)):
+        count += part.num_rows
+        timed = part.filter(pc.is_valid(part.column("last_ns")))
+        if steps is None or not timed.num_rows:
+            continue
+        us = timed.column("committed").cast(pa.int64()).to_numpy()
+        first, last = (timed.column(name).to_numpy() for name in ("first_ns", "last_ns"))
+        # In microseconds, because a far time has no difference in nanoseconds within 64 bits.
+        newest, oldest = us - last // NS_PER_US, us - first // NS_PER_US
+        columns = [steps.place(timed.column("last_ns"), 1), pa.array(newest), pa.array(oldest)]
+        fold.add(pa.table(columns, names=["place", "newest", "oldest"]))
+        latest = int(us.argmax())
+        if last_us is None or us[latest] > last_us:
+            last_us, last_ns = int(us[latest]), int(newest[latest]) * NS_PER_US
+    rows = fold.rows()
+    return Lags(
+        newest={row["place"]: row["newest"] * NS_PER_US for row in rows},
+        oldest={row["place"]: row["oldest"] * NS_PER_US for row in rows},
+        batches=count,
+        last_ns=last_ns,
+    )
+
+
+def gaps_of(reader: TableReader, shown: ReportRange, steps: Steps | None) -> Gaps:
+    """Return the listed gaps of the range."""
+    sums = {"count": "sum"}
+    how = {"missing": "sum", "largest": "max", "first_ns": "min", "last_ns": "max"}
+    of_kind = Fold(["kind", "stream_id", "name"], sums | how)
+    marks, listed = Fold(["recording_id", "kind", "place"], sums), Fold(["recording_id"], sums)
+    first, longest = gold.GAPS.empty_table(), gold.GAPS.empty_table()
+    bounds = shown.bounds("before_ns", "after_ns", 1)
+    for part in reader.read(tables.gold("gaps"), gold.GAPS, bounds):
+        missing = pc.abs(part.column("missing"))
+        time = pc.coalesce(part.column("after_ns"), part.column("before_ns"))
+        columns = {
+            name: part.column(name) for name in ("recording_id", "stream_id", "kind", "name")
+        }
+        columns |= {"count": pa.repeat(pa.scalar(1, pa.int64()), part.num_rows)}
+        # Sums of what is missing may have more than 64 bits.
+        columns |= {"missing": missing.cast(pa.float64(), safe=False), "largest": missing}
+        rows = pa.table(columns | {"first_ns": time, "last_ns": time})
+        of_kind.add(rows)
+        listed.add(rows)
+        if steps is not None:
+            timed = rows.append_column("place", steps.place(time, 1))
+            marks.add(timed.filter(pc.is_valid(timed.column("place"))))
+            longest = lasting(pa.concat_tables([longest, part]), steps.step)
+        first = earliest(pa.concat_tables([first, part]))
+    return Gaps(
+        listed=Counter({row["recording_id"]: row["count"] for row in listed.rows()}),
+        summaries=[GapSummary(**row) for row in of_kind.rows()],
+        marks={
+            (row["recording_id"], row["kind"], row["place"]): row["count"] for row in marks.rows()
+        },
+        first=[RecordedGap(**row) for row in first.to_pylist()],
+        longest=[RecordedGap(**row) for row in longest.to_pylist()],
+    )
+
+
+def earliest(gaps: pa.Table) -> pa.Table:
+    """Return the first gaps, in order of time."""
+    order = ("after_ns", "before_ns", "recording_id", "position")
+    return gaps.sort_by([(name, "ascending") for name in order])[:LISTED_GAPS]
+
+
+def lasting(gaps: pa.Table, seconds: int) -> pa.Table:
+    """Return the gaps that lasted longest, if they lasted longer than this."""
+    # In seconds, because the difference of two far times has more than 64 bits in nanoseconds.
+    after, before = (
+        pc.divide(gaps.column(name), NS_PER_SECOND) for name in ("after_ns", "before_ns")
+    )
+    timed = gaps.append_column("lasted", pc.subtract(after, before))
+    timed = timed.filter(pc.greater(timed.column("lasted"), seconds))
+    order = [("lasted", "descending"), ("recording_id", "ascending"), ("position", "ascending")]
+    return timed.sort_by(order)[:DRAWN_GAPS].select(gaps.column_names)

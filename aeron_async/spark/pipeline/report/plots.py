@@ -1,6 +1,7 @@
-"""Plots of a report, as inline SVG.
+"""Parts of plots, as inline SVG: axes, lines, areas, bars and marks.
 
-Colours are class names; the page's style assigns them values for light and for dark mode.
+Colours are class names; the page's style assigns them values for light and for dark mode. Every
+part has a title, which a browser shows beside the pointer without a script.
 """
 
 from __future__ import annotations
@@ -14,26 +15,35 @@ from aeron_async.text import printable, utc_time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from aeron_async.spark.pipeline.histogram import Histogram
-    from aeron_async.spark.pipeline.report.findings import Findings
-    from aeron_async.spark.pipeline.runs import RecordedGap
-
 __all__ = [
     "COLOURS",
-    "PERCENTILES",
     "Axis",
     "Plot",
+    "duration_axis",
     "format_amount",
+    "format_bytes",
     "format_ns",
-    "gap_plot",
-    "latency_plot",
+    "format_share",
     "linear_ticks",
-    "log_ticks",
-    "rate_plot",
+    "small_bars",
+    "time_axis",
 ]
 
-AMOUNTS: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-TIMES: Final = ((1e9, "s"), (1e6, "ms"), (1e3, "\N{GREEK SMALL LETTER MU}s"))
+AMOUNTS: Final = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+TIMES: Final = (
+    (86_400e9, "d"),
+    (3_600e9, "h"),
+    (60e9, "min"),
+    (1e9, "s"),
+    (1e6, "ms"),
+    (1e3, "\N{GREEK SMALL LETTER MU}s"),
+)
+DURATIONS: Final = (
+    *(10.0**each for each in range(11)),
+    *(60e9 * each for each in (1, 10, 60, 600)),
+    *(86_400e9 * each for each in (1, 10, 100, 1_000, 10_000, 100_000)),
+)
+"""Round times in nanoseconds, about a decade from each other."""
 
 
 def escape(text: str) -> str:
@@ -49,22 +59,59 @@ def format_amount(value: float, unit: str) -> str:
     return f"{value:.4g} {unit}"
 
 
+def format_bytes(value: float) -> str:
+    """Return a length such as `1.5 kB`."""
+    return format_amount(value, "B")
+
+
 def format_ns(value: float) -> str:
-    """Return a time such as `850 ns`, `12.3 μs` or `1.23 ms`."""
+    """Return a time such as `850 ns`, `12.3 μs` or `1.5 min`; one below zero has a minus."""
+    if value < 0:
+        return f"-{format_ns(-value)}"
     for scale, unit in TIMES:
         if value >= scale:
-            return f"{value / scale:.3g} {unit}"
+            # Three digits, and no exponent for many days.
+            return (
+                f"{value / scale:.3g} {unit}"
+                if value < 1_000 * scale
+                else f"{value / scale:,.0f} {unit}"
+            )
     return f"{value:.0f} ns"
 
 
-WIDTH: Final = 860
-HEIGHT: Final = 260
-LEFT: Final = 76
-RIGHT: Final = 14
+def format_share(part: float, whole: float) -> str:
+    """Return a part in percent; one that is not all is never shown as all, or as nothing."""
+    if not whole:
+        return ""
+    percent = 100 * part / whole
+    if 0 < percent < 0.01:  # noqa: PLR2004 - what two digits can show
+        return "< 0.01 %"
+    if 99.99 < percent < 100:  # noqa: PLR2004 - as above
+        return "> 99.99 %"
+    return f"{percent:.4g} %"
+
+
+WIDTH: Final = 880
+HEIGHT: Final = 220
+LEFT: Final = 84
+RIGHT: Final = 16
 TOP: Final = 12
-BOTTOM: Final = 34
+BOTTOM: Final = 30
 COLOURS: Final = 8
 """Number of colours; a ninth line has the first colour again."""
+TIME_TICKS: Final = 8
+"""Upper limit on the labels of an axis of time."""
+DAY: Final = 86_400
+YEAR: Final = 366 * DAY
+TICK_STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800)
+TICK_STEPS_OF_DAYS: Final = (0.25, 0.5, 1, 2, 7, 14, 28, 56)
+SHAPES: Final = (
+    "M0 -4.5A4.5 4.5 0 1 0 0 4.5A4.5 4.5 0 1 0 0 -4.5Z",
+    "M0 -5.5L5.5 0L0 5.5L-5.5 0Z",
+    "M-4 -4H4V4H-4Z",
+    "M0 -5L5 4H-5Z",
+)
+"""Circle, diamond, square and triangle, so that marks differ by more than their colour."""
 
 
 @final
@@ -86,6 +133,7 @@ class Axis:
         scale: Callable[[float], float] = float,
     ) -> None:
         self._scale = scale
+        self._least = low
         self._low = scale(low)
         self._length = (scale(high) - self._low) or 1.0
         self.ticks: list[tuple[float, str]] = [
@@ -94,7 +142,8 @@ class Axis:
 
     def place(self, value: float) -> float:
         """Return the place of a value; a value outside the axis is at its edge."""
-        return min(max((self._scale(value) - self._low) / self._length, 0.0), 1.0)
+        inside = max(value, self._least)
+        return min((self._scale(inside) - self._low) / self._length, 1.0)
 
 
 def linear_ticks(high: float, text: Callable[[float], str]) -> list[tuple[float, str]]:
@@ -107,10 +156,37 @@ def linear_ticks(high: float, text: Callable[[float], str]) -> list[tuple[float,
     return [(index * step, text(index * step)) for index in range(math.ceil(high / step) + 1)]
 
 
-def log_ticks(low: float, high: float, text: Callable[[float], str]) -> list[tuple[float, str]]:
-    """Return powers of ten around values, which must be greater than 0."""
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    return [(10.0**each, text(10.0**each)) for each in range(first, max(last, first + 1) + 1)]
+def duration_axis(low: float, high: float) -> Axis:
+    """Return a logarithmic axis of times in nanoseconds, which begins and ends with round ones."""
+    below = max((each for each in DURATIONS if each <= low), default=DURATIONS[0])
+    above = min((each for each in DURATIONS if each >= high), default=DURATIONS[-1])
+    if above <= below:
+        above = next((each for each in DURATIONS if each > below), 10 * below)
+    ticks = [(each, format_ns(each)) for each in DURATIONS]
+    return Axis(below, above, ticks, math.log10)
+
+
+def time_axis(low: float, high: float) -> Axis:
+    """Return an axis of seconds since 1970, in UTC, with labels at round times."""
+    high = max(high, low + 1)
+    length = high - low
+    steps = (*TICK_STEPS, *(int(DAY * each) for each in TICK_STEPS_OF_DAYS))
+    step = next((each for each in steps if length / each <= TIME_TICKS), 0)
+    step = step or math.ceil(length / TIME_TICKS / DAY) * DAY
+    if step >= DAY:
+        pattern = "%d %b %Y" if length > YEAR else "%d %b"
+    else:
+        pattern = "%H:%M:%S" if step % 60 else "%H:%M"
+        pattern = f"%d %b {pattern}" if length > DAY else pattern
+    places = range(math.ceil(low / step) * step, math.floor(high) + 1, step)
+    # A label at the edge would be cut off.
+    margin = length / 40
+    ticks = [
+        (float(each), utc_time(each, per_second=1, pattern=pattern))
+        for each in places
+        if low + margin <= each <= high - margin
+    ]
+    return Axis(low, high, ticks)
 
 
 @final
@@ -121,6 +197,7 @@ class Plot:
         label: What it shows, for screen readers.
         x: Horizontal axis.
         y: Vertical axis.
+        height: Height in pixels.
     """
 
     def __init__(self, label: str, x: Axis, y: Axis, height: int = HEIGHT) -> None:
@@ -138,32 +215,65 @@ class Plot:
         """Return the vertical place of a value, in pixels from the top."""
         return self._height - BOTTOM - self._y.place(value) * (self._height - TOP - BOTTOM)
 
-    def line(self, points: Sequence[tuple[float, float]], colour: int, title: str) -> None:
+    def line(
+        self, points: Sequence[tuple[float, float]], colour: int, title: str, style: str = ""
+    ) -> None:
         """Draw a line through points; a single point is a dot."""
-        places = [(self.across(x), self.down(y)) for x, y in points]
-        name = f"c{colour % COLOURS}"
-        if len(places) == 1:
+        if len(points) == 1:
             self.mark(*points[0], colour, title)
-        elif places:
-            path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+        elif points:
             self._parts.append(
-                f'<path class="line {name}" d="{path}"><title>{escape(title)}</title></path>'
+                f'<path class="line c{colour % COLOURS} {style}" d="M{self._path(points)}">'
+                f"<title>{escape(title)}</title></path>"
             )
 
-    def mark(self, x: float, y: float, colour: int, title: str) -> None:
-        """Draw a dot."""
+    def area(
+        self,
+        lower: Sequence[tuple[float, float]],
+        upper: Sequence[tuple[float, float]],
+        colour: int,
+        title: str,
+    ) -> None:
+        """Fill what is between two lines with the same horizontal places."""
+        if len(upper) > 1:
+            there_and_back = self._path([*upper, *reversed(lower)])
+            self._parts.append(
+                f'<path class="area c{colour % COLOURS}" d="M{there_and_back}Z">'
+                f"<title>{escape(title)}</title></path>"
+            )
+
+    def _path(self, points: Sequence[tuple[float, float]]) -> str:
+        return "L".join(f"{self.across(x):.1f} {self.down(y):.1f}" for x, y in points)
+
+    def mark(
+        self, x: float, y: float, colour: int, title: str, *, shape: int = 0, size: float = 0.8
+    ) -> None:
+        """Draw a dot, or another shape."""
         self._parts.append(
-            f'<circle class="dot c{colour % COLOURS}" cx="{self.across(x):.1f}" '
-            f'cy="{self.down(y):.1f}" r="3.5"><title>{escape(title)}</title></circle>'
+            f'<path class="dot c{colour % COLOURS}" d="{SHAPES[shape % len(SHAPES)]}" '
+            f'transform="translate({self.across(x):.1f} {self.down(y):.1f}) scale({size:.2f})">'
+            f"<title>{escape(title)}</title></path>"
         )
 
-    def bar(self, start: float, end: float, y: float, title: str) -> None:
-        """Draw a thin horizontal bar between two values."""
-        left = self.across(start)
-        width = max(self.across(end) - left, 1.0)
+    def column(
+        self, span: tuple[float, float], low: float, high: float, colour: int, title: str
+    ) -> None:
+        """Draw a vertical bar between two horizontal and two vertical values."""
+        left, top = self.across(span[0]), self.down(high)
+        width = max(self.across(span[1]) - left, 1.5)
+        height = max(self.down(low) - top, 1.0)
         self._parts.append(
-            f'<rect class="bar" x="{left:.1f}" y="{self.down(y) - 2:.1f}" width="{width:.1f}" '
-            f'height="4"><title>{escape(title)}</title></rect>'
+            f'<rect class="column c{colour % COLOURS}" x="{left:.1f}" y="{top:.1f}" '
+            f'width="{width:.1f}" height="{height:.1f}"><title>{escape(title)}</title></rect>'
+        )
+
+    def strip(self, start: float, end: float, title: str) -> None:
+        """Lay a strip without colour over the plot, which tells what is below the pointer."""
+        left = self.across(start)
+        width = max(self.across(end) - left, 0.5)
+        self._parts.append(
+            f'<rect class="strip" x="{left:.1f}" y="{TOP}" width="{width:.1f}" '
+            f'height="{self._height - TOP - BOTTOM}"><title>{escape(title)}</title></rect>'
         )
 
     def svg(self) -> str:
@@ -184,93 +294,18 @@ class Plot:
         )
 
 
-PERCENTILES: Final = ("50", "75", "90", "99", "99.9", "99.99", "99.999")
-NS_PER_SECOND: Final = 1_000_000_000
-TIME_TICKS: Final = 6
-ROW_HEIGHT: Final = 26
-DAY: Final = 86_400
-POINTS_PER_DECADE: Final = 24
-MOST_MARKS: Final = 5_000
-
-
-def time_axis(low: float, high: float) -> Axis:
-    """Return an axis of seconds since 1970, in UTC."""
-    high = max(high, low + 1)
-    pattern = "%d %b %H:%M" if high - low > DAY else "%H:%M:%S"
-    places = [low + (high - low) * index / TIME_TICKS for index in range(TIME_TICKS + 1)]
-    # Labels of the first and the last tick would be cut off.
-    ticks = [(each, utc_time(int(each), per_second=1, pattern=pattern)) for each in places[1:-1]]
-    return Axis(low, high, ticks)
-
-
-def rate_plot(findings: Findings, *, is_bytes: bool) -> str:
-    """Plot messages or bytes per second over time, with a line for each stream."""
-    column, unit = (2, "B/s") if is_bytes else (1, "msg/s")
-    lines = {
-        stream_id: [(point[0], point[column]) for point in points]
-        for stream_id, points in findings.rates.items()
-    }
-    times = [x for points in lines.values() for x, _ in points]
-    ticks = linear_ticks(
-        max(y for points in lines.values() for _, y in points), lambda v: format_amount(v, unit)
+def small_bars(counts: Sequence[int], label: str) -> str:
+    """Return a few bars without axes, as high as a line of text."""
+    most = max(counts)
+    width = 8
+    bars = "".join(
+        f'<rect class="column c0" x="{index * width}" y="{20 - 18 * count / most:.1f}" '
+        f'width="{width - 1}" height="{18 * count / most + 1:.1f}"/>'
+        for index, count in enumerate(counts)
+        if count
     )
-    side = Axis(0, ticks[-1][0], ticks)
-    plot = Plot(f"{unit} over time", time_axis(min(times), max(times)), side)
-    for colour, (stream_id, points) in enumerate(lines.items()):
-        plot.line(points, colour, f"stream {stream_id}")
-    return plot.svg()
-
-
-def nines(percent: float) -> float:
-    """Return the horizontal place of a percentile: the number of its nines."""
-    return -math.log10(1 - percent / 100)
-
-
-def latency_plot(latencies: dict[str, Histogram]) -> str:
-    """Plot latencies by percentile, with logarithmic axes."""
-    drawn = {name: each for name, each in latencies.items() if each.count}
-    most = max(each.count for each in drawn.values())
-    # Further right there is less than one message.
-    right = max(math.log10(most), 1.0)
-    low = max(min(each.percentile(0) for each in drawn.values()), 1)
-    high = max(*(each.largest for each in drawn.values()), low + 1)
-    ticks = log_ticks(low, high, format_ns)
-    side = Axis(ticks[0][0], ticks[-1][0], ticks, math.log10)
-    below = Axis(0, right, [(nines(float(each)), f"{each} %") for each in PERCENTILES])
-    plot = Plot("latency by percentile", below, side)
-    for colour, (name, histogram) in enumerate(drawn.items()):
-        end = min(math.log10(histogram.count) if histogram.count > 1 else 0.0, right)
-        count = max(int(end * POINTS_PER_DECADE), 1)
-        places = [end * index / count for index in range(count + 1)]
-        points = [(x, max(histogram.percentile(100 - 100 * 10**-x), 1)) for x in places]
-        plot.line(points, colour, name)
-    return plot.svg()
-
-
-def gap_plot(gaps: Sequence[RecordedGap], names: Sequence[str], kinds: Sequence[str]) -> str:
-    """Plot gaps over time, with a row for each recording and a colour for each kind.
-
-    Args:
-        gaps: Gaps with known times.
-        names: Names of the rows; a gap belongs to row `recording N`.
-        kinds: Kinds in the order of their colours.
-    """
-    spans = [(gap, span_of(gap)) for gap in gaps[:MOST_MARKS]]
-    low = min(start for _, (start, _) in spans)
-    high = max(end for _, (_, end) in spans)
-    count = len(names)
-    rows = {name: count - index for index, name in enumerate(names)}
-    side = Axis(0, count + 1, [(place, name) for name, place in rows.items()])
-    plot = Plot("gaps over time", time_axis(low, high), side, 60 + ROW_HEIGHT * (count + 1))
-    for gap, (start, end) in spans:
-        row = rows[f"recording {gap.recording_id}"]
-        title = f"{gap.kind}: {gap.missing:,} missing at position {gap.position:,}"
-        plot.bar(start, end, row, title)
-        plot.mark(end, row, kinds.index(gap.kind), title)
-    return plot.svg()
-
-
-def span_of(gap: RecordedGap) -> tuple[float, float]:
-    """Return the time span of a gap, in seconds."""
-    known = [each for each in (gap.before_ns, gap.after_ns) if each is not None]
-    return min(known) / NS_PER_SECOND, max(known) / NS_PER_SECOND
+    whole = len(counts) * width
+    return (
+        f'<svg class="small" viewBox="0 0 {whole} 22" width="{whole}" height="22" role="img" '
+        f'aria-label="{escape(label)}"><title>{escape(label)}</title>{bars}</svg>'
+    )
