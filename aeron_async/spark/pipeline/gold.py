@@ -160,6 +160,7 @@ class Sums:
         self._keys = schema.names[:keys]
         self._parts: list[pa.Table] = []
         self._count = 0
+        self._most = MOST_PARTS
 
     def add(self, columns: Iterable[Any]) -> None:
         """Add rows; a column is an array, or one value for all rows."""
@@ -177,9 +178,11 @@ class Sums:
         """Add rows that may be sums already."""
         self._parts.append(table)
         self._count += table.num_rows
-        if self._count > MOST_PARTS:
+        if self._count > self._most:
             self._parts = [self.table()]
             self._count = self._parts[0].num_rows
+            # If many rows stay, the next time is when there are twice as many.
+            self._most = max(MOST_PARTS, 2 * self._count)
 
     def table(self) -> pa.Table:
         """Return the sums."""
@@ -304,6 +307,8 @@ def minutes_of(event_ns: NDArray[np.int64]) -> NDArray[np.int64]:
 def counted(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return which codes there are, in order, and how many of each."""
     low, high = int(codes.min()), int(codes.max())
+    if low == high:
+        return codes[:1], np.array([len(codes)])
     if high - low >= FEW_BINS:
         return np.unique(codes, return_counts=True)
     counts = np.bincount(codes - low)

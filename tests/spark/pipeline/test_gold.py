@@ -34,6 +34,24 @@ def test_lengths_are_counted_by_minute_and_bin(last_minute: int, longest: int) -
     assert found == wanted
 
 
+def test_many_sums_are_not_added_up_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gold, "MOST_PARTS", 10)
+    sums, rows = gold.length_sums(), 0
+    table = gold.Sums.table
+
+    def counted(self: gold.Sums) -> pa.Table:
+        nonlocal rows
+        found = table(self)
+        rows += len(found)
+        return found
+
+    monkeypatch.setattr(gold.Sums, "table", counted)
+    for minute in range(1_000):
+        gold.add_lengths(sums, 7, np.array([5, 6]), np.array([minute, minute]) * MINUTE_NS)
+    assert rows < 3 * 2_000
+    assert sums.table().num_rows == 2_000
+
+
 def test_decoded_messages_are_counted_by_minute() -> None:
     sums = gold.decoded_sums()
     for times in ([1, 2, MINUTE_NS], [MINUTE_NS + 5], [-1], []):

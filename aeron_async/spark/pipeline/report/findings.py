@@ -279,6 +279,7 @@ class Findings:
         shown: Range of the report.
         extent: First minute of the lake and the one behind its last, in seconds since 1970; None
             if it is not known.
+        has_times: Whether any message of the lake has a time.
         steps: Steps of rates; None if no message has a time.
         minutes: The same, or steps of at least a minute.
         sessions: Recordings, in order of id.
@@ -296,6 +297,7 @@ class Findings:
 
     shown: ReportRange
     extent: tuple[int, int] | None
+    has_times: bool
     steps: Steps | None
     minutes: Steps | None
     sessions: list[Session]
@@ -353,10 +355,12 @@ def read_findings(lake: Lake, shown: ReportRange) -> Findings:
     if shown.is_timed:
         sessions = [each for each in sessions if each.messages or each.gaps]
     latencies, latency_times = latencies_of(reader, shown, minutes)
-    extent = reader.extent(tables.gold("rates_minute"), "minute")
+    minute_table = tables.gold("rates_minute")
+    extent = reader.extent(minute_table, "minute")
     return Findings(
         shown=shown,
         extent=None if extent is None else (extent[0] * MINUTE, (extent[1] + 1) * MINUTE),
+        has_times=reader.stored(minute_table).num_rows > 0,
         steps=steps,
         minutes=minutes,
         sessions=sessions,

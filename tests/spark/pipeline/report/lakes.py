@@ -13,6 +13,7 @@ from aeron_async.spark.lake.files import BATCH_COLUMN
 from aeron_async.spark.lake.tables import BATCHES
 from aeron_async.spark.pipeline import gold
 from aeron_async.spark.pipeline.batches import BATCHES_SCHEMA
+from aeron_async.spark.pipeline.histogram import bins_of
 from aeron_async.spark.pipeline.job import BatchWork
 from aeron_async.spark.pipeline.runs import GapKind, RecordedGap, Run
 from tests.spark.pipeline.local import write_gold
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BEGAN_NS",
     "BEGAN_S",
+    "DAY_S",
     "GAP",
     "NOW_MS",
     "RECORDING",
@@ -34,6 +36,7 @@ __all__ = [
     "lengths",
     "rates",
     "write_batches",
+    "write_day",
     "write_rates",
     "write_year",
 ]
@@ -42,6 +45,11 @@ NOW_MS = 1_900_000_000_000
 BEGAN_S = 1_800_000_000
 BEGAN_NS = BEGAN_S * 10**9
 DAY = 86_400
+DAY_S = 20_775 * DAY
+OUTAGE_S = (40_320, 42_720)
+SLOW_S = (50_400, 51_840)
+GAPS_OF = (69, 31, 14, 0)
+"""Gaps of each recording of the day."""
 RUN = Run(
     recording_id=0,
     session_id=7,
@@ -189,3 +197,101 @@ def months_of(months: int, streams: int) -> Iterator[pa.Table]:
             "bytes": pa.array(np.full(count, 32)),
         }
         yield pa.table(columns)
+
+
+def write_day(lake: Lake) -> None:
+    """Write a day of a small exchange, with two busy times, an outage, loss and slow minutes."""
+    chance = np.random.default_rng(5)
+    kinds = {1001: "quotes", 1002: "trades", 1003: "books"}
+    seconds = DAY_S + np.arange(DAY)
+    hours = np.arange(DAY) / 3_600
+    busy = (
+        0.25 + 0.75 * np.exp(-(((hours - 9) / 2.2) ** 2)) + np.exp(-(((hours - 15.5) / 1.8) ** 2))
+    )
+    sums = [gold.rate_sums(), gold.length_sums(), gold.latency_sums(), gold.decoded_sums()]
+    recordings, runs = [], []
+    for number, (stream_id, rate, size) in enumerate(
+        [(1001, 40_000, 72), (1002, 9_000, 220), (1003, 2_500, 1_400), (2001, 300, 48)]
+    ):
+        messages = (rate * busy * chance.gamma(40, 1 / 40, DAY)).astype(np.int64)
+        if number == 1:
+            messages[OUTAGE_S[0] : OUTAGE_S[1]] = 0
+        sums[0].add([number, 77 + number, stream_id, seconds, messages, messages * size])
+        minutes = seconds[::60] // 60
+        each_minute = messages.reshape(-1, 60).sum(axis=1)
+        few = np.unique(bins_of(chance.normal(size, size / 6, 30).clip(1).astype(np.int64)))
+        for index in few.tolist():
+            sums[1].add([stream_id, minutes, index, each_minute // len(few)])
+        if stream_id in kinds:
+            sums[3].add([kinds[stream_id], "", stream_id, minutes, each_minute])
+        for name, scale in (("market_ns to sent_ns", 9.5), ("sent_ns to timestamp_ns", 11.5)):
+            for minute in minutes if number == 0 else ():
+                load = busy[(minute * 60 - DAY_S)]
+                values = chance.lognormal(scale + 0.5 * load, 0.35 + 0.25 * load, 200)
+                if SLOW_S[0] < minute * 60 - DAY_S < SLOW_S[1]:
+                    values *= chance.choice([1, 1, 1, 40], 200)
+                times = np.full(200, int(minute) * 60 * 10**9)
+                name_of = f"quotes: {name}"
+                gold.add_latencies(sums[2], name_of, stream_id, values.astype(np.int64), times)
+        its = {"recording_id": number, "session_id": 77 + number, "stream_id": stream_id}
+        channel = f"aeron:udp?endpoint=224.0.1.{number + 1}:20121|interface=10.0.0.5"
+        more = {"channel": channel, "source_identity": f"10.0.0.{number + 20}:40123"}
+        began_ms = {"start_timestamp_ms": DAY_S * 1_000, "stop_timestamp_ms": -1}
+        recordings.append(RECORDING | its | more | began_ms)
+        count, length = int(messages.sum()), int(messages.sum()) * size
+        times = {"first_ns": DAY_S * 10**9, "last_ns": (DAY_S + DAY) * 10**9 - 1}
+        run = {"first_position": 0, "end_position": length + 32 * count, "bytes": length}
+        runs.append(Run(messages=count, gaps=GAPS_OF[number], **its, **times, **run))
+    for stream_id, reason in (
+        (1001, "the message has 17 bytes, and 48 are needed"),
+        (1001, "symbol is no text in UTF-8"),
+        (1003, "group bids is longer than its message"),
+    ):
+        minutes = np.unique(chance.choice(seconds[::60] // 60, int(chance.integers(9, 90))))
+        sums[3].add(["", reason, stream_id, minutes, chance.integers(1, 30, len(minutes))])
+    write_rates(lake, sums[0].table())
+    for name, each in zip(("lengths", "latency", "decoded"), sums[1:], strict=True):
+        write_gold(lake, name, each.table())
+    table = pa.Table.from_pylist(recordings, schema=gold.RECORDINGS)
+    write_gold(lake, "recordings", table)
+    write_gold(lake, "runs", gold.table_of(runs, gold.RUNS))
+    write_gold(lake, "gaps", gold.table_of(gaps_of_day(chance), gold.GAPS))
+    late = np.where((hours[::30] > 15.2) & (hours[::30] < 16), 90, 3) * chance.gamma(2, 0.6, 2_880)
+    begins = (DAY_S + np.arange(0, DAY, 30)).tolist()
+    ends = [(begin + 30) * 10**9 - 1 for begin in begins]
+    rows = [
+        (end + int(wait * 1e9) + 10**9, begin * 10**9, end)
+        for begin, end, wait in zip(begins, ends, late.tolist(), strict=True)
+    ]
+    write_batches(lake, *rows)
+
+
+def gaps_of_day(chance: np.random.Generator) -> list[RecordedGap]:
+    """Return the gaps of the day: around its busy times, and one long one."""
+    found = []
+    for recording_id, kind, name, hour, spread, most in (
+        (0, GapKind.SEQUENCE, "quotes.sequence", 15, 1, 40),
+        (0, GapKind.BACKWARDS, "quotes.sequence", 10, 5, -3),
+        (1, GapKind.SEQUENCE, "trades.sequence", 10, 0.4, 400),
+        (2, GapKind.PADDING, "", 9, 2, 128_000),
+    ):
+        count = {0: 60, 1: 30, 2: 14}[recording_id] if most > 0 else 9
+        for second in chance.normal(hour * 3_600, spread * 3_600, count).clip(0, DAY - 1):
+            before_ns = int((DAY_S + second) * 1e9)
+            found.append(
+                RecordedGap(
+                    kind=kind,
+                    recording_id=recording_id,
+                    stream_id=1001 + recording_id,
+                    name=name,
+                    position=int(second) * 64_000,
+                    end_position=int(second) * 64_000,
+                    missing=int(chance.integers(min(most, 1), max(most, 0))),
+                    before_ns=before_ns,
+                    after_ns=before_ns + int(chance.integers(10**6, 10**8)),
+                )
+            )
+    begin_ns, end_ns = ((DAY_S + each) * 10**9 for each in OUTAGE_S)
+    outage = {"kind": GapKind.MISSING, "recording_id": 1, "stream_id": 1002, "missing": 3 << 26}
+    outage |= {"name": "", "before_ns": begin_ns, "after_ns": end_ns, "position": 1 << 30}
+    return [*found, RecordedGap(end_position=(1 << 30) + (3 << 26), **outage)]
