@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from aeron_async.spark.pipeline.histogram import Histogram
-    from aeron_async.spark.pipeline.report.findings import Findings, Gaps, LatencyOverTime, Steps
+    from aeron_async.spark.pipeline.report.findings import Findings, LatencyOverTime
+    from aeron_async.spark.pipeline.report.gaps import Gaps
+    from aeron_async.spark.pipeline.report.steps import Steps
     from aeron_async.spark.pipeline.report.stored import TableFiles
 
 __all__ = [

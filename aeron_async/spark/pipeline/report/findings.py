@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any, Final, Self, final
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,9 +13,10 @@ from aeron_async.spark.lake import tables
 from aeron_async.spark.pipeline import gold
 from aeron_async.spark.pipeline.batches import BATCHES_SCHEMA
 from aeron_async.spark.pipeline.histogram import Histogram
+from aeron_async.spark.pipeline.report.gaps import Gaps, gaps_of
 from aeron_async.spark.pipeline.report.reading import Fold, TableReader
+from aeron_async.spark.pipeline.report.steps import Steps
 from aeron_async.spark.pipeline.report.stored import TableFiles, files_of_tables
-from aeron_async.spark.pipeline.runs import RecordedGap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,12 +27,9 @@ if TYPE_CHECKING:
 __all__ = [
     "DecodedMessages",
     "Findings",
-    "GapSummary",
-    "Gaps",
     "Lags",
     "LatencyOverTime",
     "Session",
-    "Steps",
     "StreamFindings",
     "read_findings",
 ]
@@ -42,90 +39,10 @@ NS_PER_MINUTE: Final = 60 * NS_PER_SECOND
 NS_PER_US: Final = 1_000
 MS_PER_SECOND: Final = 1_000
 MINUTE: Final = 60
-DAY: Final = 86_400
-MOST_POINTS: Final = 400
-"""Upper limit on the points of a line; longer times get longer steps."""
-STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 43_200)
-LISTED_GAPS: Final = 200
-DRAWN_GAPS: Final = 100
-"""Upper limit on the gaps that are drawn as long as they were."""
 MOST_REASONS: Final = 1_000
 """Upper limit on the different reasons that are added up at once; the page shows fewer."""
 COARSE: Final = 2
 """Over time, so many bits of a bin are left out: a bin is at most 1/32 of its values wide."""
-
-
-@final
-@attrs.frozen
-class Steps:
-    """Steps of time, which all plots over time share.
-
-    Attributes:
-        low_s: First second.
-        high_s: Second behind the last one.
-        step: Seconds of a step; whole minutes, hours or days have steps that begin with them.
-    """
-
-    low_s: int
-    high_s: int
-    step: int
-
-    @classmethod
-    def of(cls, low_s: int, high_s: int, least: int = 1) -> Self:
-        """Return so long steps that they are not too many.
-
-        Args:
-            low_s: First second.
-            high_s: Second behind the last one.
-            least: Shortest step in seconds.
-        """
-        high_s = max(high_s, low_s + 1)
-        length = high_s - low_s
-        # Up to one step more than that, because the first one begins before the range.
-        step = next((each for each in STEPS if -(-length // each) < MOST_POINTS), 0)
-        step = step or -(-length // ((MOST_POINTS - 1) * DAY)) * DAY
-        return cls(low_s, high_s, max(step, least))
-
-    @property
-    def begin_s(self) -> int:
-        """Return the second at which the first step begins."""
-        return self.low_s // self.step * self.step
-
-    @property
-    def count(self) -> int:
-        """Return the number of steps."""
-        return (self.high_s - 1 - self.begin_s) // self.step + 1
-
-    def start(self, place: int) -> int:
-        """Return the second at which a step begins within the range."""
-        return max(self.begin_s + place * self.step, self.low_s)
-
-    def end(self, place: int) -> int:
-        """Return the second behind a step."""
-        return min(self.begin_s + (place + 1) * self.step, self.high_s)
-
-    def seconds(self, place: int) -> int:
-        """Return how long a step is; the first and the last one may be shorter."""
-        return self.end(place) - self.start(place)
-
-    def place(self, column: Any, unit_ns: int) -> pa.Array:
-        """Return the step of each time; times outside belong to the first or the last one.
-
-        Args:
-            column: Times as integers since 1970; null for none.
-            unit_ns: Their unit in nanoseconds, which divides a second or is whole seconds.
-        """
-        whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        absent = whole.is_null().to_numpy(zero_copy_only=False)
-        times = whole.fill_null(0).to_numpy(zero_copy_only=False)
-        if unit_ns < NS_PER_SECOND:
-            places = (times // (NS_PER_SECOND // unit_ns) - self.begin_s) // self.step
-        else:
-            # Before it is multiplied: a far time in minutes has no 64 bits in seconds.
-            unit_s = unit_ns // NS_PER_SECOND
-            times = np.clip(times, self.begin_s // unit_s - 1, self.high_s // unit_s + 1)
-            places = (times * unit_s - self.begin_s) // self.step
-        return pa.array(np.clip(places, 0, self.count - 1), pa.int64(), mask=absent)
 
 
 @attrs.frozen
@@ -171,50 +88,6 @@ class StreamFindings:
     messages: int
     bytes: int
     gaps: int
-
-
-@attrs.frozen
-class GapSummary:
-    """Gaps of one kind and stream, found by positions or by one number.
-
-    Attributes:
-        kind: See `GapKind`.
-        stream_id: The stream.
-        name: Name of the number; empty for positions.
-        count: Number of gaps.
-        missing: Numbers or bytes that are missing or were repeated, of all of them.
-        largest: The same of the largest gap.
-        first_ns: Time of the first one; None if it is not known.
-        last_ns: Time of the last one.
-    """
-
-    kind: str
-    stream_id: int
-    name: str
-    count: int
-    missing: float
-    largest: int
-    first_ns: int | None
-    last_ns: int | None
-
-
-@attrs.frozen
-class Gaps:
-    """Gaps of the range that are listed.
-
-    Attributes:
-        listed: Number of gaps by recording.
-        summaries: By kind, stream and name.
-        marks: Number of gaps by recording, kind and step, those with a time.
-        first: The first ones, in order of time; those without a time come last.
-        longest: Those that lasted longest, if they lasted longer than a step.
-    """
-
-    listed: Counter[int]
-    summaries: list[GapSummary]
-    marks: dict[tuple[int, str, int], int]
-    first: list[RecordedGap]
-    longest: list[RecordedGap]
 
 
 @attrs.frozen
@@ -606,57 +479,3 @@ def lags_of(reader: TableReader, shown: ReportRange, steps: Steps | None) -> Lag
         batches=count,
         last_ns=last_ns,
     )
-
-
-def gaps_of(reader: TableReader, shown: ReportRange, steps: Steps | None) -> Gaps:
-    """Return the listed gaps of the range."""
-    sums = {"count": "sum"}
-    how = {"missing": "sum", "largest": "max", "first_ns": "min", "last_ns": "max"}
-    of_kind = Fold(["kind", "stream_id", "name"], sums | how)
-    marks, listed = Fold(["recording_id", "kind", "place"], sums), Fold(["recording_id"], sums)
-    first, longest = gold.GAPS.empty_table(), gold.GAPS.empty_table()
-    bounds = shown.bounds("before_ns", "after_ns", 1)
-    for part in reader.read(tables.gold("gaps"), gold.GAPS, bounds):
-        missing = pc.abs(part.column("missing"))
-        time = pc.coalesce(part.column("after_ns"), part.column("before_ns"))
-        columns = {
-            name: part.column(name) for name in ("recording_id", "stream_id", "kind", "name")
-        }
-        columns |= {"count": pa.repeat(pa.scalar(1, pa.int64()), part.num_rows)}
-        # Sums of what is missing may have more than 64 bits.
-        columns |= {"missing": missing.cast(pa.float64(), safe=False), "largest": missing}
-        rows = pa.table(columns | {"first_ns": time, "last_ns": time})
-        of_kind.add(rows)
-        listed.add(rows)
-        if steps is not None:
-            timed = rows.append_column("place", steps.place(time, 1))
-            marks.add(timed.filter(pc.is_valid(timed.column("place"))))
-            longest = lasting(pa.concat_tables([longest, part]), steps.step)
-        first = earliest(pa.concat_tables([first, part]))
-    return Gaps(
-        listed=Counter({row["recording_id"]: row["count"] for row in listed.rows()}),
-        summaries=[GapSummary(**row) for row in of_kind.rows()],
-        marks={
-            (row["recording_id"], row["kind"], row["place"]): row["count"] for row in marks.rows()
-        },
-        first=[RecordedGap(**row) for row in first.to_pylist()],
-        longest=[RecordedGap(**row) for row in longest.to_pylist()],
-    )
-
-
-def earliest(gaps: pa.Table) -> pa.Table:
-    """Return the first gaps, in order of time."""
-    order = ("after_ns", "before_ns", "recording_id", "position")
-    return gaps.sort_by([(name, "ascending") for name in order])[:LISTED_GAPS]
-
-
-def lasting(gaps: pa.Table, seconds: int) -> pa.Table:
-    """Return the gaps that lasted longest, if they lasted longer than this."""
-    # In seconds, because the difference of two far times has more than 64 bits in nanoseconds.
-    after, before = (
-        pc.divide(gaps.column(name), NS_PER_SECOND) for name in ("after_ns", "before_ns")
-    )
-    timed = gaps.append_column("lasted", pc.subtract(after, before))
-    timed = timed.filter(pc.greater(timed.column("lasted"), seconds))
-    order = [("lasted", "descending"), ("recording_id", "ascending"), ("position", "ascending")]
-    return timed.sort_by(order)[:DRAWN_GAPS].select(gaps.column_names)

@@ -30,7 +30,8 @@ from aeron_async.spark.pipeline.report.drawings import (
     rate_plot,
     stream_name,
 )
-from aeron_async.spark.pipeline.report.findings import LISTED_GAPS, read_findings
+from aeron_async.spark.pipeline.report.findings import read_findings
+from aeron_async.spark.pipeline.report.gaps import LISTED_GAPS
 from aeron_async.spark.pipeline.report.plots import (
     COLOURS,
     format_amount,

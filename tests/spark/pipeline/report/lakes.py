@@ -233,15 +233,23 @@ def write_day(lake: Lake) -> None:
                 times = np.full(200, int(minute) * 60 * 10**9)
                 name_of = f"quotes: {name}"
                 gold.add_latencies(sums[2], name_of, stream_id, values.astype(np.int64), times)
-        its = {"recording_id": number, "session_id": 77 + number, "stream_id": stream_id}
+        its: dict[str, Any] = {
+            "recording_id": number,
+            "session_id": 77 + number,
+            "stream_id": stream_id,
+        }
         channel = f"aeron:udp?endpoint=224.0.1.{number + 1}:20121|interface=10.0.0.5"
         more = {"channel": channel, "source_identity": f"10.0.0.{number + 20}:40123"}
         began_ms = {"start_timestamp_ms": DAY_S * 1_000, "stop_timestamp_ms": -1}
         recordings.append(RECORDING | its | more | began_ms)
         count, length = int(messages.sum()), int(messages.sum()) * size
-        times = {"first_ns": DAY_S * 10**9, "last_ns": (DAY_S + DAY) * 10**9 - 1}
-        run = {"first_position": 0, "end_position": length + 32 * count, "bytes": length}
-        runs.append(Run(messages=count, gaps=GAPS_OF[number], **its, **times, **run))
+        its |= {"first_ns": DAY_S * 10**9, "last_ns": (DAY_S + DAY) * 10**9 - 1}
+        run: dict[str, Any] = {
+            "first_position": 0,
+            "end_position": length + 32 * count,
+            "bytes": length,
+        }
+        runs.append(Run(messages=count, gaps=GAPS_OF[number], **its, **run))
     for stream_id, reason in (
         (1001, "the message has 17 bytes, and 48 are needed"),
         (1001, "symbol is no text in UTF-8"),
@@ -292,6 +300,11 @@ def gaps_of_day(chance: np.random.Generator) -> list[RecordedGap]:
                 )
             )
     begin_ns, end_ns = ((DAY_S + each) * 10**9 for each in OUTAGE_S)
-    outage = {"kind": GapKind.MISSING, "recording_id": 1, "stream_id": 1002, "missing": 3 << 26}
+    outage: dict[str, Any] = {
+        "kind": GapKind.MISSING,
+        "recording_id": 1,
+        "stream_id": 1002,
+        "missing": 3 << 26,
+    }
     outage |= {"name": "", "before_ns": begin_ns, "after_ns": end_ns, "position": 1 << 30}
     return [*found, RecordedGap(end_position=(1 << 30) + (3 << 26), **outage)]

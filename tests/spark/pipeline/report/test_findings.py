@@ -13,13 +13,9 @@ from aeron_async.errors import ConfigurationError
 from aeron_async.spark.lake.tables import Lake
 from aeron_async.spark.pipeline import gold
 from aeron_async.spark.pipeline.histogram import NEGATIVE, bin_of, lower_bound, upper_bound
-from aeron_async.spark.pipeline.report.findings import (
-    MOST_POINTS,
-    LatencyOverTime,
-    Steps,
-    read_findings,
-)
+from aeron_async.spark.pipeline.report.findings import LatencyOverTime, read_findings
 from aeron_async.spark.pipeline.report.reading import ENOUGH_ROWS, EVERYTHING, Fold, ReportRange
+from aeron_async.spark.pipeline.report.steps import MOST_POINTS, Steps
 from aeron_async.spark.pipeline.runs import GapKind
 from tests.spark.pipeline.local import LocalJob, planned, write_gold
 from tests.spark.pipeline.report.lakes import (

@@ -22,7 +22,7 @@ from aeron_async.spark.pipeline.report.drawings import (
     MOST_MARKS,
     gap_plot,
 )
-from aeron_async.spark.pipeline.report.findings import Gaps, Steps
+from aeron_async.spark.pipeline.report.gaps import Gaps
 from aeron_async.spark.pipeline.report.plots import (
     Axis,
     Plot,
@@ -33,6 +33,7 @@ from aeron_async.spark.pipeline.report.plots import (
     linear_ticks,
     time_axis,
 )
+from aeron_async.spark.pipeline.report.steps import Steps
 from aeron_async.spark.pipeline.runs import GapKind
 from tests.spark.pipeline.local import write_gold
 from tests.spark.pipeline.report.lakes import (
