@@ -52,6 +52,7 @@ RANGED: Final = (
     "position",
     "event_ns",
     "event_time",
+    BATCH_COLUMN,
     # Of tables without partitions, whose readers want a range of time or a stream.
     "stream_id",
     "second",

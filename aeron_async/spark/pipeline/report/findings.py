@@ -253,7 +253,8 @@ def read_findings(lake: Lake, shown: ReportRange) -> Findings:
 def recordings_of(reader: TableReader) -> dict[int, dict[str, Any]]:
     """Return the catalog entries by id."""
     found: dict[int, dict[str, Any]] = {}
-    for part in reader.read(tables.gold("recordings"), gold.RECORDINGS):
+    table = tables.gold("recordings")
+    for part in reader.read(table, gold.RECORDINGS, is_replaced=True):
         found |= {row["recording_id"]: row for row in part.to_pylist()}
     return found
 

@@ -2,7 +2,7 @@
 
 A table is read row group by row group, and folded meanwhile, so that memory depends on what the
 page shows and not on how much the lake has. Files whose statistics say that they have nothing of
-the range are not opened.
+the range are not opened. Of a batch that not all tables have yet, no table is read.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from aeron_async.errors import ConfigurationError
+from aeron_async.spark.lake.files import BATCH_COLUMN
+from aeron_async.spark.lake.tables import BATCHES
 from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ AGO: Final = re.compile(r"(\d{1,6})([mhd])")
 UNITS: Final = {"m": "minutes", "h": "hours", "d": "days"}
 ENOUGH_ROWS: Final = 64 << 10
 """Rows that are folded at once."""
+BATCH_FIELD: Final = pa.field(BATCH_COLUMN, pa.int64())
 FARTHEST_NS: Final = (1 << 63) - 1
 FILES: Final = pa.schema([("path", pa.string()), ("size_bytes", pa.int64())])
 
@@ -252,12 +255,20 @@ class TableReader:
         self._lake = lake
         self._shown = shown
         self._found: dict[str, pa.Table] = {}
+        # First of all: what other tables have beyond it is of batches that are not complete.
+        batches = self.extent(BATCHES, BATCH_COLUMN)
+        self._complete = [] if batches is None else [Bound(BATCH_COLUMN, None, batches[1])]
         self.rows = 0
         self.files = 0
         self.skipped = 0
 
     def read(
-        self, table: str, schema: pa.Schema, bounds: Sequence[Bound] = ()
+        self,
+        table: str,
+        schema: pa.Schema,
+        bounds: Sequence[Bound] = (),
+        *,
+        is_replaced: bool = False,
     ) -> Iterator[pa.Table]:
         """Yield the rows of a table within bounds, some ten thousand at a time.
 
@@ -266,7 +277,12 @@ class TableReader:
             schema: Columns to yield, and those that `bounds` name. If `stream_id` is one of them,
                 other streams than those of the range are left out.
             bounds: Rows to read.
+            is_replaced: Whether each batch replaces the table, instead of adding to it.
         """
+        known = schema
+        if not is_replaced and self._complete:
+            bounds = [*bounds, *self._complete]
+            known = schema.append(BATCH_FIELD) if BATCH_COLUMN not in schema.names else schema
         where = [part for each in bounds if (part := each.where()) is not None]
         streams = self._shown.streams if "stream_id" in schema.names else ()
         if streams:
@@ -274,7 +290,7 @@ class TableReader:
         waiting: list[pa.RecordBatch] = []
         count = 0
         paths = self._chosen(table, bounds, streams)
-        for batch in self._batches(paths, schema, all_of(where)):
+        for batch in self._batches(paths, known, schema.names, all_of(where)):
             waiting.append(batch)
             count += batch.num_rows
             if count >= ENOUGH_ROWS:
@@ -283,11 +299,13 @@ class TableReader:
         if count:
             yield pa.Table.from_batches(waiting, schema)
 
-    def _batches(self, paths: list[str], schema: pa.Schema, where: Any) -> Iterator[pa.RecordBatch]:
+    def _batches(
+        self, paths: list[str], schema: pa.Schema, names: list[str], where: Any
+    ) -> Iterator[pa.RecordBatch]:
         if not paths:
             return
         data = ds.dataset(paths, schema=schema, format="parquet")
-        given = {"schema": schema, "filter": where, "batch_size": ENOUGH_ROWS}
+        given = {"schema": schema, "columns": names, "filter": where, "batch_size": ENOUGH_ROWS}
         given |= {"batch_readahead": 1, "fragment_readahead": 1, "use_threads": False}
         for fragment in data.get_fragments(where):
             self.files += 1
@@ -314,8 +332,10 @@ class TableReader:
         names = f"min.{column}", f"max.{column}"
         if not found.num_rows or not set(names) <= set(found.column_names):
             return None
-        low, high = pc.min(found.column(names[0])).as_py(), pc.max(found.column(names[1])).as_py()
-        return None if low is None or high is None else (low, high)
+        lows, highs = (found.column(name) for name in names)
+        if lows.null_count or highs.null_count:
+            return None
+        return pc.min(lows).as_py(), pc.max(highs).as_py()
 
     def _chosen(self, table: str, bounds: Sequence[Bound], streams: Sequence[int]) -> list[str]:
         """Return the files that may have rows within bounds."""

@@ -136,7 +136,9 @@ def of(schema: pa.Schema, rows: tuple[tuple[Any, ...], ...]) -> pa.Table:
     return pa.Table.from_pylist(found, schema=schema)
 
 
-def write_batches(lake: Lake, *times: tuple[int, int | None, int | None], batch: int = 0) -> None:
+def write_batches(
+    lake: Lake, *times: tuple[int, int | None, int | None], batch: int = 1_000
+) -> None:
     """Write rows of batches: when they were committed, first and last time, in nanoseconds."""
     schema = BATCHES_SCHEMA.remove(BATCHES_SCHEMA.get_field_index(BATCH_COLUMN))
     rows = [

@@ -21,6 +21,7 @@ from aeron_async.spark.pipeline.report.reading import (
     TableReader,
 )
 from tests.spark.pipeline.local import write_gold
+from tests.spark.pipeline.report.lakes import write_batches
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,6 +70,15 @@ def test_files_outside_the_range_are_not_opened(lake: Lake) -> None:
     assert reader.extent(LENGTHS, "minute") == (0, 999)
     assert reader.extent(LENGTHS, "weight") is None
     assert reader.extent(tables.gold("none"), "minute") is None
+
+
+def test_a_batch_that_not_all_tables_have_is_not_read(lake: Lake) -> None:
+    write_batches(lake, (0, None, None), batch=3)
+    reader, found = read(lake)
+    # The files of batches 4 and 5 are there, and not opened.
+    assert (sorted(found), reader.files, reader.skipped) == ([*range(400)], 4, 2)
+    parts = reader.read(LENGTHS, gold.LENGTHS, is_replaced=True)
+    assert sum(map(len, parts)) == 1_500
 
 
 def test_files_without_statistics_are_read(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_a_page_draws_what_strangers_wrote_and_years_that_no_calendar_has(lake: 
     run = attrs.evolve(RUN, first_ns=first_ns, last_ns=last_ns)
     write_gold(lake, "runs", gold.table_of([run], gold.RUNS), 1)
     write_gold(lake, "latency", latencies("x", {bin_of(2**63 - 1): 1}, 2**63 - 1), 1)
-    write_batches(lake, (BEGAN_NS, first_ns, last_ns), batch=1)
+    write_batches(lake, (BEGAN_NS, first_ns, last_ns), batch=1_001)
     page = page_of(lake)
     check_alone(page)
     assert "aeron:udp?alias=[/x]\\x1b[2J\\u202e&lt;/style&gt;" in page
