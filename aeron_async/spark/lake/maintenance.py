@@ -537,6 +537,9 @@ class Maintainer:
     ) -> bool:
         """Do what is due for a table; return whether something was."""
         table.update_incremental()
+        if table.version() == 0:
+            # It was created, and has no file.
+            return False
         seen = self._seen.get(report.table)
         is_grown = seen is None or table.version() - seen >= LOOK_COMMITS
         if is_grown:

@@ -72,7 +72,7 @@ from aeron_async.spark.pipeline.watermark import committed_offsets, watermarks
 from aeron_async.spark.ranges import ScanSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 

@@ -113,7 +113,7 @@ def test_a_commit_that_always_comes_too_late_gives_up(
         raise CommitFailedError
 
     monkeypatch.setattr(store, "_write", fail)
-    with pytest.raises(ArchiveError, match=f"in {module.ATTEMPTS} attempts: other processes"):
+    with pytest.raises(ArchiveError, match=f"in each of {module.ATTEMPTS} attempts"):
         store.commit(TABLE, 0, written(store, 0, 1))
     assert len(tries) == module.ATTEMPTS
 
@@ -154,7 +154,7 @@ def test_a_commit_that_removes_files_is_refused_if_maintenance_joined_them(
     store = opened(lake)
     for batch in range(3):
         store.commit(TABLE, batch, written(store, batch, batch))
-    files, joined = written(store, 3, 3), []
+    files, joined = written(store, 3, 3), list[int]()
     removals = module.removals
 
     def joins_meanwhile(table: DeltaTable, after: int = -1) -> list[RemoveAction]:
