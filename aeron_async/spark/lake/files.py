@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BATCH_COLUMN",
+    "OPEN_FILES",
     "PARTITION_COLUMNS",
     "DataFile",
     "FileWriter",

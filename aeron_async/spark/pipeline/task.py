@@ -19,7 +19,7 @@ from pyspark import TaskContext
 from aeron_async.codecs.columns import Payloads
 from aeron_async.spark.batch_reader import SentToWorkers, settle
 from aeron_async.spark.decoding import CodecDecoder
-from aeron_async.spark.lake.files import FileWriter, attempt, file_schema
+from aeron_async.spark.lake.files import OPEN_FILES, FileWriter, attempt, file_schema
 from aeron_async.spark.lake.tables import BRONZE, QUARANTINE, silver
 from aeron_async.spark.pipeline import gold
 from aeron_async.spark.pipeline.runs import MessageRows, Summariser
@@ -48,6 +48,10 @@ RESULT: Final = "result BINARY"
 NS_PER_MS: Final = 1_000_000
 NS_PER_US: Final = 1_000
 US_PER_DAY: Final = 86_400_000_000
+MS_PER_DAY: Final = 86_400_000
+DAYS_MOST: Final = OPEN_FILES - 1
+"""Upper limit on the days of a table in one plan, because each is a file. Whoever publishes chooses
+the times of messages; those of further days go to the day on which their recording began."""
 
 
 @final
@@ -145,6 +149,7 @@ class PlanWriter:
         self._lengths = gold.length_sums()
         self._decoded = gold.decoded_sums()
         self._reasons: set[str] = set()
+        self._days: dict[str, set[int]] = {table: set() for table in self._writers}
         self._part: RecordingRange | None = None
         self._summarisers: list[Summariser] = []
 
@@ -210,9 +215,9 @@ class PlanWriter:
         self, table: str, columns: list[Any], event_ns: NDArray[np.int64], stream_id: int
     ) -> None:
         """Write rows to the files of their days."""
-        days = event_ns // (NS_PER_US * US_PER_DAY)
-        if not len(days):
+        if not len(event_ns):
             return
+        days = self._admitted(self._days[table], event_ns // (NS_PER_US * US_PER_DAY))
         low, high = int(days.min()), int(days.max())
         if low == high:
             self._writers[table].write(columns, (low, stream_id))
@@ -221,6 +226,19 @@ class PlanWriter:
             chosen = pa.array(days == day)
             part = [column.filter(chosen) for column in columns]
             self._writers[table].write(part, (day, stream_id))
+
+    def _admitted(self, known: set[int], days: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return days of which a table has few; see `DAYS_MOST`."""
+        low, high = int(days.min()), int(days.max())
+        if low == high and low in known:
+            return days
+        found = set(np.unique(days).tolist())
+        known.update(sorted(found - known)[: DAYS_MOST - len(known)])
+        if found <= known:
+            return days
+        assert self._part is not None
+        began_day = self._part.descriptor.start_timestamp_ms // MS_PER_DAY
+        return np.where(np.isin(days, list(known)), days, began_day)
 
     def _decode(
         self, kind: MessageKind, messages: RecordedMessages, numbered: Iterator[Summariser]

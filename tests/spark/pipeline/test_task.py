@@ -19,7 +19,7 @@ from aeron_async.spark.decoding import decoder_of
 from aeron_async.spark.pipeline.histogram import bin_of
 from aeron_async.spark.pipeline.runs import GapKind
 from aeron_async.spark.pipeline.settings import Latency
-from aeron_async.spark.pipeline.task import latencies, reasons_of
+from aeron_async.spark.pipeline.task import DAYS_MOST, latencies, reasons_of
 from tests.archive.golden import ARCHIVES, facts, golden_path
 from tests.spark.pipeline.local import planned, ran
 from tests.spark.recordings import RecordingMaker
@@ -140,6 +140,19 @@ def test_days_that_alternate_are_apart_and_no_gaps(tmp_path: Path) -> None:
     assert {each.partition["date"] for each in result.files["bronze"]} == {"1970-01-01"}
     runs = [row for row in result.summary if row["name"] and row["kind"] == "run"]
     assert [(row["messages"], row["gaps"], row["bytes"]) for row in runs] == [(39, 1, 0)]
+
+
+def test_times_of_a_publisher_make_no_more_files_than_there_may_be(tmp_path: Path) -> None:
+    days = random.Random(8).sample(range(20_000), 3 * DAYS_MOST)
+    maker = RecordingMaker(tmp_path / "archive")
+    for number, day in enumerate(days):
+        maker.message(QUOTE.pack(number, 0, 1), reserved=day * DAY_NS)
+    maker.stop()
+    result = ran(tmp_path / "archive", tmp_path, decode=SPEC, timestamp_from="reserved_value:ns")
+    for table in ("bronze", "silver/quotes"):
+        assert len(result.files[table]) == DAYS_MOST + 1
+        rows = table_of(tmp_path, result, table)
+        assert len(rows) == len(days)
 
 
 def test_what_was_ingested_before_is_decoded_no_second_time(tmp_path: Path) -> None:
