@@ -380,6 +380,8 @@ def test_nothing_runs_twice_and_nothing_stays_in_a_lossy_world_with_partitions(s
                             answer = await client.call("book", request, timeout=1.5)
                         except rpc.RpcError as error:
                             outcomes.append(error)
+                            # Without a server a call fails at once; these are to see it again.
+                            await asyncio.sleep(0.5)
                         else:
                             assert answer == request
                             outcomes.append(None)
@@ -390,9 +392,12 @@ def test_nothing_runs_twice_and_nothing_stays_in_a_lossy_world_with_partitions(s
                 await world.sleep(0.7)
                 with world.partitioned(bob):
                     await world.sleep(2.5 + seed % 3)
+                before = len(outcomes)
                 tasks[0].cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-                assert outcomes.count(None) > 20
+                assert None in outcomes[before:]
+                await client.wait_connected(30)
+                assert await client.call("book", b"0/again", timeout=30) == b"0/again"
                 await world.sleep(3)
                 assert client.counts.under_way == serving.counts.under_way == 0
                 assert client.counts.queued == 0

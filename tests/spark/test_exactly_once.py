@@ -1,8 +1,7 @@
 """Each message comes through once, whatever is killed and whenever.
 
-One kill by default, within a batch of what is read and published: the sink's campaign follows an
-archive as the other one does. `AERON_ASYNC_SPARK_KILLS=20` asks for more, for files as well, and
-for executors of a cluster.
+A campaign starts Spark again after each kill, which takes minutes: `AERON_ASYNC_SPARK_KILLS=20`
+asks for it. Without it `sink/test_in_spark.py` and `pipeline/test_kills.py` kill workers and jobs.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-KILLS: Final = int(os.environ.get("AERON_ASYNC_SPARK_KILLS", "1"))
+KILLS: Final = int(os.environ.get("AERON_ASYNC_SPARK_KILLS", "0"))
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
 
 
@@ -63,6 +62,7 @@ def test_a_lake_has_each_message_once_whatever_is_killed(
     assert outcome.kills_within_a_batch > 0
 
 
+@pytest.mark.skipif(not KILLS, reason="takes a minute: set AERON_ASYNC_SPARK_KILLS=20")
 def test_what_is_published_effectively_once_is_there_once_however_often_the_driver_is_killed(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -49,7 +49,7 @@ ALL: Final = int(os.environ.get("AERON_ASYNC_SPARK_KILLS", "1")) > 2
 
 
 @pytest.mark.parametrize(
-    ("kind", "step"), [("delta", 1 if ALL else 5), ("parquet", 1 if ALL else 9)]
+    ("kind", "step"), [("delta", 1 if ALL else 9), ("parquet", 1 if ALL else 13)]
 )
 def test_a_job_that_is_killed_at_any_moment_goes_on_as_if_nothing_was(
     tmp_path: Path, kind: str, step: int
