@@ -4,12 +4,12 @@
 
 One process publishes so many prices a second of so many keys, over UDP. Another process has two
 readers of the stream in one event loop: a fast one, which counts all messages, and a slow one,
-which takes `--slowness` times as long for a price as prices come, and reads by `latest`. The wait
-of a price is bounded by the time between two looks at its key, which is what is measured. It cannot
-be less than `keys * slowness / rate`, which is told beside it. `held_back_ms` is how late the
-publisher was at most: as long as that is short, nobody holds it back. `processor_us` is what one
-price takes of the process of both readers. With `--slowness 0` there is no slow reader, and the
-same figures are what they are without it.
+which takes `--slowness` times as long for a price as prices come, and reads by `latest`. `age_ms`
+is how long ago a price was published when it is seen. That is bounded by the time between two looks
+at a key, `looks_ms`, which cannot be less than `keys * slowness / rate`, told beside it.
+`held_back_ms` is how late the publisher was at most: as long as that is short, nobody holds it
+back. `processor_us` is what one price takes of the process of both readers. With `--slowness 0`
+there is no slow reader, and the same figures are what they are without it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ STREAM_ID: Final = 1001
 BATCH: Final = 128
 KEY: Final = struct.Struct("<I")
 KEY_LENGTH: Final = KEY.size
-PRICE: Final = bytes(12)
+STAMP: Final = struct.Struct("<qi")
+"""When a price was published, on the clock that all processes of a host share, and a price."""
 NS_PER_MS: Final = 1_000_000
 CHANNEL: Final = (
     "aeron:udp?control=127.0.0.1:{port}|control-mode=dynamic|fc=min|term-length=16m|mtu=8k"
@@ -68,7 +69,8 @@ async def publish(given: argparse.Namespace) -> dict[str, float]:
             if due < BATCH:
                 await asyncio.sleep((BATCH - due) / given.rate)
                 continue
-            batch = [key + PRICE for key in keys[place : place + BATCH]]
+            price = STAMP.pack(time.monotonic_ns(), place)
+            batch = [key + price for key in keys[place : place + BATCH]]
             place = (place + BATCH) % len(keys)
             await publication.offer_many(batch)
             sent += BATCH
@@ -94,17 +96,18 @@ async def read_slowly(
     """Read the newest price of each key, and note the time between two looks at one."""
     price_s = given.slowness / given.rate
     looked: dict[bytes, int] = {}
-    waits = []
-    warm_ns = time.perf_counter_ns() + int(SETTLE_S * 2e9)
+    waits, ages = [], []
+    warm_ns = time.monotonic_ns() + int(SETTLE_S * 2e9)
     async with subscription.latest(key=key_of) as latest:
         begun, busy_s = time.perf_counter(), 0.0
         async for price in latest:
             key = key_of(price)
-            now_ns = time.perf_counter_ns()
+            now_ns = time.monotonic_ns()
             before_ns = looked.get(key)
             looked[key] = now_ns
             if before_ns is not None and now_ns > warm_ns:
                 waits.append(now_ns - before_ns)
+                ages.append(now_ns - STAMP.unpack_from(price.data, KEY_LENGTH)[0])
             busy_s += price_s
             ahead_s = busy_s - (time.perf_counter() - begun)
             if ahead_s > SLICE_S:
@@ -117,13 +120,15 @@ async def read_slowly(
         found |= {"slow_reader": len(waits), "skipped": latest.skipped}
     # Nobody reads it any more, and it would hold the publisher back.
     await subscription.aclose()
-    parts = quantiles(waits, n=1000)
-    found["looks_ms"] = {
-        "p50": parts[499] / NS_PER_MS,
-        "p99": parts[989] / NS_PER_MS,
-        "longest": max(waits) / NS_PER_MS,
-        "least_possible": given.keys * price_s * 1e3,
-    }
+    found["age_ms"] = percentiles(ages)
+    found["looks_ms"] = percentiles(waits) | {"least_possible": given.keys * price_s * 1e3}
+
+
+def percentiles(times_ns: list[int]) -> dict[str, float]:
+    """Return median, 99th percentile and longest, in milliseconds."""
+    parts = quantiles(times_ns, n=1000)
+    found = {"p50": parts[499], "p99": parts[989], "longest": max(times_ns)}
+    return {name: time_ns / NS_PER_MS for name, time_ns in found.items()}
 
 
 async def read(given: argparse.Namespace) -> dict[str, Any]:

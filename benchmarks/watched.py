@@ -7,9 +7,11 @@ watched. While it is watched, another process fetches its metrics once a second,
 `aeron-async top` at its door. The company is two processes that take as much of the processors, at
 the same pace, and look at nothing: a machine of two cores runs slower for their sake alone.
 
-The figures are ratios of medians, watched by alone and watched by company; among them the
-processor time of the observed process for a message, and of the silent one, which others on the
-machine change least; then the processor time of one snapshot, and how long it stops the loop.
+All programs run from the beginning, and stand still but in their own turns: a round is one turn of
+each side, so short that the rest of the machine is the same to all of them. The figures are medians
+of the rounds' ratios, watched by alone and watched by company; among them the processor time of the
+observed process for a message, and of the silent one, which others on the machine change least;
+then the processor time of one snapshot, and how long it stops the loop.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ import argparse
 import asyncio
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -35,7 +38,7 @@ from aeron_async.stats_json import Kept, json_pieces
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
 __all__ = ["main"]
 
@@ -113,7 +116,7 @@ async def beside(*commands: Command) -> AsyncIterator[list[Process]]:
         yield programs
     finally:
         for each in programs:
-            each.terminate()
+            each.kill()
             await each.wait()
 
 
@@ -137,6 +140,29 @@ async def appetite(commands: list[Command], seconds: float) -> list[float]:
             (used_s(each.pid) - began) / seconds
             for each, began in zip(programs, before, strict=True)
         ]
+
+
+@contextmanager
+def at_work(programs: Mapping[str, list[Process]], side: str) -> Iterator[None]:
+    """Let the programs of one side work, and all others stand still."""
+    for name, each in programs.items():
+        for program in each:
+            program.send_signal(signal.SIGCONT if name == side else signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for program in programs[side]:
+            program.send_signal(signal.SIGSTOP)
+
+
+def ratios(rows: list[dict[str, float]], others: list[dict[str, float]]) -> dict[str, list[float]]:
+    """Return the median and the quartiles of the rounds' ratios of each figure."""
+    found = {}
+    for name in rows[0]:
+        each = [row[name] / other[name] for row, other in zip(rows, others, strict=True)]
+        low, _, high = quantiles(each, n=4) if len(each) > 1 else (each[0],) * 3
+        found[name] = [median(each), low, high]
+    return found
 
 
 async def one_turn() -> int:
@@ -220,12 +246,13 @@ async def measure(stream_count: int, rounds: int, seconds: float, port: int) -> 
                 used = await appetite(looking, CALIBRATION_S)
                 # Each works and then sleeps for a second: so much of a second and of its work.
                 company: list[Command] = [("-c", COMPANY, str(each / (1 - each))) for each in used]
-                commands: dict[str, list[Command]] = {"alone": [], "company": company}
-                commands["watched"] = looking
-                for _ in range(rounds):
-                    for side, rows in found.items():
-                        async with beside(*commands[side]):
-                            rows.append(await measured(pairs, seconds) | await silent(seconds))
+                async with beside(*company) as idle, beside(*looking) as lookers:
+                    programs: dict[str, list[Process]] = {"company": idle, "watched": lookers}
+                    programs["alone"] = []
+                    for _ in range(rounds):
+                        for side, rows in found.items():
+                            with at_work(programs, side):
+                                rows.append(await measured(pairs, seconds) | await silent(seconds))
             medians = {
                 side: {name: median(each[name] for each in rows) for name in rows[0]}
                 for side, rows in found.items()
@@ -236,10 +263,7 @@ async def measure(stream_count: int, rounds: int, seconds: float, port: int) -> 
                 "rounds": found,
                 "medians": medians,
                 "ratios": {
-                    f"watched_by_{side}": {
-                        name: figure / medians[side][name]
-                        for name, figure in medians["watched"].items()
-                    }
+                    f"watched_by_{side}": ratios(found["watched"], found[side])
                     for side in ("alone", "company")
                 },
                 "snapshot": await stall(aeron, 20),
@@ -250,8 +274,8 @@ def main() -> None:
     """Print the figures as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--streams", type=int, default=100)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--port", type=int, default=int(os.environ.get("PORT", "20661")))
     given = parser.parse_args()
     figures = asyncio.run(measure(given.streams, given.rounds, given.seconds, given.port))
