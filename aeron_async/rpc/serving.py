@@ -504,11 +504,15 @@ class Serving(ShortServing):
             self._on_left(call)
 
     def _on_raised(self, call: ServerCall, error: BaseException) -> None:
-        if call.kept is not None and isinstance(error, Exception):
+        task = call.task
+        # Without that, the handler has raised it by itself: what it waited for was cancelled.
+        is_asked = self._is_closed or (task is not None and task.cancelling() > 0)
+        is_cut = is_asked and isinstance(error, asyncio.CancelledError)
+        if call.kept is not None and not is_cut:
             self._kept.finish(call.kept, told_of(error), self._now_ns())
         if call.reason is not None:
             return
-        if isinstance(error, asyncio.CancelledError):
+        if is_cut:
             # The server closes; the client learns that it may have run.
             self._refuse(
                 call.session,

@@ -177,3 +177,46 @@ def test_a_handler_that_never_ends_holds_up_no_server_for_ever(seconds: float) -
             assert opened.counts.under_way == 0
 
     simulate(story, seed=1)
+
+
+@pytest.mark.parametrize("method", ["waits", "at_once", "with_call"])
+@pytest.mark.parametrize("keep_results", [0, 9])
+def test_a_handler_whose_own_wait_was_cancelled_has_failed(method: str, keep_results: int) -> None:
+    server = rpc.Server("orders")
+    runs: list[bytes] = []
+
+    @server.unary
+    async def waits(request: bytes) -> bytes:
+        runs.append(request)
+        other = asyncio.ensure_future(asyncio.sleep(1))
+        other.cancel()
+        await other
+        return request
+
+    @server.unary
+    def at_once(request: bytes) -> bytes:
+        runs.append(request)
+        raise asyncio.CancelledError
+
+    @server.unary
+    def with_call(request: bytes, _call: rpc.ServerCall) -> bytes:
+        return at_once(request)
+
+    async def story(world: World) -> None:
+        async with (
+            world.host("bob").aeron() as bob,
+            server.serve(bob, UDP, keep_results=keep_results) as serving,
+            rpc.Client(bob, UDP, "orders") as client,
+        ):
+            await client.wait_connected(5)
+            with capture_logs() as logs:
+                for idempotent in (False, True):
+                    with pytest.raises(rpc.CallFailedError, match="raised CancelledError"):
+                        await client.call(method, b"", idempotent=idempotent)
+            assert len(runs) == 2, "the server did not close: nothing is sent again"
+            assert [each["event"] for each in logs] == 2 * ["call_handler_failed"]
+            assert serving.counts.failed == {"UNKNOWN": 2}
+            assert serving.counts.results_kept == (1 if keep_results else 0)
+            assert (client.counts.failed, client.counts.repeated, client.counts.lost) == (2, 0, 0)
+
+    simulate(story, seed=1)
