@@ -410,8 +410,8 @@ class Serving(ShortServing):
                 # If that was ended, one of those that wait runs.
                 if await result.wait():
                     call.handler.repeated += 1
-                    await self._answer(call, result.answer(), 0)
-                    call.handler.repeated_answers += 1
+                    if await self._answer(call, result.answer(), 0):
+                        call.handler.repeated_answers += 1
                     return
             is_first = True
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - it is answered
@@ -525,10 +525,15 @@ class Serving(ShortServing):
         elif not call.is_over:
             self._fail(call.session, call.call_id, call.handler, error)
 
-    async def _answer(self, call: ServerCall, answer: bytes, elapsed_ns: int) -> None:
+    async def _answer(self, call: ServerCall, answer: bytes, elapsed_ns: int) -> bool:
+        """Send an answer; return False if the client was let go before the call waited."""
         await call.session.reply(call, answer, elapsed_ns)
+        if call.session.is_ended and call.reason is None:
+            call.reason = Status.CANCELLED
+            return False
         call.handler.answered += 1
         call.handler.handler_ns += elapsed_ns
+        return True
 
     async def _handle(self, call: ServerCall, method: ServedMethod, body: bytes) -> Any:
         session, inflow = call.session, call.inflow

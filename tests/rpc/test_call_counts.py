@@ -61,3 +61,36 @@ def test_calls_that_are_over_are_not_queued() -> None:
             await asyncio.gather(*calls, return_exceptions=True)
 
     run(story)
+
+
+@pytest.mark.parametrize("kind", ["plain", "async"])
+def test_an_answer_for_a_client_that_its_handler_let_go_is_none(kind: str) -> None:
+    server = rpc.Server(SERVICE)
+    served: list[rpc.Serving] = []
+
+    @server.unary
+    def plain(_request: bytes) -> bytes:
+        (serving,) = served
+        serving._end_session(next(iter(serving._sessions.values())), "it may not call")
+        return b"too late"
+
+    @server.unary(name="async")
+    async def at_once(request: bytes) -> bytes:
+        return plain(request)
+
+    async def story(world: World) -> None:
+        async with (
+            world.host("bob").aeron() as bob,
+            world.host("alice").aeron() as alice,
+            server.serve(bob, UDP) as serving,
+            rpc.Client(alice, UDP, SERVICE) as client,
+        ):
+            served.append(serving)
+            await client.wait_connected(5)
+            with pytest.raises(rpc.CallLostError):
+                await client.call(kind, b"", timeout=60)
+            counts = serving.counts
+            assert (counts.calls, counts.answered, counts.cancelled) == (1, 0, 1)
+            assert counts.under_way == 0
+
+    run(story)
