@@ -20,10 +20,10 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, Self, TypeVar, final
 from weakref import finalize
 
-from aeron_async.client.arguments import check_limit
 from aeron_async.client.newest_values import Waiting
 from aeron_async.errors import BusyError, ConfigurationError
-from aeron_async.protocol.arguments import check_function
+from aeron_async.protocol.arguments import check_function, check_number
+from aeron_async.protocol.units import INT64_MAX
 from aeron_async.tasks import TaskOwner
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Latest(AsyncIterator[ValueT], Generic[ValueT]):
         self._waiting: Waiting[ValueT] = Waiting(
             key,
             merge,
-            max_keys=check_limit(max_keys, "max_keys"),
+            max_keys=check_number(max_keys, "max_keys", minimum=1, maximum=INT64_MAX),
             drops_oldest=on_full == "oldest",
         )
         self._tasks = TaskOwner()

@@ -30,7 +30,6 @@ from aeron_async.errors import (
     Status,
     WrongLoopError,
 )
-from aeron_async.protocol.arguments import check_number
 from aeron_async.rpc.client_link import ClientCall, ClientLink, LinkState
 from aeron_async.rpc.client_stream import ClientStream
 from aeron_async.rpc.deadlines import Deadlines, nanoseconds
@@ -45,7 +44,7 @@ from aeron_async.rpc.envelope import (
     method_id,
     pack_extensions,
 )
-from aeron_async.rpc.flows import WINDOW_BYTES_LEAST, InFlow, OutFlow
+from aeron_async.rpc.flows import InFlow, OutFlow, check_window
 from aeron_async.rpc.short_ways import ShortBeginning
 from aeron_async.rpc.typed_calls import Method
 from aeron_async.rpc.wiring import REQUEST_STREAM_ID, Wiring
@@ -164,8 +163,7 @@ class Client(ShortBeginning):
         self.name = name or f"{service}-{os.getpid()}"
         self.service = service
         self.ping_interval_ns = nanoseconds(ping_interval, "ping_interval")
-        self.window_items = check_limit(window_items, "window_items")
-        self.window_bytes = check_number(window_bytes, "window_bytes", minimum=WINDOW_BYTES_LEAST)
+        self.window_items, self.window_bytes = check_window(window_items, window_bytes)
         self.payload_max = check_limit(payload_max, "payload_max")
         self._aeron = aeron
         self._home: HomeLoop | None = None

@@ -17,7 +17,6 @@ import asyncio
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
-from aeron_async.client.arguments import check_limit
 from aeron_async.client.why import why
 from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
 from aeron_async.errors import (
@@ -28,6 +27,7 @@ from aeron_async.errors import (
     Status,
 )
 from aeron_async.logs import get_logger
+from aeron_async.protocol.arguments import check_number
 from aeron_async.protocol.units import INT64_MAX
 from aeron_async.rpc.envelope import (
     BLOCK_LENGTH,
@@ -37,6 +37,7 @@ from aeron_async.rpc.envelope import (
     INSTANCE_LENGTH,
     INTERRUPTED,
     LAST,
+    NUMBER_MAX,
     SCHEMA_ID,
     VERSION,
     Extension,
@@ -303,7 +304,9 @@ class ClientLink(ShortLink):
         self._owner = owner
         self._aeron = aeron
         self._wiring = wiring
-        self._calls_at_once = check_limit(calls_at_once, "calls_at_once")
+        self._calls_at_once = check_number(
+            calls_at_once, "calls_at_once", minimum=1, maximum=NUMBER_MAX
+        )
         self._tasks = TaskOwner()
         self._wake_event = asyncio.Event()
         self._next_id = 1

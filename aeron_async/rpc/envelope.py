@@ -46,6 +46,7 @@ __all__ = [
     "KEY_LENGTH",
     "LAST",
     "NEVER_BEGUN",
+    "NUMBER_MAX",
     "QUICK",
     "REPEATED",
     "SCHEMA_ID",
@@ -73,6 +74,8 @@ HEAD: Final = Struct("<HHHHQQIHH")
 QUICK: Final = Struct("<QQQIHH")
 """The same with the first four fields as one number: see `kind_of`."""
 HEAD_LENGTH: Final = 32
+NUMBER_MAX: Final = 0xFFFF_FFFF
+"""The greatest `number` of a message."""
 EXTENSIONS_MAX: Final = 1_024
 """Most bytes of all extensions of a message."""
 EXTENSION_TEXT_MAX: Final = 255

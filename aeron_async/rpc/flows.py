@@ -14,6 +14,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
 from aeron_async.errors import BusyError, CallFailedError, ProtocolError, Status
+from aeron_async.protocol.arguments import check_number
+from aeron_async.protocol.units import INT64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,9 +25,9 @@ __all__ = [
     "INITIAL_ITEMS",
     "INITIAL_KIB",
     "KIB",
-    "WINDOW_BYTES_LEAST",
     "InFlow",
     "OutFlow",
+    "check_window",
     "whole_of",
 ]
 
@@ -36,6 +38,20 @@ CHUNK: Final = 64 * KIB
 """Most bytes of a payload in one message; what is longer continues in the next."""
 WINDOW_BYTES_LEAST: Final = 2 * CHUNK
 """Half a window is given back at a time, and a whole chunk must fit into the other half."""
+WINDOW_BYTES_MOST: Final = 1 << 40
+"""What a CREDIT can say is four times as much."""
+
+
+def check_window(items: int, length: int) -> tuple[int, int]:
+    """Return `window_items` and `window_bytes`, which a CREDIT must be able to say.
+
+    Raises:
+        ConfigurationError: One is too small, or too great.
+    """
+    return (
+        check_number(items, "window_items", minimum=1, maximum=INT64_MAX),
+        check_number(length, "window_bytes", minimum=WINDOW_BYTES_LEAST, maximum=WINDOW_BYTES_MOST),
+    )
 
 
 @final

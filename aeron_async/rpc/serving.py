@@ -29,6 +29,7 @@ from aeron_async.errors import (
 )
 from aeron_async.logs import get_logger
 from aeron_async.protocol.arguments import check_number
+from aeron_async.protocol.units import INT64_MAX
 from aeron_async.rpc.deadlines import Deadlines, check_seconds
 from aeron_async.rpc.envelope import (
     HEAD,
@@ -37,6 +38,7 @@ from aeron_async.rpc.envelope import (
     INTERRUPTED,
     LAST,
     NEVER_BEGUN,
+    NUMBER_MAX,
     VERSION,
     Extension,
     Template,
@@ -45,7 +47,7 @@ from aeron_async.rpc.envelope import (
     extensions_of,
     pack_extensions,
 )
-from aeron_async.rpc.flows import WINDOW_BYTES_LEAST, InFlow, OutFlow, whole_of
+from aeron_async.rpc.flows import InFlow, OutFlow, check_window, whole_of
 from aeron_async.rpc.kept_results import KeptResults
 from aeron_async.rpc.outbox import Outbox
 from aeron_async.rpc.server_session import (
@@ -146,16 +148,12 @@ class ServingLimits:
     cancel_grace_s: float
 
     def __attrs_post_init__(self) -> None:
-        for name in (
-            "calls_limit",
-            "calls_at_once",
-            "clients_limit",
-            "payload_max",
-            "window_items",
-            "keep_results_bytes",
-        ):
+        for name in ("clients_limit", "keep_results_bytes"):
             check_limit(getattr(self, name), name)
-        check_number(self.window_bytes, "window_bytes", minimum=WINDOW_BYTES_LEAST)
+        for name in ("calls_limit", "calls_at_once"):
+            check_number(getattr(self, name), name, minimum=1, maximum=NUMBER_MAX)
+        check_number(self.payload_max, "payload_max", minimum=1, maximum=INT64_MAX)
+        check_window(self.window_items, self.window_bytes)
         check_number(self.keep_results, "keep_results", minimum=0)
         check_seconds(self.patience_s, "patience")
         check_seconds(self.cancel_grace_s, "cancel_grace")
@@ -780,7 +778,7 @@ class Serving(ShortServing):
     def _send_away(self, session: ServerSession) -> None:
         """Tell a client that no new calls are taken, and for how long this server stays."""
         milliseconds = max(0, self._drained_ns - self._now_ns()) // NS_PER_MS
-        session.post(session.frame(Template.GOAWAY, 0, number=min(milliseconds, 0xFFFF_FFFF)))
+        session.post(session.frame(Template.GOAWAY, 0, number=min(milliseconds, NUMBER_MAX)))
 
     async def aclose(self) -> None:
         """Cancel what runs, wait until it has ended, and close all streams.

@@ -141,7 +141,7 @@ async def test_errors_of_key_and_merge_reach_the_reader() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"key": 1}, {"merge": 1}, {"max_keys": 0}, {"on_full": "newest"}],
+    [{"key": 1}, {"merge": 1}, {"max_keys": 0}, {"max_keys": 1 << 63}, {"on_full": "newest"}],
     ids=lambda wrong: next(iter(wrong)),
 )
 def test_wrong_arguments_are_refused(wrong: dict[str, Any]) -> None:

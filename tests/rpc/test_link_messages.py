@@ -306,3 +306,35 @@ def test_seconds_that_are_none_are_refused(name: str, seconds: Any) -> None:
                 await make_server().serve(bob, UDP, **{name: seconds}).__aenter__()
 
     simulate(story, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("calls_limit", 2**32 - 1),
+        ("calls_at_once", 2**32 - 1),
+        ("payload_max", 2**63 - 1),
+        ("window_items", 2**63 - 1),
+        ("window_bytes", 2**40),
+    ],
+)
+def test_a_limit_is_refused_that_no_message_can_say(name: str, most: int) -> None:
+    async def story(world: World) -> None:
+        async with world.host("bob").aeron() as bob:
+            server, both = make_server(), name not in {"calls_limit", "payload_max"}
+            for limit in (0, most + 1):
+                with pytest.raises(ConfigurationError, match=f"{name}="):
+                    async with server.serve(bob, UDP, **{name: limit}):
+                        raise AssertionError
+                if both:
+                    with pytest.raises(ConfigurationError, match=f"{name}="):
+                        rpc.Client(bob, UDP, SERVICE, **{name: limit})
+            options = {name: most}
+            async with (
+                server.serve(bob, UDP, **options),
+                rpc.Client(bob, UDP, SERVICE, **(options if both else {})) as client,
+            ):
+                await client.wait_connected(5)
+                assert await client.call("echo", b"x" * 200_000) == b"x" * 200_000
+
+    simulate(story, seed=1)
