@@ -121,7 +121,7 @@ class Template(IntEnum):
             the highest version that the server speaks, if it is about that.
         CANCEL: A client ends the call.
         CREDIT: What the peer may send, as totals since the call began: amount in elements, number
-            in KiB. Of call 0: amount is how many calls at once.
+            in KiB, modulo 2**32. Of call 0: amount is how many calls at once.
         PING: A client wants to know whether its server is there; amount is a nonce.
         PONG: The answer, with the same nonce. Extension: instance.
         GOAWAY: A server takes no new calls; number is how many milliseconds it stays.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, final
 from aeron_async.errors import BusyError, CallFailedError, ProtocolError, Status
 from aeron_async.protocol.arguments import check_number
 from aeron_async.protocol.units import INT64_MAX
+from aeron_async.rpc.envelope import NUMBER_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +40,7 @@ CHUNK: Final = 64 * KIB
 WINDOW_BYTES_LEAST: Final = 2 * CHUNK
 """Half a window is given back at a time, and a whole chunk must fit into the other half."""
 WINDOW_BYTES_MOST: Final = 1 << 40
-"""What a CREDIT can say is four times as much."""
+"""A CREDIT says four times as much before it begins again at 0."""
 
 
 def check_window(items: int, length: int) -> tuple[int, int]:
@@ -75,9 +76,17 @@ class OutFlow:
         self._error: BaseException | None = None
 
     def on_credit(self, items: int, kib: int) -> None:
-        """Allow more; what is less than before changes nothing."""
+        """Allow more; what is less than before changes nothing.
+
+        Args:
+            items: Total of elements.
+            kib: Total of KiB, of which a CREDIT has the lower 32 bits.
+        """
         self._allowed_items = max(self._allowed_items, items)
-        self._allowed_bytes = max(self._allowed_bytes, kib * KIB)
+        allowed_kib = self._allowed_bytes // KIB
+        more_kib = (kib - allowed_kib) & NUMBER_MAX
+        if kib > allowed_kib or more_kib <= NUMBER_MAX // 2:
+            self._allowed_bytes = (allowed_kib + more_kib) * KIB
         self._wake()
 
     def close(self, error: BaseException) -> None:
@@ -118,7 +127,7 @@ class InFlow:
     """What this side has received, and still allows.
 
     Args:
-        grant: Called with the totals, in elements and KiB, that the peer may send.
+        grant: Called with the totals that the peer may send: elements, and the low 32 bits of KiB.
         window_items: Most elements that wait here for the reader.
         window_bytes: Most bytes of them; at least `WINDOW_BYTES_LEAST`.
         payload_max: Most bytes of one element that came in pieces.
@@ -274,7 +283,7 @@ class InFlow:
             return
         self._allowed_items = max(items, self._allowed_items)
         self._allowed_kib = max(kib, self._allowed_kib)
-        self._grant(self._allowed_items, self._allowed_kib)
+        self._grant(self._allowed_items, self._allowed_kib & NUMBER_MAX)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

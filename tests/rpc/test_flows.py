@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from aeron_async.client.publication import OfferOutcome
 from aeron_async.errors import ClosedError, ProtocolError
 from aeron_async.rpc.deadlines import Deadlines
-from aeron_async.rpc.flows import CHUNK, INITIAL_ITEMS, WINDOW_BYTES_LEAST, InFlow, OutFlow
+from aeron_async.rpc.flows import CHUNK, INITIAL_ITEMS, KIB, WINDOW_BYTES_LEAST, InFlow, OutFlow
 from aeron_async.rpc.outbox import Outbox
 from aeron_async.rpc.short_ways import SLACK
 from aeron_async.tasks import TaskOwner
@@ -192,3 +192,36 @@ async def test_frames_leave_in_order_and_only_so_many_bytes_wait() -> None:
         assert not await outbox.put(b"late")
         assert not outbox.post(b"late", moot)
     assert stuck == []
+
+
+async def test_a_stream_goes_on_behind_four_tebibytes() -> None:
+    outflow = OutFlow()
+    told: list[tuple[int, int]] = []
+
+    def grant(items: int, kib: int) -> None:
+        told.append((items, kib))
+        assert kib < 2**32
+        outflow.on_credit(items, kib)
+
+    inflow = InFlow(grant, window_items=16, window_bytes=WINDOW_BYTES_LEAST, payload_max=CHUNK)
+    sent = 2**42 - 3 * CHUNK
+    inflow._bytes = inflow._taken_bytes = outflow.sent_bytes = sent
+    inflow._allowed_kib = sent // KIB
+    outflow._allowed_bytes = sent
+    inflow.open()
+    for _ in range(50):
+        sequence = await asyncio.wait_for(outflow.reserve(CHUNK), 1)
+        inflow.on_item(sequence, bytes(CHUNK), is_continued=False)
+        assert len(await anext(inflow)) == CHUNK
+    allowed = outflow._allowed_bytes
+    assert allowed == (2**32 + told[-1][1]) * KIB
+    for items, kib in told:
+        outflow.on_credit(items, kib)
+    assert outflow._allowed_bytes == allowed, "what was said before changes nothing"
+
+
+def test_a_peer_may_allow_all_that_it_can_say() -> None:
+    outflow = OutFlow()
+    outflow.on_credit(0, 2**32 - 1)
+    outflow.on_credit(0, 2**32 - 2)
+    assert outflow._allowed_bytes == (2**32 - 1) * KIB
