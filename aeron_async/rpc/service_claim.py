@@ -25,6 +25,8 @@ from aeron_async.logs import get_logger
 from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aeron_async.client.aeron import Aeron
     from aeron_async.client.counter import Counter
     from aeron_async.counters import CounterRecord
@@ -53,7 +55,14 @@ HEARTBEAT_ENDED: Final = 0
 """Of a client that has closed."""
 
 
-async def claim_service(aeron: Aeron, service: str, wiring: Wiring, address: str) -> Counter:
+async def claim_service(
+    aeron: Aeron,
+    service: str,
+    wiring: Wiring,
+    address: str,
+    *,
+    on_wait: Callable[[], object],
+) -> Counter:
     """Return the counter of a server that is the only one at its channel and streams.
 
     It waits for the claim of a client that shows no sign of life: it may have been killed, and then
@@ -64,6 +73,7 @@ async def claim_service(aeron: Aeron, service: str, wiring: Wiring, address: str
         service: Name of the service.
         wiring: Its channel and streams.
         address: Where the driver receives its requests; empty for IPC.
+        on_wait: Called once if it must wait: what arrives meanwhile is for the other server.
 
     Raises:
         ConfigurationError: Another server of this driver has them.
@@ -75,6 +85,8 @@ async def claim_service(aeron: Aeron, service: str, wiring: Wiring, address: str
     label = label.encode("utf-8", "replace")[:LABEL_MAX].decode("utf-8", "ignore")
     counter = await aeron.add_counter(CLAIM_TYPE_ID, label, key)
     try:
+        if others_at(aeron, counter, place, wiring):
+            on_wait()
         await settle(aeron, counter, service, place, wiring)
     except BaseException:
         counter.close()

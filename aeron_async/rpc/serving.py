@@ -272,7 +272,11 @@ class Serving(ShortServing):
         # A server may have no client for as long as it likes.
         self._subscription.logs_waits = False
         self._claim = await claim_service(
-            self._aeron, self.service, wiring, self._subscription.local_address
+            self._aeron,
+            self.service,
+            wiring,
+            self._subscription.local_address,
+            on_wait=lambda: self._subscription.on_message(ignore),
         )
         if wiring.is_shared:
             self._shared = await self._aeron.add_exclusive_publication(
@@ -849,6 +853,10 @@ def told_of(error: BaseException) -> CallFailedError:
         return error
     kind = type(error).__name__
     return CallFailedError(f"the handler raised {kind}", status=Status.UNKNOWN, error_type=kind)
+
+
+def ignore(_message: object) -> None:
+    """Take a message that came before this server served: its call may be over by then."""
 
 
 async def reject(image: Image, reason: str) -> None:

@@ -150,10 +150,12 @@ def test_a_claim_gives_way_to_an_older_one_and_waits_for_a_newer_one() -> None:
             wiring = Wiring("aeron:ipc", 1_001, None)
             older = await bob.add_counter(CLAIM_TYPE_ID, "older", CLAIM_KEY)
             with pytest.raises(ConfigurationError, match="'older' has it"):
-                await claim_service(bob, "orders", wiring, "")
+                await claim_service(bob, "orders", wiring, "", on_wait=list)
             older.close()
             for fate in (SERVING, CLAIMING, None):
-                claim = asyncio.ensure_future(claim_service(bob, "orders", wiring, ""))
+                claim = asyncio.ensure_future(
+                    claim_service(bob, "orders", wiring, "", on_wait=list)
+                )
                 await asyncio.sleep(0)
                 newer = await bob.add_counter(CLAIM_TYPE_ID, "newer", CLAIM_KEY)
                 if not claim.done():
@@ -267,9 +269,9 @@ def test_a_claim_without_a_sign_of_life_is_not_waited_for_without_end() -> None:
             claim.set(SERVING)
             stands_still = attrs.evolve(bob.counters.record(claim.id), value=1)
             with patch.object(CountersManager, "find", lambda *_, **__: stands_still):
-                began_ns = world.now_ns
+                began_ns, wiring = world.now_ns, Wiring("aeron:ipc", 1_001, None)
                 with pytest.raises(ConfigurationError, match="'silent' has it"):
-                    await claim_service(bob, "orders", Wiring("aeron:ipc", 1_001, None), "")
+                    await claim_service(bob, "orders", wiring, "", on_wait=list)
             assert world.now_ns - began_ns >= SILENT_MOST_NS
 
     simulate(story, seed=1)
@@ -335,6 +337,47 @@ def test_a_client_that_two_servers_answer_calls_neither() -> None:
                     assert await client.call("who", b"!") == b"orders!"
             refusals = [each for each in lines if each["event"] == "call_link_refused"]
             assert [each["service"] for each in refusals] == ["orders"]
+
+    simulate(story, seed=1)
+
+
+def test_a_server_that_waits_runs_no_call_of_that_time() -> None:
+    ran: list[bytes] = []
+    server = rpc.Server("orders")
+
+    @server.unary
+    def place(request: bytes) -> bytes:
+        ran.append(request)
+        return request
+
+    async def story(world: World) -> None:
+        async with (
+            world.host("bob").driver() as driver,
+            aa.Aeron.connect(driver) as bob,
+            aa.Aeron.connect(driver) as alice,
+            server.serve(alice, "aeron:ipc") as killed,
+            rpc.Client(bob, "aeron:ipc", "orders", ping_interval=5) as client,
+        ):
+            await client.wait_connected(5)
+            assert await client.call("place", b"first") == b"first"
+            assert killed._subscription is not None
+            killed._subscription.on_message(lambda _: None)
+            stands_still = attrs.evolve(bob.counters.record(killed._claim.id), value=1)
+
+            async def serve_again() -> None:
+                async with server.serve(bob, "aeron:ipc"):
+                    await client.wait_connected(30)
+                    assert await client.call("place", b"last", timeout=30) == b"last"
+
+            with patch.object(CountersManager, "find", lambda *_, **__: stands_still):
+                again = asyncio.ensure_future(serve_again())
+                await world.sleep(0.1)
+                with pytest.raises(rpc.CallTimeoutError):
+                    await client.call("place", b"late", timeout=1)
+                await world.sleep(5)
+                killed._claim.close()
+                await again
+            assert ran == [b"first", b"last"]
 
     simulate(story, seed=1)
 
