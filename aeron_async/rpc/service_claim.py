@@ -104,12 +104,15 @@ async def settle(
     """
     began_ns = aeron.clock.now_ns()
     signs = SignsOfLife(aeron)
+    seen_ns: dict[int, int] = {}
     is_told = False
     while others := others_at(aeron, counter, place, wiring):
-        waited_ns = aeron.clock.now_ns() - began_ns
+        now_ns = aeron.clock.now_ns()
+        waited_ns = now_ns - began_ns
         for other in others:
             is_newer = other.registration_id > counter.registration_id
-            if other.value == CLAIMING and is_newer and waited_ns < PATIENCE_NS:
+            known_ns = now_ns - seen_ns.setdefault(other.registration_id, now_ns)
+            if other.value == CLAIMING and is_newer and known_ns < PATIENCE_NS:
                 continue
             if signs.are_seen(other) or waited_ns >= SILENT_MOST_NS:
                 raise ConfigurationError(refusal(aeron, service, place, wiring, other))

@@ -34,6 +34,7 @@ from tests.twins import needs_compiled
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from aeron_async.counters import CounterRecord
     from aeron_async.rpc.serving import Serving
     from aeron_async.testing import World
     from aeron_async.testing.host import Host
@@ -337,6 +338,47 @@ def test_a_client_that_two_servers_answer_calls_neither() -> None:
                     assert await client.call("who", b"!") == b"orders!"
             refusals = [each for each in lines if each["event"] == "call_link_refused"]
             assert [each["service"] for each in refusals] == ["orders"]
+
+    simulate(story, seed=1)
+
+
+@pytest.mark.parametrize("gives_way", [True, False])
+def test_a_claim_that_waits_for_a_silent_one_is_patient_with_a_newer_one(
+    gives_way: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    async def story(world: World) -> None:
+        async with (
+            world.host("bob").driver() as driver,
+            aa.Aeron.connect(driver) as bob,
+            aa.Aeron.connect(driver) as dead,
+            aa.Aeron.connect(driver) as late,
+        ):
+            silent = await dead.add_counter(CLAIM_TYPE_ID, "silent", CLAIM_KEY)
+            silent.set(SERVING)
+            record = bob.counters.record(silent.id)
+
+            def beat(_: object, *, registration_id: int, **__: object) -> CounterRecord:
+                is_dead = registration_id == record.owner_id
+                return attrs.evolve(record, value=1 if is_dead else world.now_ns)
+
+            with patch.object(CountersManager, "find", beat):
+                wiring = Wiring("aeron:ipc", 1_001, None)
+                claim = asyncio.ensure_future(
+                    claim_service(bob, "orders", wiring, "", on_wait=list)
+                )
+                await world.sleep(5)
+                newer = await late.add_counter(CLAIM_TYPE_ID, "newer", CLAIM_KEY)
+                await world.sleep(0.8)
+                if gives_way:
+                    newer.close()
+                await world.sleep(2)
+                assert claim.done() is not gives_way
+                silent.close()
+                if gives_way:
+                    (await claim).close()
+                else:
+                    with pytest.raises(ConfigurationError, match="'newer' has it"):
+                        await claim
 
     simulate(story, seed=1)
 
