@@ -322,14 +322,15 @@ def test_a_limit_is_refused_that_no_message_can_say(name: str, most: int) -> Non
     async def story(world: World) -> None:
         async with world.host("bob").aeron() as bob:
             server, both = make_server(), name not in {"calls_limit", "payload_max"}
-            for limit in (0, most + 1):
+            refused: list[dict[str, Any]] = [{name: 0}, {name: most + 1}]
+            for wrong in refused:
                 with pytest.raises(ConfigurationError, match=f"{name}="):
-                    async with server.serve(bob, UDP, **{name: limit}):
+                    async with server.serve(bob, UDP, **wrong):
                         raise AssertionError
                 if both:
                     with pytest.raises(ConfigurationError, match=f"{name}="):
-                        rpc.Client(bob, UDP, SERVICE, **{name: limit})
-            options = {name: most}
+                        rpc.Client(bob, UDP, SERVICE, **wrong)
+            options: dict[str, Any] = {name: most}
             async with (
                 server.serve(bob, UDP, **options),
                 rpc.Client(bob, UDP, SERVICE, **(options if both else {})) as client,
