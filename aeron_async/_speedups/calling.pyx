@@ -195,6 +195,7 @@ cdef class ShortLink:
     cdef public int64_t _heard_ns
     cdef public object _image
     cdef public bint _is_up
+    cdef public int64_t _longest
     cdef public uint64_t _next_id
     cdef public object _now_ns
     cdef public object _outbox
@@ -235,7 +236,7 @@ cdef class ShortLink:
             self._on_other_image(image, <unsigned char>PyBytes_AS_STRING(data)[TEMPLATE_AT])
         self._heard_ns = self._now_ns()
         if (head.ext_length or self._reply_kind < 0 or head.kind != <uint64_t>self._reply_kind
-                or not self.take_reply(head.call_id, data)):
+                or PyBytes_GET_SIZE(data) > self._longest or not self.take_reply(head.call_id, data)):
             self._on_long_message(data, head.call_id)
 
     def _take_reply(self, uint64_t call_id, bytes data not None):
@@ -349,6 +350,7 @@ cdef class ShortServing:
     cdef public int64_t _call_count
     cdef public int64_t _calls_at_once
     cdef public int64_t _calls_limit
+    cdef public int64_t _longest
     cdef public int64_t _under_way
     cdef public uint16_t _kept_flags
     cdef public bint _is_draining
@@ -374,7 +376,8 @@ cdef class ShortServing:
             return
         session = <ShortSession?>found
         if (head.kind == CALL_KIND and head.flags & LAST and not head.ext_length
-                and not head.flags & self._kept_flags and head.call_id > session.highest_id
+                and not head.flags & self._kept_flags and PyBytes_GET_SIZE(data) <= self._longest
+                and head.call_id > session.highest_id
                 and self._simple is not None and session.calls is not None):
             found = self._simple.get(head.number)
             if (found is not None and len(session.calls) < self._calls_at_once

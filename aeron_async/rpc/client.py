@@ -30,6 +30,8 @@ from aeron_async.errors import (
     Status,
     WrongLoopError,
 )
+from aeron_async.protocol.arguments import check_number
+from aeron_async.protocol.units import INT64_MAX
 from aeron_async.rpc.client_link import ClientCall, ClientLink, LinkState
 from aeron_async.rpc.client_stream import ClientStream
 from aeron_async.rpc.deadlines import Deadlines, nanoseconds
@@ -164,7 +166,7 @@ class Client(ShortBeginning):
         self.service = service
         self.ping_interval_ns = nanoseconds(ping_interval, "ping_interval")
         self.window_items, self.window_bytes = check_window(window_items, window_bytes)
-        self.payload_max = check_limit(payload_max, "payload_max")
+        self.payload_max = check_number(payload_max, "payload_max", minimum=1, maximum=INT64_MAX)
         self._aeron = aeron
         self._home: HomeLoop | None = None
         self._call_type = ClientCall

@@ -33,6 +33,7 @@ from aeron_async.rpc.envelope import (
     BLOCK_LENGTH,
     CONTINUED,
     HEAD,
+    HEAD_LENGTH,
     IDEMPOTENT,
     INSTANCE_LENGTH,
     INTERRUPTED,
@@ -43,6 +44,7 @@ from aeron_async.rpc.envelope import (
     Extension,
     Template,
     body_offset,
+    check_payload,
     extensions_of,
     failure_of,
     head,
@@ -215,11 +217,13 @@ class LinkOwner(Protocol):
         clock: The time of deadlines and intervals.
         ping_interval_ns: Silence of the server after which it is asked.
         name: What servers call the client.
+        payload_max: Most bytes of an answer, or of an element.
         service: Name of the service.
     """
 
     clock: Clock
     name: str
+    payload_max: int
     ping_interval_ns: int
     service: str
 
@@ -324,6 +328,7 @@ class ClientLink(ShortLink):
         self._subscription: Any = None
         self._outbox = self._new_outbox()
         self._post = self._outbox.post
+        self._longest = min(HEAD_LENGTH + owner.payload_max, INT64_MAX)
         # Of answers that all clients receive, an extension says whose they are.
         self._reply_kind = -1 if wiring.is_shared else REPLY_KIND
 
@@ -552,6 +557,7 @@ class ClientLink(ShortLink):
         if flow is not None and flow.has_parts:
             flow.on_item(amount, body, is_continued=False)
             body = flow.take_now()
+        check_payload(body, self._owner.payload_max)
         self._finish(call)
         if not call.answer.done():
             call.answer.set_result(body)

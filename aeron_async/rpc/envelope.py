@@ -55,6 +55,7 @@ __all__ = [
     "Extension",
     "Template",
     "body_offset",
+    "check_payload",
     "checked",
     "extensions_of",
     "failure_of",
@@ -308,6 +309,17 @@ def checked(payload: object, what: str) -> bytes | bytearray:
     except TypeError:
         message = f"{what} is bytes, not {type(payload).__name__}"
         raise TypeError(message) from None
+
+
+def check_payload(payload: bytes, payload_max: int) -> None:
+    """Check the length of a payload that has come.
+
+    Raises:
+        ProtocolError: It is longer.
+    """
+    if len(payload) > payload_max:
+        message = f"a payload of {len(payload)} bytes; raise payload_max from {payload_max}"
+        raise ProtocolError(message)
 
 
 def text_of(value: str) -> bytes:

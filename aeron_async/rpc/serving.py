@@ -33,6 +33,7 @@ from aeron_async.protocol.units import INT64_MAX
 from aeron_async.rpc.deadlines import Deadlines, check_seconds
 from aeron_async.rpc.envelope import (
     HEAD,
+    HEAD_LENGTH,
     IDEMPOTENT,
     INSTANCE_LENGTH,
     INTERRUPTED,
@@ -43,6 +44,7 @@ from aeron_async.rpc.envelope import (
     Extension,
     Template,
     body_offset,
+    check_payload,
     checked,
     extensions_of,
     pack_extensions,
@@ -207,6 +209,7 @@ class Serving(ShortServing):
         self._logged_ns = self._drained_ns = 0
         # Calls with these flags take the long way.
         self._kept_flags = IDEMPOTENT if limits.keep_results else 0
+        self._longest = min(HEAD_LENGTH + limits.payload_max, INT64_MAX)
         self._kept = KeptResults(limits.keep_results, limits.keep_results_bytes)
 
     @property
@@ -374,6 +377,7 @@ class Serving(ShortServing):
                 retry_after_ms=DRAINED_MS,
             )
             return
+        check_payload(body, self._limits.payload_max)
         call = ServerCall(session, call_id, method)
         call.note(flags, extensions)
         is_kept = flags & self._kept_flags and flags & LAST and method.gives_whole

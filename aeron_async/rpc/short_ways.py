@@ -134,6 +134,7 @@ class ShortLink:
         _heard_ns: When the last message came.
         _image: Where the messages come from.
         _is_up: Whether calls may be sent.
+        _longest: Most bytes of an answer, and of the envelope before it, that goes the short way.
         _next_id: Of the next call.
         _outbox: What sends, and `_post` its long way.
         _reply_kind: The first 8 bytes of an answer that goes the short way; -1 if none does.
@@ -146,6 +147,7 @@ class ShortLink:
     _heard_ns: int
     _image: Any
     _is_up: bool
+    _longest: int
     _next_id: int
     _now_ns: Callable[[], int]
     _outbox: Any
@@ -180,7 +182,12 @@ class ShortLink:
         if message.image is not self._image:
             self._on_other_image(message.image, data[TEMPLATE_AT])
         self._heard_ns = self._now_ns()
-        if kind != self._reply_kind or ext_length or not self._take_reply(call_id, data):
+        if (
+            kind != self._reply_kind
+            or ext_length
+            or len(data) > self._longest
+            or not self._take_reply(call_id, data)
+        ):
             self._on_long_message(data, call_id)
 
     def _take_reply(self, call_id: int, data: bytes) -> bool:
@@ -313,6 +320,7 @@ class ShortServing:
         _calls_limit: Most calls of all clients that run.
         _is_draining: Whether no new calls are taken.
         _kept_flags: Calls with these flags take the long way.
+        _longest: Most bytes of a request, and of the envelope before it, that goes the short way.
         _sessions: The clients, by their images.
         _simple: The methods that take the short way, by their ids.
         _under_way: Calls that run.
@@ -323,6 +331,7 @@ class ShortServing:
     _calls_limit: int
     _is_draining: bool
     _kept_flags: int
+    _longest: int
     _now_ns: Callable[[], int]
     _sessions: dict[Any, Any]
     _simple: dict[int, Any]
@@ -343,6 +352,7 @@ class ShortServing:
             and flags & LAST
             and not ext_length
             and not flags & self._kept_flags
+            and len(data) <= self._longest
             and call_id > session.highest_id
             and (method := self._simple.get(number)) is not None
             and len(session.calls) < self._calls_at_once

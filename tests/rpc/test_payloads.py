@@ -10,6 +10,7 @@ import pytest
 
 from aeron_async import rpc
 from aeron_async.codecs import codec
+from aeron_async.errors import ConfigurationError
 from aeron_async.rpc.envelope import checked
 from aeron_async.testing import simulate
 from tests.rpc.test_calls import SERVICE, UDP
@@ -112,5 +113,36 @@ def test_what_is_no_bytes_is_refused_where_it_is_given(wrong: Any) -> None:
             async with client.stream("stream", b"") as elements:
                 with pytest.raises(rpc.CallFailedError, match="TypeError"):
                     await anext(elements)
+
+    simulate(story, seed=1)
+
+
+@pytest.mark.parametrize("length", [99, 100, 101, 70_000])
+@pytest.mark.parametrize("name", ["plain", "later", "echo"])
+def test_no_payload_is_longer_than_the_limit_of_its_receiver(name: str, length: int) -> None:
+    payload = bytes(length)
+    request = payload if name == "echo" else b""
+
+    async def story(world: World) -> None:
+        async with (
+            world.host("bob").aeron() as bob,
+            world.host("alice").aeron() as alice,
+            service(payload).serve(bob, UDP, payload_max=100) as serving,
+            rpc.Client(alice, UDP, SERVICE, payload_max=100) as client,
+            rpc.Client(alice, UDP, SERVICE) as patient,
+        ):
+            await client.wait_connected(5)
+            await patient.wait_connected(5)
+            for caller in (client, patient):
+                is_refused = length > 100 and (caller is client or name == "echo")
+                if is_refused:
+                    with pytest.raises(
+                        (rpc.CallFailedError, ConfigurationError), match="payload_max"
+                    ):
+                        await caller.call(name, request)
+                else:
+                    assert await caller.call(name, request) == payload
+            assert client.counts.under_way == serving.counts.under_way == 0
+            assert await client.call("echo", b"x") == b"x"
 
     simulate(story, seed=1)

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aeron_async.rpc.envelope import LAST, QUICK, Template, head, kind_of
+from aeron_async.rpc.envelope import HEAD_LENGTH, LAST, QUICK, Template, head, kind_of
 from tests.twins import IS_BUILT, TWINS, compiled_twins, needs_compiled, pure_twins
 
 NUMBER = 7
-LENGTHS = st.sampled_from([0, 1, 100])
+LENGTHS = st.sampled_from([0, 1, 100, 101])
 
 
 class Image:
@@ -86,7 +86,7 @@ def made_link(twins: Any, seen: list[Any]) -> Any:
     link.calls, link.calls_limit, link.malformed_count, link.queue = {}, 3, 0, []
     link._heard_ns, link._image, link._is_up, link._next_id = 0, IMAGES[0], True, 1
     link._now_ns, link._owner, link._outbox = Clock().now_ns, link, made_outbox(twins, seen)
-    link._reply_kind = kind_of(Template.REPLY)
+    link._reply_kind, link._longest = kind_of(Template.REPLY), HEAD_LENGTH + 100
 
     def post(frame: bytes, call: Any) -> bool:
         seen.append(("post", frame, call.number))
@@ -312,6 +312,7 @@ def made_serving(twins: Any, seen: list[Any]) -> Any:
     serving._call_count = serving._under_way = 0
     serving._calls_at_once, serving._calls_limit, serving._kept_flags = 2, 3, 2
     serving._is_draining, serving._now_ns, serving._simple = False, Clock().now_ns, {}
+    serving._longest = HEAD_LENGTH + 95
     for number, is_plain in ((NUMBER, True), (NUMBER + 1, False)):
         method = twins.ShortMethod()
         method.function, method.is_plain = handled, is_plain
@@ -329,7 +330,7 @@ SERVING_STEPS = st.lists(
             st.sampled_from([NUMBER, NUMBER, NUMBER + 1, 1]),
             st.sampled_from([LAST, LAST, LAST, 0, 3, 0x8001]),
             st.sampled_from([b"", b"", b"", bytes(4)]),
-            st.sampled_from([b"", b"x", b"x" * 90, b"x" * 91, b"a", b"v", b"n", b"t", b"e", b"c"]),
+            st.sampled_from([b"", b"x", b"x" * 91, b"x" * 96, b"a", b"v", b"n", b"t", b"e", b"c"]),
             st.sampled_from([0, 0, 0, 1]),
         ),
         st.tuples(st.just("short"), st.integers(0, 31)),
@@ -397,3 +398,16 @@ def test_what_stops_the_loop_is_no_answer(twins: Any) -> None:
     with pytest.raises(KeyboardInterrupt):
         serving._on_message(SimpleNamespace(data=data, image=IMAGES[0]))
     assert seen == []
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_payload_that_is_too_long_takes_the_long_way(twins: Any, more: int) -> None:
+    seen: list[Any] = []
+    serving, link = made_serving(twins, seen), made_link(twins, seen)
+    request = head(Template.CALL, 5, number=NUMBER, flags=LAST) + bytes(95 + more)
+    serving._on_message(SimpleNamespace(data=request, image=IMAGES[0]))
+    assert link.send_fast(twins.ShortCall("m", NUMBER, b"", LAST, 9, Answer()), 5)
+    answer = head(Template.REPLY, 1, flags=LAST) + bytes(100 + more)
+    link._on_message(SimpleNamespace(data=answer, image=IMAGES[0]))
+    assert [each[0] for each in seen if each[0] in {"any", "long"}] == ["any", "long"] * more
+    assert len(link.calls) == more

@@ -134,6 +134,7 @@ class Held:
         link._image, link._is_up, link._next_id = self.image, True, 1
         link._now_ns, link._post, link._owner = lambda: 5, self.look, self
         link._outbox, link._reply_kind = self.make_box(), kind_of(Template.REPLY)
+        link._longest = rng.choice((50, 999, 999))
         client = self.client = Client()
         client._call_type = rng.choice((Call, Call, Call, int, type, Box, None, type(None)))
         client._deadlines = Deadlines() if rng.randrange(9) else None
@@ -196,6 +197,7 @@ class Held:
         serving = self.serving = Serving()
         serving.held = self
         serving._calls_at_once = serving._calls_limit = rng.randrange(1, 9)
+        serving._longest = rng.choice((50, 999, 999))
         serving._now_ns, serving._sessions, serving._simple = (lambda: 5), {}, {}
         if rng.randrange(8):
             # It may be no client at all.
