@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aeron_async.errors import ConfigurationError
-from aeron_async.protocol.units import INT64_MAX, INT64_MIN
 from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
@@ -228,7 +227,8 @@ def read_constant(reader: TokenReader, column: pa.Field) -> Any:
     text = word[1:-1].replace("''", "'")
     value: Any = None
     if pa.types.is_integer(column.type) and kind == "number":
-        value = int(word) if INT64_MIN <= int(word) <= INT64_MAX else None
+        with suppress(pa.ArrowInvalid, OverflowError):
+            value = pa.scalar(int(word), column.type).as_py()
     elif pa.types.is_string(column.type) and kind == "text":
         value = text
     elif kind == "text":

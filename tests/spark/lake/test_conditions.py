@@ -81,6 +81,7 @@ def test_conditions_are_read(text: str | None, found: list[Condition]) -> None:
         ("position in ()", "compares position"),
         ("position = 1.5", "cannot be read"),
         ("position = 9223372036854775808", "compares position"),
+        ("stream_id < 5000000000", "compares stream_id"),
         ("position = '1'", "compares position"),
         ("date = '2026-13-01'", "compares date"),
         ("date = 20261118", "compares date"),
