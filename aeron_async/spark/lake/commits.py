@@ -10,25 +10,32 @@ moves them into a new folder and gives that its name. A folder that has the name
 
 from __future__ import annotations
 
-import re
 import shutil
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, final
 
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from aeron_async.clock import SystemClock
 from aeron_async.errors import ArchiveError
-from aeron_async.spark.lake.files import sync
-from aeron_async.spark.lake.maintenance import APPLICATION
-from aeron_async.spark.lake.tables import batch_folder, batch_folders, check_columns, open_table
+from aeron_async.spark.lake.files import batch_of, sync
+from aeron_async.spark.lake.maintenance import next_turn
+from aeron_async.spark.lake.reading import lake_tables, load_table
+from aeron_async.spark.lake.tables import (
+    batch_folder,
+    batch_folders,
+    check_columns,
+    open_table,
+    write_commit,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
+    from deltalake import DeltaTable
 
     from aeron_async.spark.lake.files import DataFile
     from aeron_async.spark.lake.tables import Lake
@@ -37,7 +44,6 @@ __all__ = ["DeltaStore", "FolderStore", "Store"]
 
 ATTEMPTS: Final = 10
 """How often a commit is tried again after another one came between."""
-BATCH_FILE: Final = re.compile(r"b(\d{8,19})-p\d+-[0-9a-f]+-\d+\.parquet")
 
 
 class Store(Protocol):
@@ -173,9 +179,9 @@ class DeltaStore:
 
     def roll_back(self, last: int) -> None:
         """Remove files that name a later batch; they belong to one that not all tables have."""
-        for name in self._lake.tables():
+        for name, folder in lake_tables(self._lake.root).items():
             if name not in self._tables:
-                self._tables[name] = DeltaTable(str(self._lake.path(name)))
+                self._tables[name] = load_table(folder)
             self._roll_back(name, last)
 
     def _roll_back(self, table: str, last: int) -> None:
@@ -198,25 +204,9 @@ class DeltaStore:
         fence = [] if batch is None else [Transaction(self.query, batch)]
         if any(isinstance(each, RemoveAction) for each in actions):
             # Maintenance may replace the same files meanwhile: one of the two commits is refused.
-            seen = handle.transaction_version(APPLICATION)
-            fence.append(Transaction(APPLICATION, 0 if seen is None else seen + 1))
-        handle.create_write_transaction(
-            list(actions),
-            "append",
-            handle.schema(),
-            handle.metadata().partition_columns,
-            commit_properties=CommitProperties(
-                custom_metadata={"aeron.query": self.query, "aeron.batch": str(batch)},
-                app_transactions=fence,
-            ),
-        )
-        before = handle.version()
-        handle.update_incremental()
-        log = self._lake.path(table) / "_delta_log"
+            fence.append(next_turn(handle))
         # Spark commits the batch behind this one, and the host may fail after that.
-        for version in range(before + 1, handle.version() + 1):
-            sync(log / f"{version:020}.json")
-        sync(log)
+        write_commit(handle, actions, fence, {"aeron.query": self.query, "aeron.batch": str(batch)})
 
 
 def removals(table: DeltaTable, after: int = -1) -> list[RemoveAction]:
@@ -244,12 +234,6 @@ def removals(table: DeltaTable, after: int = -1) -> list[RemoveAction]:
         for row, (path, size) in enumerate(zip(paths, sizes, strict=True))
         if after < 0 or batch_of(path) > after
     ]
-
-
-def batch_of(path: str) -> int:
-    """Return the batch that the name of a file says; -1 if it says none, as after a compaction."""
-    match = BATCH_FILE.fullmatch(PurePosixPath(path).name)
-    return -1 if match is None else int(match[1])
 
 
 @final
@@ -285,22 +269,32 @@ class FolderStore:
     ) -> None:
         """Move files into a folder, which gets its name when it is complete."""
         source, root = self.folder(table, batch), self._lake.path(table)
-        partial = root / f".{batch_folder(root, batch).name}.{Path(files[0].path).stem}"
+        target = batch_folder(root, batch)
+        partial = root / f".{target.name}.{Path(files[0].path).stem}"
         earlier = batch_folders(root).values() if replace else ()
         try:
             for each in files:
-                target = partial / each.path
-                target.parent.mkdir(parents=True, exist_ok=True)
-                (source / each.path).replace(target)
+                place = partial / each.path
+                place.parent.mkdir(parents=True, exist_ok=True)
+                (source / each.path).replace(place)
             for path in (*partial.rglob("*"), partial):
                 sync(path)
-            partial.rename(batch_folder(root, batch))
+            partial.rename(target)
         except OSError as error:
             shutil.rmtree(partial, ignore_errors=True)
-            raise is_taken(table, batch) from error
+            if target.exists():
+                raise is_taken(table, batch) from error
+            message = (
+                f"batch {batch} could not be committed to table {table}: "
+                f"{error.strerror or error}; nothing of it is there: mend that, and start again"
+            )
+            raise ArchiveError(message) from error
         for folder in earlier:
             shutil.rmtree(folder)
         sync(root)
+        # What attempts have left that were killed while they moved their files.
+        for folder in root.glob(f".{target.name}.*"):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def versions(self) -> dict[str, int]:
         """Return nothing: a folder has no versions."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import heapq
 import json
 import os
-import re
 import uuid
 from collections import defaultdict
 from contextlib import ExitStack
@@ -26,6 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from aeron_async.errors import ArchiveError
+from aeron_async.spark.lake.files import RANGED, statistics, sync
 from aeron_async.text import printable
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = [
     "JoinedFile",
     "TableFile",
-    "batch_of",
     "is_small",
     "join_files",
     "plan_joins",
@@ -48,8 +47,6 @@ PARTS_MAX: Final = 256
 """Most files that are joined into one: all of them are open at the same time."""
 GROUPS_CACHED: Final = 2
 """Row groups that are kept decoded; parts are read in their order where that is possible."""
-STATISTICS: Final = ("recording_id", "position", "event_ns", "event_time")
-BATCH_FILE: Final = re.compile(r"b(\d{8,19})-.+")
 ORDER: Final = ("recording_id", "session_id", "position")
 TIER_BITS: Final = 3
 """Files are joined with others of at most eight times their size."""
@@ -124,12 +121,6 @@ def table_files(files: pa.Table, partition_columns: Sequence[str]) -> list[Table
             *map(column, names), partitions, *starts, strict=True
         )
     ]
-
-
-def batch_of(path: str) -> int:
-    """Return the batch that a file's name has; -1 if it has none, as after a compaction."""
-    match = BATCH_FILE.fullmatch(PurePosixPath(path).name)
-    return -1 if match is None else int(match[1])
 
 
 def partition_text(value: Any) -> str | None:
@@ -242,11 +233,11 @@ def join_files(root: Path, parts: Sequence[TableFile], schema: pa.Schema, name: 
                 opened.enter_context(pq.ParquetFile(root / each.path, memory_map=False))
                 for each in parts
             ]
-            rows, statistics = write_rows(file, readers, schema)
+            metadata = write_rows(file, readers, schema)
             file.flush()
             os.fsync(file.fileno())
-        sync_folder(target.parent)
-        check_rows(parts, rows)
+        sync(target.parent)
+        check_rows(parts, metadata.num_rows)
     except (OSError, pa.ArrowException, ArchiveError) as error:
         target.unlink(missing_ok=True)
         message = (
@@ -258,7 +249,10 @@ def join_files(root: Path, parts: Sequence[TableFile], schema: pa.Schema, name: 
         target.unlink(missing_ok=True)
         raise
     return JoinedFile(
-        parts=tuple(parts), path=path, size=target.stat().st_size, statistics=statistics
+        parts=tuple(parts),
+        path=path,
+        size=target.stat().st_size,
+        statistics=json.dumps(statistics(metadata)),
     )
 
 
@@ -274,19 +268,8 @@ def check_rows(parts: Sequence[TableFile], rows: int) -> None:
         raise ArchiveError(message)
 
 
-def sync_folder(folder: Path) -> None:
-    """Sync a folder to the disk; do nothing on Windows."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_rows(file: Any, readers: Sequence[pq.ParquetFile], schema: pa.Schema) -> tuple[int, str]:
-    """Write the rows of several files; return their number, and statistics for the log."""
+def write_rows(file: Any, readers: Sequence[pq.ParquetFile], schema: pa.Schema) -> pq.FileMetaData:
+    """Write the rows of several files; return what the footer of the new one says."""
 
     @lru_cache(maxsize=GROUPS_CACHED)
     def group(file: int, group: int) -> pa.Table:
@@ -296,16 +279,14 @@ def write_rows(file: Any, readers: Sequence[pq.ParquetFile], schema: pa.Schema) 
         return ordered(fitted(rows, schema))
 
     pieces = [each for file, reader in enumerate(readers) for each in pieces_of(file, reader)]
-    statistics = FileStatistics(schema)
-    count = 0
+    footers: list[pq.FileMetaData] = []
+    options = writer_options(readers, schema)
     with pq.ParquetWriter(
-        file, schema, store_schema=False, **writer_options(readers, schema)
+        file, schema, store_schema=False, metadata_collector=footers, **options
     ) as writer:
         for rows in row_groups(in_order(pieces), group):
-            statistics.add(rows)
-            count += rows.num_rows
             writer.write_table(rows, row_group_size=ROWS_PER_GROUP)
-    return count, statistics.to_json(count)
+    return footers[0]
 
 
 def row_groups(
@@ -414,7 +395,7 @@ def writer_options(readers: Sequence[pq.ParquetFile], schema: pa.Schema) -> dict
     """Return compression, encodings and statistics of each column as the newest part has them."""
     codecs = {each.name: "ZSTD" for each in schema}
     dictionaries: list[str] = []
-    ranged: list[str] = []
+    ranged = [name for name in schema.names if name in RANGED]
     encodings: dict[str, str] = {}
     seen: set[str] = set()
     for reader in reversed(readers):
@@ -426,7 +407,7 @@ def writer_options(readers: Sequence[pq.ParquetFile], schema: pa.Schema) -> dict
                 continue
             seen.add(name)
             codecs[name] = CODECS.get(chunk.compression, chunk.compression)
-            if chunk.is_stats_set:
+            if chunk.is_stats_set and name not in ranged:
                 ranged.append(name)
             if chunk.has_dictionary_page:
                 dictionaries.append(name)
@@ -439,39 +420,3 @@ def writer_options(readers: Sequence[pq.ParquetFile], schema: pa.Schema) -> dict
         "column_encoding": encodings or None,
         "write_statistics": ranged or False,
     }
-
-
-@final
-class FileStatistics:
-    """Statistics of a file for the table's log: of few columns, never of payloads or texts."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self._low: dict[str, Any] = {}
-        self._high: dict[str, Any] = {}
-        self._nulls = dict.fromkeys([each for each in STATISTICS if each in schema.names], 0)
-
-    def add(self, rows: pa.Table) -> None:
-        """Add the rows of a row group."""
-        for name in self._nulls:
-            column = rows.column(name)
-            self._nulls[name] += column.null_count
-            found = pc.min_max(column).as_py()
-            if found["min"] is not None:
-                self._low[name] = min(self._low.get(name, found["min"]), found["min"])
-                self._high[name] = max(self._high.get(name, found["max"]), found["max"])
-
-    def to_json(self, count: int) -> str:
-        """Return the statistics as the log writes them."""
-        return json.dumps(
-            {
-                "numRecords": count,
-                "minValues": {name: statistic(value) for name, value in self._low.items()},
-                "maxValues": {name: statistic(value) for name, value in self._high.items()},
-                "nullCount": self._nulls,
-            }
-        )
-
-
-def statistic(value: Any) -> Any:
-    """Return a value as statistics write it."""
-    return value if isinstance(value, int) else value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, final
 from uuid import uuid4
 
@@ -30,11 +32,14 @@ __all__ = [
     "BATCH_COLUMN",
     "OPEN_FILES",
     "PARTITION_COLUMNS",
+    "RANGED",
     "DataFile",
     "FileWriter",
     "attempt",
+    "batch_of",
     "file_schema",
     "is_partitioned",
+    "statistics",
     "sync",
 ]
 
@@ -65,6 +70,7 @@ RANGED: Final = (
 )
 """Columns whose smallest and largest values tell readers which files to skip."""
 EPOCH: Final = date(1970, 1, 1)
+BATCH_FILE: Final = re.compile(r"b(\d{8,19})-p\d+-[0-9a-f]+-\d+\.parquet")
 
 
 @final
@@ -101,6 +107,12 @@ def file_schema(table: pa.Schema) -> pa.Schema:
 def attempt(batch: int, part: int) -> str:
     """Return the beginning of the names of all files of a new attempt."""
     return f"b{batch:08}-p{part:05}-{uuid4().hex[:8]}"
+
+
+def batch_of(path: str) -> int:
+    """Return the batch that the name of a file says; -1 if it says none, as after a compaction."""
+    match = BATCH_FILE.fullmatch(PurePosixPath(path).name)
+    return -1 if match is None else int(match[1])
 
 
 def sync(path: Path) -> None:
@@ -182,7 +194,7 @@ class FileWriter:
         return "".join(f"{each}={value}/" for each, value in partition_of(key).items()) + name
 
     def _close(self, key: tuple[int, int] | None) -> None:
-        file = self._open.pop(key)
+        file = self._open[key]
         metadata = file.close()
         sync_new(file.path, self._folder)
         self._files.append(
@@ -194,6 +206,8 @@ class FileWriter:
                 stats=json.dumps(statistics(metadata)),
             )
         )
+        # Until then `abandon` removes it.
+        del self._open[key]
 
 
 def partition_of(key: tuple[int, int] | None) -> dict[str, str]:

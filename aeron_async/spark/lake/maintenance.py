@@ -17,30 +17,33 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 import attrs
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from aeron_async.clock import Clock, SystemClock
 from aeron_async.errors import ArchiveError, ConfigurationError
 from aeron_async.logs import get_logger
-from aeron_async.spark.lake.compaction import (
-    batch_of,
-    is_small,
-    join_files,
-    plan_joins,
-    table_files,
+from aeron_async.spark.lake.compaction import is_small, join_files, plan_joins, table_files
+from aeron_async.spark.lake.files import BATCH_COLUMN, batch_of, sync
+from aeron_async.spark.lake.reading import (
+    LOG,
+    TableSnapshot,
+    folder_of,
+    lake_tables,
+    load_table,
 )
-from aeron_async.spark.lake.reading import TableSnapshot, folder_of, lake_tables, load_table
+from aeron_async.spark.lake.tables import BATCHES, sync_log, write_commit
 from aeron_async.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from aeron_async.spark.lake.compaction import JoinedFile, TableFile
 
@@ -51,13 +54,12 @@ __all__ = [
     "TableReport",
     "maintain",
     "maintain_table",
+    "next_turn",
 ]
 
 log: Final = get_logger(__name__)
 
 APPLICATION: Final = "aeron:maintenance"
-BATCHES: Final = "batches"
-BATCH_COLUMN: Final = "ingest_batch"
 VACUUM: Final = "aeron:vacuum"
 """Application id whose version is the time of the last vacuum, in seconds since 1970."""
 ATTEMPTS: Final = 5
@@ -354,24 +356,20 @@ def commit(table: DeltaTable, done: list[JoinedFile], now_ms: int) -> bool:
         # The look and the commit are on one handle: what comes between makes the commit fail.
         if not replaced <= paths_of(handle):
             return False
-        seen = handle.transaction_version(APPLICATION)
         try:
-            handle.create_write_transaction(
-                [*removed, *added],
-                "append",
-                handle.schema(),
-                list(handle.metadata().partition_columns),
-                commit_properties=CommitProperties(
-                    app_transactions=[Transaction(APPLICATION, 0 if seen is None else seen + 1)],
-                    custom_metadata={"aeron.operation": "compaction"},
-                    max_commit_retries=15,
-                ),
-            )
+            note = {"aeron.operation": "compaction"}
+            write_commit(handle, [*removed, *added], [next_turn(handle)], note)
         except CommitFailedError:
             handle = load_table(folder_of(table))
         else:
             return True
     return False
+
+
+def next_turn(table: DeltaTable) -> Transaction:
+    """Return the transaction of a commit that removes files: of two that race, one is refused."""
+    seen = table.transaction_version(APPLICATION)
+    return Transaction(APPLICATION, 0 if seen is None else seen + 1)
 
 
 def paths_of(table: DeltaTable) -> set[str]:
@@ -409,8 +407,9 @@ def remove_old_files(
         return
     is_first = claim_vacuum(table, now_ms)
     if found and is_first:
+        before = table.version()
         vacuum(dry_run=False, full=True)
-        table.update_incremental()
+        sync_log(table, before)
         log.info("files_removed", table=report.table, files=len(found), bytes=report.removed_bytes)
     elif found:
         report.replaced_files = report.unknown_files = report.removed_bytes = 0
@@ -421,8 +420,9 @@ def keep_replaced_files(table: DeltaTable, hours: int) -> None:
     text = table.metadata().configuration.get(RETENTION, "interval 1 week")
     match = DURATION.fullmatch(text)
     if match is None or int(match[1]) * HOURS[match[2]] < hours:
+        before = table.version()
         table.alter.set_table_properties({RETENTION: f"interval {hours} hours"})
-        table.update_incremental()
+        sync_log(table, before)
 
 
 RETENTION: Final = "delta.deletedFileRetentionDuration"
@@ -441,32 +441,25 @@ def claim_vacuum(table: DeltaTable, now_ms: int) -> bool:
     seen = table.transaction_version(VACUUM)
     now_s = max(now_ms // 1_000, 0 if seen is None else seen + 1)
     try:
-        table.create_write_transaction(
-            [],
-            "append",
-            table.schema(),
-            list(table.metadata().partition_columns),
-            commit_properties=CommitProperties(
-                app_transactions=[Transaction(VACUUM, now_s)],
-                custom_metadata={"aeron.operation": "vacuum"},
-                max_commit_retries=15,
-            ),
-        )
+        write_commit(table, [], [Transaction(VACUUM, now_s)], {"aeron.operation": "vacuum"})
     except CommitFailedError:
         return False
-    table.update_incremental()
     return True
 
 
 def tidy_log(table: DeltaTable, report: TableReport) -> None:
     """Write a checkpoint if there are many commits without one, and remove the old log."""
-    folder = folder_of(table) / "_delta_log"
+    folder = folder_of(table) / LOG
     report.has_checkpoint = table.version() - last_checkpoint(folder) >= CHECKPOINT_COMMITS
     if report.is_plan:
         return
     if report.has_checkpoint:
         table.update_incremental()
         table.create_checkpoint()
+    # Once the log before it is gone, the checkpoint is all there is.
+    for path in folder.glob(f"{last_checkpoint(folder):020}.checkpoint*"):
+        sync(path)
+    sync(folder)
     before = sum(1 for _ in folder.iterdir())
     table.cleanup_metadata()
     report.log_files = max(before - sum(1 for _ in folder.iterdir()), 0)
@@ -514,26 +507,37 @@ class Maintainer:
 
         Raises:
             ConfigurationError: The lake has no table.
-            ArchiveError: A table cannot be read or written.
+            ArchiveError: A table cannot be read or written; the others are done, and this one is
+                tried again after as many commits as when nothing is wrong.
         """
         reports = []
+        problems: list[ArchiveError] = []
         now_ms = self._clock.epoch_ms()
         tables = lake_tables(self._root)
+        # Only asked for if a table has grown, and then once.
+        last = cache(lambda: last_batch(tables))
         for name, folder in tables.items():
-            if name not in self._tables:
-                self._tables[name] = load_table(folder)
-            table = self._tables[name]
             report = TableReport(table=name, is_plan=False)
             try:
-                if self._do(table, report, now_ms, tables):
+                if name not in self._tables:
+                    self._tables[name] = load_table(folder)
+                if self._do(self._tables[name], report, now_ms, last):
                     reports.append(report)
-            except (DeltaError, OSError) as error:
+            except (ArchiveError, DeltaError, OSError) as error:
                 message = f"table {printable(folder)!r} could not be maintained: {printable(error)}"
-                raise ArchiveError(message) from error
+                problems.append(ArchiveError(message))
+                if name in self._tables:
+                    self._seen[name] = self._tables[name].version()
+        if problems:
+            raise problems[0]
         return reports
 
     def _do(
-        self, table: DeltaTable, report: TableReport, now_ms: int, tables: dict[str, Path]
+        self,
+        table: DeltaTable,
+        report: TableReport,
+        now_ms: int,
+        last: Callable[[], int | None],
     ) -> bool:
         """Do what is due for a table; return whether something was."""
         table.update_incremental()
@@ -543,7 +547,7 @@ class Maintainer:
         seen = self._seen.get(report.table)
         is_grown = seen is None or table.version() - seen >= LOOK_COMMITS
         if is_grown:
-            compact(table, self._settings, report, now_ms, last_batch(tables))
+            compact(table, self._settings, report, now_ms, last())
         last_s = table.transaction_version(VACUUM)
         hours = max(self._settings.retention_hours, 1)
         is_old = last_s is None or now_ms // 1_000 - last_s >= hours * SECONDS_PER_HOUR

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import polars as pl
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["TableSnapshot", "folder_of", "lake_tables", "load_table", "read_delta"]
+__all__ = ["LOG", "TableSnapshot", "folder_of", "lake_tables", "load_table", "read_delta"]
 
 FOLDERS: Final = ("bronze", "quarantine", "silver/*", "gold/*", "batches")
 LOG: Final = "_delta_log"

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from deltalake import DeltaTable, Schema
+from deltalake import CommitProperties, DeltaTable, Schema
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.lake.files import (
@@ -32,9 +32,13 @@ from aeron_async.spark.lake.files import (
     is_partitioned,
     sync,
 )
+from aeron_async.spark.lake.reading import LOG, folder_of, load_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from deltalake import Transaction
+    from deltalake.transaction import AddAction, RemoveAction
 
 __all__ = [
     "BATCHES",
@@ -46,7 +50,9 @@ __all__ = [
     "gold",
     "open_table",
     "silver",
+    "sync_log",
     "write_atomically",
+    "write_commit",
 ]
 
 BRONZE: Final = "bronze"
@@ -56,6 +62,8 @@ PROPERTIES: Final = {
     "delta.checkpointInterval": "100",
     "delta.logRetentionDuration": "interval 7 days",
     "delta.deletedFileRetentionDuration": "interval 1 days",
+    # Maintenance removes the old log, when the checkpoint that stands for it is on the disk.
+    "delta.enableExpiredLogCleanup": "false",
 }
 LAYOUT: Final = 2
 """Layout of a lake; a lake of another one is refused."""
@@ -198,7 +206,7 @@ def files_of(folder: Path) -> list[str]:
     """Return the files of the newest version of a table; none if there is no table."""
     if DeltaTable.is_deltatable(str(folder)):
         # Not `file_uris`, which spells a space in the folder of the table as %20.
-        paths = DeltaTable(str(folder)).get_add_actions().column("path").to_pylist()
+        paths = load_table(folder).get_add_actions().column("path").to_pylist()
         return sorted(str(folder / each) for each in paths)
     found = [each.rglob("*.parquet") for each in batch_folders(folder).values()]
     return [str(file) for files in found for file in sorted(files)]
@@ -209,16 +217,19 @@ def open_table(folder: Path, schema: pa.Schema) -> DeltaTable:
 
     Raises:
         ConfigurationError: The table has a column as another type.
+        ArchiveError: The table cannot be loaded.
     """
     if not DeltaTable.is_deltatable(str(folder)):
-        return DeltaTable.create(
+        table = DeltaTable.create(
             str(folder),
             schema=schema,
             partition_by=list(PARTITION_COLUMNS) if is_partitioned(schema) else [],
             mode="ignore",
             configuration=PROPERTIES,
         )
-    table = DeltaTable(str(folder))
+        sync_log(table, -1)
+        return table
+    table = load_table(folder)
     there = {field.name: field.type for field in table.schema().fields}
     added = []
     for field in Schema.from_arrow(schema).fields:
@@ -227,9 +238,55 @@ def open_table(folder: Path, schema: pa.Schema) -> DeltaTable:
         elif there[field.name] != field.type:
             refuse_type(folder, field.name, there[field.name], field.type)
     if added:
+        before = table.version()
         table.alter.add_columns(added)
-        table.update_incremental()
+        sync_log(table, before)
     return table
+
+
+def write_commit(
+    table: DeltaTable,
+    actions: Sequence[AddAction | RemoveAction],
+    fence: Sequence[Transaction],
+    note: Mapping[str, str],
+) -> None:
+    """Commit to a table on this handle, load what came since, and bring that to the disk.
+
+    Args:
+        table: The loaded table.
+        actions: Files to add and to remove; may be none.
+        fence: Application transactions: if one of them was committed since the table was loaded,
+            this commit is refused.
+        note: What the commit says about itself.
+
+    Raises:
+        CommitFailedError: Another commit came between.
+        OSError: The log could not be synced; the commit is in.
+    """
+    before = table.version()
+    table.create_write_transaction(
+        list(actions),
+        "append",
+        table.schema(),
+        list(table.metadata().partition_columns),
+        commit_properties=CommitProperties(
+            custom_metadata=dict(note), app_transactions=list(fence), max_commit_retries=15
+        ),
+    )
+    sync_log(table, before)
+
+
+def sync_log(table: DeltaTable, before: int) -> None:
+    """Load the commits of a table behind a version, and bring them to the disk.
+
+    Raises:
+        OSError: They could not be synced.
+    """
+    table.update_incremental()
+    log = folder_of(table) / LOG
+    for version in range(before + 1, table.version() + 1):
+        sync(log / f"{version:020}.json")
+    sync(log)
 
 
 def check_columns(folder: Path, schema: pa.Schema) -> None:

@@ -11,9 +11,13 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.transaction import AddAction
 
+from aeron_async.spark.lake import compaction, files, maintenance, tables
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    import pytest
 
 __all__ = [
     "PARTITIONS",
@@ -21,6 +25,7 @@ __all__ = [
     "STARTED_NS",
     "add_batch",
     "commit",
+    "files_synced",
     "little_lake",
     "make_table",
     "quotes",
@@ -52,6 +57,19 @@ CONFIGURATION: Final = {
     "delta.logRetentionDuration": "interval 7 days",
     "delta.deletedFileRetentionDuration": "interval 1 days",
 }
+
+
+def files_synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Return a list to which each file is added that is synced from now on."""
+    found: list[Path] = []
+
+    def noted(path: Path) -> None:
+        found.append(path)
+        files.sync(path)
+
+    for each in (compaction, maintenance, tables):
+        monkeypatch.setattr(each, "sync", noted)
+    return found
 
 
 def make_table(

@@ -81,6 +81,24 @@ def test_of_two_jobs_one_commits_a_batch_and_the_other_is_told(lake: Lake, kind:
     assert numbers(lake) == [1, 3]
 
 
+def test_a_folder_that_cannot_be_moved_is_no_other_job(lake: Lake) -> None:
+    store = opened(lake, FolderStore)
+    files = written(store, 0, 1)
+    (store.folder(TABLE, 0) / files[0].path).unlink()
+    with pytest.raises(ArchiveError, match=r"batch 0 could not be committed to table bronze: No s"):
+        store.commit(TABLE, 0, files)
+    assert list(lake.path(TABLE).iterdir()) == []
+
+
+def test_what_a_killed_commit_has_moved_goes_with_the_next_one(lake: Lake) -> None:
+    store = opened(lake, FolderStore)
+    left = lake.path(TABLE) / ".batch=0.b00000000-p00000-abcdef01-000" / "date=2024-10-04"
+    left.mkdir(parents=True)
+    (left / "b00000000-p00000-abcdef01-000.parquet").touch()
+    store.commit(TABLE, 0, written(store, 0, 1))
+    assert [each.name for each in lake.path(TABLE).iterdir()] == ["batch=0"]
+
+
 def test_a_handle_that_is_behind_cannot_commit(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = opened(lake), opened(lake)
     files = written(second, 0, 2)
@@ -132,6 +150,7 @@ def test_what_later_batches_left_is_rolled_back(lake: Lake, kind: type[Any]) -> 
     store = opened(lake, kind)
     for batch in range(3):
         store.commit(TABLE, batch, written(store, batch, batch))
+    (lake.root / "silver" / "of somebody else").mkdir(parents=True)
     store.roll_back(1)
     assert numbers(lake) == [0, 1]
     store.roll_back(1)

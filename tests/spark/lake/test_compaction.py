@@ -22,6 +22,7 @@ from aeron_async.spark.lake.compaction import (
     plan_joins,
     table_files,
 )
+from aeron_async.spark.lake.files import FileWriter, attempt
 from aeron_async.spark.lake.reading import TableSnapshot
 from tests.spark.lake.lakes import QUOTES, commit, make_table, quotes, write_file
 
@@ -184,6 +185,27 @@ def test_statistics_are_read_back(table: Path) -> None:
     (read,) = table_files(files, ["date", "stream_id"])
     assert read.partition == {"date": "2026-11-18", "stream_id": "1001"}
     assert TableSnapshot.open(table).paths("event_time > '2027-01-01'") == []
+
+
+def test_ranges_of_all_columns_that_readers_ask_for_stay(tmp_path: Path) -> None:
+    columns = pa.schema([("ingest_batch", pa.int64()), ("second", pa.int64()), ("n", pa.int64())])
+    parts = []
+    for batch in range(2):
+        writer = FileWriter(tmp_path, attempt(batch, 0), columns, max_bytes=1 << 20)
+        seconds = [100 * batch, 100 * batch + 5]
+        writer.write([pa.array(each) for each in ([batch, batch], seconds, [1, 2])])
+        (file,) = writer.close()
+        found = TableFile(
+            path=file.path, size=file.size, rows=2, partition={}, modified_ms=0, start=(0, 0)
+        )
+        parts.append(found)
+    statistics = json.loads(join_files(tmp_path, parts, columns, "m00000000").statistics)
+    assert statistics == {
+        "numRecords": 4,
+        "minValues": {"ingest_batch": 0, "second": 0},
+        "maxValues": {"ingest_batch": 1, "second": 105},
+        "nullCount": {},
+    }
 
 
 def test_a_part_that_is_not_what_the_log_says_changes_nothing(table: Path) -> None:

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from aeron_async.spark.lake import files as module
 from aeron_async.spark.lake.files import FileWriter, attempt, file_schema
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 TABLE = pa.schema(
     [
@@ -136,6 +135,22 @@ def test_an_attempt_that_failed_leaves_only_files_that_are_complete(tmp_path: Pa
     writing.abandon()
     (left,) = table.rglob("*.parquet")
     assert pq.read_metadata(left).num_rows == module.ROW_GROUP
+
+
+def test_a_file_that_cannot_be_completed_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(module, "sync", fail)
+    table = tmp_path / "table"
+    writing = writer(table)
+    writing.write(rows(0, 1), (DAY, 1))
+    with pytest.raises(OSError, match="No space"):
+        writing.close()
+    writing.abandon()
+    assert list(table.rglob("*.parquet")) == []
 
 
 def test_what_is_written_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

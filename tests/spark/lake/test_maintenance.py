@@ -27,7 +27,7 @@ from aeron_async.spark.lake.maintenance import (
     maintain_table,
 )
 from aeron_async.spark.lake.reading import folder_of
-from tests.spark.lake.lakes import QUOTES, add_batch, little_lake, make_table
+from tests.spark.lake.lakes import QUOTES, add_batch, files_synced, little_lake, make_table
 from tests.tracing import untraced_environment
 
 if TYPE_CHECKING:
@@ -377,6 +377,28 @@ def test_a_long_log_gets_a_checkpoint(table: Path) -> None:
     assert sorted(numbers(table)) == list(range(300))
 
 
+def test_the_log_is_on_the_disk_before_what_it_stands_for_goes(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for batch in range(10, 10 + CHECKPOINT_COMMITS):
+        add_batch(table, batch, range(batch * 10, batch * 10 + 10))
+    log, before = table / "_delta_log", DeltaTable(str(table)).version()
+    synced, cleaned = files_synced(monkeypatch), list[set[str]]()
+
+    def cleaning(self: DeltaTable) -> None:
+        cleaned.append({each.name for each in synced if each.parent == log})
+
+    monkeypatch.setattr(DeltaTable, "cleanup_metadata", cleaning)
+    settings = MaintenanceSettings(retention_hours=48)
+    assert maintain_table(table, settings).has_checkpoint
+    (names,) = cleaned
+    after = DeltaTable(str(table)).version()
+    assert after >= before + 3
+    wanted = {f"{version:020}.json" for version in range(before + 1, after + 1)}
+    assert wanted | {f"{after:020}.checkpoint.parquet"} <= names
+    assert log in synced
+
+
 def test_a_lake_is_maintained_table_by_table(tmp_path: Path) -> None:
     lake = little_lake(tmp_path)
     reports = list(maintain(lake))
@@ -428,6 +450,38 @@ def test_between_batches_little_is_done_until_it_pays(tmp_path: Path) -> None:
     (report,) = maintainer.after_batch()
     assert report.joined_files == 0
     assert maintainer.after_batch() == []
+
+
+def test_a_damaged_table_keeps_no_other_from_being_maintained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = [make_table(tmp_path / name) for name in ("bronze", "quarantine")]
+    schema = pa.schema([("ingest_batch", pa.int64())])
+    make_table(tmp_path / "batches", schema, [])
+    asked: list[int | None] = []
+    last_batch = subject.last_batch
+
+    def counted(tables: dict[str, Path]) -> int | None:
+        asked.append(last_batch(tables))
+        return 99
+
+    monkeypatch.setattr(subject, "last_batch", counted)
+    for batch in range(8):
+        for each in tables:
+            add_batch(each, batch, range(batch * 10, batch * 10 + 10))
+    next(tables[0].rglob("b*.parquet")).write_bytes(b"damaged, and longer than a magic number")
+    maintainer = Maintainer(tmp_path)
+    with pytest.raises(ArchiveError, match=r"bronze' could not be maintained: .* cannot join 8"):
+        maintainer.after_batch()
+    assert asked == [-1]
+    assert len(TableSnapshot.open(tables[1]).paths()) == 1
+    # It is not tried again with each batch; files that nothing needs go all the same.
+    assert [each.table for each in maintainer.after_batch()] == ["bronze"]
+    assert maintainer.after_batch() == []
+    for batch in range(8, 8 + LOOK_COMMITS):
+        add_batch(tables[0], batch, range(batch * 10, batch * 10 + 10))
+    with pytest.raises(ArchiveError, match="cannot join"):
+        maintainer.after_batch()
 
 
 def test_between_batches_what_was_left_is_done_next(tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from aeron_async.errors import ConfigurationError
+from aeron_async.errors import ArchiveError, ConfigurationError
 from aeron_async.spark.lake.commits import DeltaStore, FolderStore
 from aeron_async.spark.lake.files import FileWriter, attempt
 from aeron_async.spark.lake.tables import Lake, gold, open_table, silver, write_atomically
+from tests.spark.lake.lakes import files_synced
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +45,7 @@ def test_a_table_is_partitioned_by_what_it_has_and_keeps_its_log_short(tmp_path:
             "delta.checkpointInterval": "100",
             "delta.logRetentionDuration": "interval 7 days",
             "delta.deletedFileRetentionDuration": "interval 1 days",
+            "delta.enableExpiredLogCleanup": "false",
         }
         assert DeltaTable(str(path)).protocol().min_reader_version == 1
 
@@ -84,6 +86,23 @@ def test_what_is_not_there_has_no_rows(tmp_path: Path) -> None:
     assert lake.read(RUNS, SCHEMA).num_rows == 0
     assert lake.tables() == []
     assert silver("quotes") == "silver/quotes"
+
+
+def test_a_damaged_table_is_named(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    open_table(lake.path(RUNS), SCHEMA)
+    (lake.path(RUNS) / "_delta_log" / f"{0:020}.json").write_text("{")
+    for use in (lambda: open_table(lake.path(RUNS), SCHEMA), lambda: lake.files(RUNS)):
+        with pytest.raises(ArchiveError, match="gold/runs' cannot be loaded"):
+            use()
+
+
+def test_what_is_created_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = files_synced(monkeypatch)
+    for schema in (SCHEMA, WIDER):
+        open_table(tmp_path / "table", schema)
+    log = tmp_path / "table" / "_delta_log"
+    assert {log, log / f"{0:020}.json", log / f"{1:020}.json"} <= set(synced)
 
 
 def test_a_folder_that_is_no_lake_is_refused(tmp_path: Path) -> None:
