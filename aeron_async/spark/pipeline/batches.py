@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from aeron_async.spark.lake.tables import Lake
 
 __all__ = [
@@ -150,14 +152,32 @@ NAME: Final = re.compile(r"(\d{1,19})\.parquet")
 
 
 def last_runs(runs: pa.Table) -> pa.Table:
-    """Return the run that ends last, of each recording and each name."""
-    keys = ("recording_id", "name", "end_position")
+    """Return the run that ends last, of each recording and each name.
+
+    If a recording was cut, the session that has recorded since may end before the one that was cut.
+    Therefore only runs of the session that came last count.
+
+    Args:
+        runs: Runs of batches in their order.
+    """
+    placed = runs.append_column("place", pa.array(np.arange(len(runs))))
+    ordered, is_last = by_key(placed, "place")
+    sessions = ordered.column("session_id").to_numpy()
+    groups: NDArray[np.int64] = np.cumsum(is_last) - is_last
+    is_of_last = sessions == sessions[is_last][groups]
+    found, is_last = by_key(ordered.filter(pa.array(is_of_last)), "end_position")
+    return found.filter(pa.array(is_last)).select(runs.column_names)
+
+
+def by_key(runs: pa.Table, column: str) -> tuple[pa.Table, NDArray[np.bool_]]:
+    """Return runs in order of recording, name and a column, and which is the last of its name."""
+    keys = ("recording_id", "name", column)
     ordered = runs.sort_by([(name, "ascending") for name in keys])
     is_last = np.ones(len(ordered), np.bool_)
     ids, names = (ordered.column(name).combine_chunks() for name in keys[:2])
     same = pc.and_(pc.equal(ids[1:], ids[:-1]), pc.equal(names[1:], names[:-1]))
     is_last[:-1] = ~same.to_numpy(zero_copy_only=False)
-    return ordered.filter(pa.array(is_last))
+    return ordered, is_last
 
 
 @final
@@ -172,15 +192,17 @@ class Edges:
         """Return the last runs of all batches before this one."""
         last, known = -1, RUNS.empty_table()
         for each in reversed([each for each in self._kept() if each < batch]):
-            read = read_runs(self._path(each))
-            if read is not None:
-                last, known = each, read
+            kept = read_runs(self._path(each))
+            if kept is not None:
+                last, known = each, kept
                 break
         if last == batch - 1:
             return known
         number = pc.field(BATCH_COLUMN)
         where = (number > last) & (number < batch)
-        return last_runs(pa.concat_tables([known, self._lake.read(gold("runs"), RUNS, where)]))
+        columns = RUNS.append(BATCHES_SCHEMA.field(BATCH_COLUMN))
+        read = self._lake.read(gold("runs"), columns, where).sort_by(BATCH_COLUMN)
+        return last_runs(pa.concat_tables([known, read.select(RUNS.names)]))
 
     def keep(self, batch: int, runs: pa.Table, recordings: Sequence[int]) -> None:
         """Store the last runs for the next batch.
@@ -198,6 +220,12 @@ class Edges:
         # Keep the one before as well, because Spark may repeat this batch.
         for each in [each for each in self._kept() if each < batch][:-1]:
             self._path(each).unlink()
+
+    def forget_after(self, last: int) -> None:
+        """Remove what was kept after later batches, which were taken out of the lake."""
+        for each in self._kept():
+            if each > last:
+                self._path(each).unlink()
 
     def _kept(self) -> list[int]:
         """Return the batches after which runs were stored, in order."""

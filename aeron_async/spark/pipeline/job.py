@@ -224,6 +224,7 @@ class PipelineJob:
         if is_taken_over:
             if not has_checkpoint(self._lake):
                 self._store.roll_back(self._log.last)
+                self._edges.forget_after(self._log.last)
             options["startingPositions"] = positions_text(self._edges.before(self._log.last + 1))
         self._known_recordings = self._lake.read(gold("recordings"), RECORDINGS)
         return options
@@ -263,6 +264,7 @@ class PipelineJob:
         if not done.runs:
             return
         self._watch.look()
+        self._check_owner()
         for table in self._data_tables:
             work.commit(table, [file for each in results for file in each.files.get(table, ())])
         self._commit_gold(work, results, done)
@@ -282,6 +284,21 @@ class PipelineJob:
         self._commit_batch(work, report, batch_id, times_of(done.runs))
         self._tell(report)
 
+    def _check_owner(self) -> None:
+        """Refuse to commit for a query whose checkpoint was removed or replaced meanwhile.
+
+        Its batch is that of whoever has taken over the lake, under another id, so that no fence of
+        a table stands between the two.
+        """
+        found = query_of(self._lake.checkpoint) or ""
+        if found != self._store.query:
+            message = (
+                f"lake {str(self._lake.root)!r} was written by query {self._store.query!r}, and "
+                f"its _checkpoint is that of {found or 'none'!r} by now: nothing of this batch was "
+                "committed; end this job, and let the one that has taken over go on"
+            )
+            raise ArchiveError(message)
+
     def _is_missing(self, table: str, batch: int) -> bool:
         last = self._store.last(table)
         return last is None or last < batch
@@ -290,7 +307,7 @@ class PipelineJob:
         """Do what may be done while all tables have all batches before this one."""
         folder = self._lake.attempts
         for each in folder.iterdir() if folder.is_dir() else ():
-            if int(each.name) < batch:
+            if each.name.isdecimal() and int(each.name) < batch:
                 shutil.rmtree(each)
         if self._maintainer is None:
             return
@@ -393,8 +410,12 @@ class BatchWork:
         name = attempt(self.batch, 0)
         writer = FileWriter(self.store.folder(table, self.batch), name, schema, max_bytes=1 << 62)
         columns = [column.combine_chunks() for column in rows.columns]
-        writer.write([pa.repeat(pa.scalar(self.batch, pa.int64()), len(rows)), *columns])
-        self.commit(table, writer.close(), replace=replace)
+        try:
+            writer.write([pa.repeat(pa.scalar(self.batch, pa.int64()), len(rows)), *columns])
+            files = writer.close()
+        finally:
+            writer.abandon()
+        self.commit(table, files, replace=replace)
 
 
 def with_batch(schema: pa.Schema) -> pa.Schema:

@@ -7,10 +7,12 @@ import random
 import shutil
 from typing import TYPE_CHECKING
 
+import attrs
 import pyarrow as pa
 import pytest
 
 from aeron_async.errors import ArchiveError, ConfigurationError
+from aeron_async.spark.lake.maintenance import maintain_table
 from aeron_async.spark.lake.tables import BATCHES, Lake, gold
 from aeron_async.spark.pipeline.batches import BATCHES_SCHEMA, Edges, last_runs
 from aeron_async.spark.pipeline.gold import GAPS, RUNS, table_of
@@ -56,6 +58,21 @@ def test_the_last_run_is_that_which_ends_last_whenever_it_came() -> None:
     runs = of(run_of(1, 128), run_of(1, 64), run_of(2, 64), run_of(1, 96, "a.b"))
     assert ends(last_runs(runs)) == [(1, "", 128), (1, "a.b", 96), (2, "", 64)]
     assert last_runs(of()).num_rows == 0
+
+
+def test_of_a_recording_that_was_cut_the_last_session_counts(tmp_path: Path) -> None:
+    cut, since = run_of(1, 640), attrs.evolve(run_of(1, 128), session_id=2)
+    more = attrs.evolve(since, end_position=192)
+    assert ends(last_runs(of(cut, since))) == [(1, "", 128)]
+    assert ends(last_runs(of(cut, more, since, run_of(2, 64)))) == [(1, "", 192), (2, "", 64)]
+    # Also if that is found out again, and the newest file is not the last by its name.
+    lake = Lake(tmp_path)
+    for batch, run in ((1, cut), (2, since)):
+        write_gold(lake, "runs", of(run), batch)
+    assert maintain_table(lake.path(gold("runs"))).joined_files == 2
+    assert ends(Edges(lake).before(3)) == [(1, "", 128)]
+    write_gold(lake, "runs", of(attrs.evolve(since, session_id=3, end_position=64)), 3)
+    assert ends(Edges(lake).before(4)) == [(1, "", 64)]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -197,6 +214,53 @@ def test_a_lake_that_lost_its_checkpoint_is_left_alone_or_taken_over(
     assert again.lake.read(gold("gaps"), GAPS).num_rows == 0
 
 
+def test_what_was_noted_of_a_batch_that_is_taken_out_is_forgotten(
+    archive: Path, tmp_path: Path
+) -> None:
+    place, plans = tmp_path / "lake", planned(archive, 3)
+    old = local(archive, place)
+    old.begin()
+    old.process(0, plans[0])
+    old.job._commit_batch = None  # type: ignore[assignment,method-assign]
+    with pytest.raises(TypeError):
+        old.process(1, [*plans[1], *plans[2]])
+    shutil.rmtree(old.lake.checkpoint)
+    new = local(archive, place, "other")
+    new.begin(take_over=True)
+    # A batch without a message notes nothing.
+    new.process(0)
+    for batch, plan in enumerate(plans[1:], 1):
+        new.process(batch, plan)
+    read = new.lake.read("silver/quotes", pa.schema([("position", pa.int64())]))
+    assert read.num_rows == len(set(read.column(0).to_pylist())) == COUNT
+
+
+@pytest.mark.parametrize("checkpoint", ["removed", "taken over"])
+def test_a_job_whose_lake_was_taken_over_commits_nothing(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoint: str
+) -> None:
+    place, plans = tmp_path / "lake", planned(archive, 3)
+    old = local(archive, place)
+    old.begin()
+    old.process(0, plans[0])
+    written = old.job._written
+
+    def overtaken(*given: object) -> object:
+        found = written(*given)  # type: ignore[arg-type] # as it is called
+        shutil.rmtree(old.lake.checkpoint)
+        if checkpoint == "taken over":
+            new = local(archive, place, "other")
+            new.begin(take_over=True)
+            new.process(0, plans[1])
+        return found
+
+    monkeypatch.setattr(old.job, "_written", overtaken)
+    with pytest.raises(ArchiveError, match=r"written by query 'q', and its _checkpoint is that of"):
+        old.process(1, plans[1])
+    read = old.lake.read("bronze", pa.schema([("position", pa.int64())]))
+    assert read.num_rows == len(set(read.column(0).to_pylist()))
+
+
 def test_a_checkpoint_of_another_lake_is_refused(archive: Path, tmp_path: Path) -> None:
     job = local(archive, tmp_path / "lake")
     job.begin()
@@ -235,6 +299,7 @@ def test_a_lake_may_do_without_bronze(archive: Path, tmp_path: Path, kind: str) 
 def test_attempts_of_earlier_batches_are_removed(archive: Path, tmp_path: Path) -> None:
     job = local(archive, tmp_path / "lake", format="parquet")
     job.begin()
+    (job.lake.attempts / ".strange").mkdir(parents=True)
     left = [job.lake.attempts / each / "bronze" for each in ("0", "1")]
     for each in left:
         each.mkdir(parents=True)
