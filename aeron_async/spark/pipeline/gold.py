@@ -25,6 +25,7 @@ __all__ = [
     "GAPS",
     "LATENCY",
     "LENGTHS",
+    "MOST_OF_A_PLAN",
     "OTHER_REASONS",
     "RATES",
     "RATES_MINUTE",
@@ -50,6 +51,12 @@ NS_PER_SECOND: Final = 1_000_000_000
 SECONDS_PER_MINUTE: Final = 60
 MOST_PARTS: Final = 64 << 10
 """Rows of sums after which they are added up."""
+MOST_OF_A_PLAN: Final = 128 << 10
+"""Upper limit on the rows of sums that a plan makes of a table, because the driver holds those of
+all plans of a batch. Whoever publishes chooses times, and with them how many rows there are."""
+LONGEST_STEP: Final = 1 << 36
+"""In seconds more than all times that there are."""
+TIMES: Final = ("second", "minute")
 BINS: Final = 1 << 13
 """More than there are bins of latencies."""
 FEW_BINS: Final = 1 << 20
@@ -153,10 +160,15 @@ class Sums:
     Args:
         schema: Columns of the table.
         keys: Number of its columns by which the others are added.
+        most: Upper limit on its rows; None for none. If there are more, times are rounded down to
+            longer steps. Sums stay exact.
     """
 
-    def __init__(self, schema: pa.Schema, keys: int) -> None:
+    def __init__(self, schema: pa.Schema, keys: int, most: int | None = None) -> None:
         self._schema = schema
+        self._limit = most
+        self._time = next(place for place, name in enumerate(schema.names) if name in TIMES)
+        self._step = 1
         self._keys = schema.names[:keys]
         self._parts: list[pa.Table] = []
         self._count = 0
@@ -186,8 +198,19 @@ class Sums:
 
     def table(self) -> pa.Table:
         """Return the sums."""
+        found = self._added_up()
+        while self._limit is not None and self._limit < len(found) and self._step < LONGEST_STEP:
+            self._step *= 2
+            self._parts = [found]
+            found = self._added_up()
+        return found
+
+    def _added_up(self) -> pa.Table:
         names = [name for name in self._schema.names if name not in self._keys]
         whole = pa.concat_tables([self._schema.empty_table(), *self._parts])
+        if self._step > 1:
+            times = whole.column(self._time).to_numpy() // self._step * self._step
+            whole = whole.set_column(self._time, self._schema.field(self._time), pa.array(times))
         sums = whole.group_by(self._keys, use_threads=False).aggregate(
             [(name, "sum") for name in names]
         )
@@ -195,9 +218,9 @@ class Sums:
         return sums.select(columns).rename_columns(self._schema.names).cast(self._schema)
 
 
-def rate_sums() -> Sums:
+def rate_sums(most: int | None = None) -> Sums:
     """Return sums of messages and bytes by recording, session and second."""
-    return Sums(RATES, len(KEYS) + 1)
+    return Sums(RATES, len(KEYS) + 1, most)
 
 
 def add_rates(sums: Sums, recording: RecordingDescriptor, rows: MessageRows) -> None:
@@ -216,9 +239,9 @@ def add_rates(sums: Sums, recording: RecordingDescriptor, rows: MessageRows) -> 
     sums.add([*keys, messages, lengths])
 
 
-def latency_sums() -> Sums:
+def latency_sums(most: int | None = None) -> Sums:
     """Return counts of latencies by name, stream, minute and bin."""
-    return Sums(LATENCY, len(LATENCY.names) - 1)
+    return Sums(LATENCY, len(LATENCY.names) - 1, most)
 
 
 def add_latencies(
@@ -239,9 +262,9 @@ def add_latencies(
     sums.add([name, stream_id, codes // BINS, codes % BINS + NEGATIVE, counts])
 
 
-def length_sums() -> Sums:
+def length_sums(most: int | None = None) -> Sums:
     """Return counts of messages by stream, minute and bin of their length."""
-    return Sums(LENGTHS, len(LENGTHS.names) - 1)
+    return Sums(LENGTHS, len(LENGTHS.names) - 1, most)
 
 
 def add_lengths(
@@ -256,9 +279,9 @@ def add_lengths(
     sums.add([stream_id, codes // span, bins_of(codes % span), counts])
 
 
-def decoded_sums() -> Sums:
+def decoded_sums(most: int | None = None) -> Sums:
     """Return counts of messages by what has become of them, stream and minute."""
-    return Sums(DECODED, len(DECODED.names) - 1)
+    return Sums(DECODED, len(DECODED.names) - 1, most)
 
 
 def add_decoded(sums: Sums, kind: str, stream_id: int, event_ns: NDArray[np.int64]) -> None:

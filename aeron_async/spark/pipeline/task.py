@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from aeron_async.codecs.columns import Payloads
+from aeron_async.protocol.units import INT64_MAX
 from aeron_async.spark.batch_reader import SentToWorkers, settle
 from aeron_async.spark.decoding import CodecDecoder
 from aeron_async.spark.lake.files import OPEN_FILES, FileWriter, attempt, file_schema
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.codecs.columns import Decoded, Flags
     from aeron_async.spark.lake.files import DataFile
     from aeron_async.spark.pipeline.settings import Latency, PipelineSettings
@@ -48,7 +50,6 @@ RESULT: Final = "result BINARY"
 NS_PER_MS: Final = 1_000_000
 NS_PER_US: Final = 1_000
 US_PER_DAY: Final = 86_400_000_000
-MS_PER_DAY: Final = 86_400_000
 DAYS_MOST: Final = OPEN_FILES - 1
 """Upper limit on the days of a table in one plan, because each is a file. Whoever publishes chooses
 the times of messages; those of further days go to the day on which their recording began."""
@@ -144,10 +145,10 @@ class PlanWriter:
             most = task.settings.max_file_bytes
             self._writers[table] = FileWriter(folder, name, schema, max_bytes=most)
         self._counts: Counter[str] = Counter()
-        self._rates = gold.rate_sums()
-        self._latency = gold.latency_sums()
-        self._lengths = gold.length_sums()
-        self._decoded = gold.decoded_sums()
+        self._rates = gold.rate_sums(gold.MOST_OF_A_PLAN)
+        self._latency = gold.latency_sums(gold.MOST_OF_A_PLAN)
+        self._lengths = gold.length_sums(gold.MOST_OF_A_PLAN)
+        self._decoded = gold.decoded_sums(gold.MOST_OF_A_PLAN)
         self._reasons: set[str] = set()
         self._days: dict[str, set[int]] = {table: set() for table in self._writers}
         self._part: RecordingRange | None = None
@@ -237,7 +238,7 @@ class PlanWriter:
         if found <= known:
             return days
         assert self._part is not None
-        began_day = self._part.descriptor.start_timestamp_ms // MS_PER_DAY
+        began_day = began_ns(self._part.descriptor) // (NS_PER_US * US_PER_DAY)
         return np.where(np.isin(days, list(known)), days, began_day)
 
     def _decode(
@@ -341,8 +342,7 @@ class RecordedMessages:
         )
         self.event_ns: NDArray[np.int64] = times
         if not is_timed.all():
-            began_ns = self.part.start_timestamp_ms * NS_PER_MS
-            self.event_ns = np.where(is_timed, times, began_ns)
+            self.event_ns = np.where(is_timed, times, began_ns(self.part))
         self.is_fresh = fresh(self.rows, task.ends.get(self.part.recording_id))
 
     def column(self, name: str) -> Any:
@@ -389,6 +389,12 @@ class RecordedMessages:
             good = decoded.errors.is_null().to_numpy(zero_copy_only=False)
             found = good if found is None else found & good
         return found
+
+
+def began_ns(recording: RecordingDescriptor) -> int:
+    """Return when a recording began; the nearest time of 64 bits if its catalog is damaged."""
+    most = INT64_MAX // NS_PER_MS
+    return max(-most, min(recording.start_timestamp_ms, most)) * NS_PER_MS
 
 
 def stamps(times_ns: NDArray[np.int64]) -> Any:

@@ -52,6 +52,25 @@ def test_many_sums_are_not_added_up_again_and_again(monkeypatch: pytest.MonkeyPa
     assert sums.table().num_rows == 2_000
 
 
+@pytest.mark.parametrize("most", [2, 7, 64, 2_000])
+def test_more_times_than_a_plan_may_have_become_longer_steps(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gold, "MOST_PARTS", 100)
+    chance = np.random.default_rng(most)
+    sums, total = gold.length_sums(most), 0
+    low, high = -FARTHEST_NS // MINUTE_NS + 1, FARTHEST_NS // MINUTE_NS - 1
+    for _ in range(10):
+        minutes = chance.integers(low, high, 100)
+        gold.add_lengths(sums, 7, np.full(100, 5), minutes * MINUTE_NS)
+        total += 100
+    found = sums.table()
+    assert found.num_rows <= most
+    assert sum(found.column("count").to_pylist()) == total
+    if most > total:
+        assert found.num_rows == total
+
+
 def test_decoded_messages_are_counted_by_minute() -> None:
     sums = gold.decoded_sums()
     for times in ([1, 2, MINUTE_NS], [MINUTE_NS + 5], [-1], []):

@@ -10,12 +10,14 @@ from datetime import date
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from aeron_async.spark.decoding import decoder_of
+from aeron_async.spark.pipeline import gold
 from aeron_async.spark.pipeline.histogram import bin_of
 from aeron_async.spark.pipeline.runs import GapKind
 from aeron_async.spark.pipeline.settings import Latency
@@ -153,6 +155,36 @@ def test_times_of_a_publisher_make_no_more_files_than_there_may_be(tmp_path: Pat
         assert len(result.files[table]) == DAYS_MOST + 1
         rows = table_of(tmp_path, result, table)
         assert len(rows) == len(days)
+
+
+def test_times_of_a_publisher_make_few_sums(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gold, "MOST_OF_A_PLAN", 50)
+    quotes(tmp_path / "archive", [(n, n * 3_600 * 10**9, 1) for n in range(500)])
+    result = ran(
+        tmp_path / "archive",
+        tmp_path,
+        decode=SPEC,
+        timestamp_from="payload:8:int64:ns",
+        latency="quotes=sent..timestamp_ns",
+    )
+    sums = {"rates": "messages", "latency": "count", "lengths": "count", "decoded": "messages"}
+    for table, name in sums.items():
+        found = getattr(result, table)
+        assert found.num_rows <= 50
+        assert sum(found.column(name).to_pylist()) == 500
+
+
+@pytest.mark.parametrize("start_ms", [-(1 << 63), -1, (1 << 63) - 1])
+def test_a_recording_may_say_that_it_began_at_any_time(tmp_path: Path, start_ms: int) -> None:
+    quotes(tmp_path / "archive", [(n, 0, 1) for n in range(3)])
+    (part,) = planned(tmp_path / "archive")[0]
+    part = attrs.evolve(part, descriptor=attrs.evolve(part.descriptor, start_timestamp_ms=start_ms))
+    result = ran(tmp_path / "archive", tmp_path / "lake", [part], decode=SPEC)
+    rows = table_of(tmp_path / "lake", result, "silver/quotes")
+    assert rows.num_rows == 3
+    assert len(set(rows.column("event_ns").to_pylist())) == 1
 
 
 def test_what_was_ingested_before_is_decoded_no_second_time(tmp_path: Path) -> None:
