@@ -56,7 +56,6 @@ MALFORMED: Final = (
     *(AttributeError, KeyError, OverflowError, StopIteration, StructError),
     *(TypeError, ValueError),
 )
-WHO_LENGTH: Final = 4
 
 
 def check_of(start_timestamp_ms: int, initial_term_id: int, session_id: int | None) -> int:

@@ -65,7 +65,6 @@ class ArchiveAccess:
         )
 
 
-SELECTORS: Final = ("recordingIds", "streamId", "channelPattern")
 DEFAULT_BYTES_PER_PARTITION: Final = 256 << 20
 DEFAULT_ROWS_PER_BATCH: Final = 16_384
 DEFAULT_BYTES_PER_BATCH: Final = 16 << 20

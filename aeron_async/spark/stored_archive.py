@@ -64,8 +64,16 @@ def directory_at(path: str) -> Directory:
 
 
 def shown(url: str) -> str:
-    """Return a URL without what may be secret: user, password and query."""
-    parts = urlsplit(url)
+    """Return a URL without what may be secret: user, password and query.
+
+    Raises:
+        ConfigurationError: It is no URL.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        message = f"path is no URL that can be opened: {error}; change path"
+        raise ConfigurationError(message) from error
     return printable(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/"))
 
 
@@ -80,7 +88,7 @@ def opened(url: str) -> tuple[Any, str]:
         found: tuple[Any, str] = fs.FileSystem.from_uri(S3_OF_HADOOP.sub("s3://", url))
     except pa.ArrowInvalid as error:
         if scheme in {"s3", "s3a", "s3n", "gs", "gcs", "hdfs", "abfs", "abfss"}:
-            message = f"path={shown(url)!r} is no URL that can be opened: {first_line(error)}"
+            message = f"path={shown(url)!r} is no URL that can be opened: {first_line(error, url)}"
             raise ConfigurationError(message) from error
     else:
         return found
@@ -96,14 +104,18 @@ def opened(url: str) -> tuple[Any, str]:
     try:
         files, root = fsspec.core.url_to_fs(url)
     except (ImportError, ValueError) as error:
-        message = f"path={shown(url)!r} cannot be opened by fsspec: {first_line(error)}"
+        message = f"path={shown(url)!r} cannot be opened by fsspec: {first_line(error, url)}"
         raise ConfigurationError(message) from error
     return fs.PyFileSystem(fs.FSSpecHandler(files)), root
 
 
-def first_line(error: BaseException) -> str:
-    """Return the first line of a foreign error's text."""
-    return printable(str(error).partition("\n")[0])
+def first_line(error: BaseException, url: str) -> str:
+    """Return the first line of a foreign error's text, without the secrets of a URL in it."""
+    parts = urlsplit(url)
+    text = str(error).partition("\n")[0]
+    for secret in ("".join(parts.netloc.rpartition("@")[:2]), f"?{parts.query}"):
+        text = text.replace(secret, "") if len(secret) > 1 else text
+    return printable(text)
 
 
 @final
@@ -125,8 +137,8 @@ class StoredDirectory:
             kind = self._files.get_file_info(self._root).type
         except OSError as error:
             message = (
-                f"path={self._shown!r} could not be looked at: {first_line(error)}; check the URL, "
-                "and the credentials in the environment"
+                f"path={self._shown!r} could not be looked at: {first_line(error, url)}; check the "
+                "URL, and the credentials in the environment"
             )
             raise ConfigurationError(message) from error
         if kind != fs.FileType.Directory:

@@ -84,6 +84,23 @@ def test_a_directory_can_be_a_file_url(tmp_path: Path) -> None:
         directory_at((tmp_path / "none").as_uri())
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://KEY1:hidden@bucket/a b",
+        "s3a://KEY1:hid den@bucket/a",
+        "s3://bucket/a?secret_key=hid den",
+        "gs://KEY1:hidden@bucket/a?hidden=1",
+        "s3://[KEY1:hidden@bucket",
+    ],
+)
+def test_no_secret_is_told_of_what_is_no_url(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="no URL that can be opened") as caught:
+        directory_at(url)
+    assert "KEY1" not in str(caught.value)
+    assert "hid" not in str(caught.value)
+
+
 def test_no_secret_is_told(s3: S3) -> None:
     with pytest.raises(ConfigurationError) as caught:
         directory_at(s3.url("not-there"))

@@ -31,7 +31,6 @@ __all__ = ["Decoding", "EventTime", "Latency", "PipelineSettings", "Sequence"]
 
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 DECODE: Final = re.compile(r"(-?\d{1,10})(?::([A-Za-z_][A-Za-z0-9_]{0,63}))?=(.+)", re.DOTALL)
-EVENT_NS: Final = "event_ns"
 RECORDED_NS: Final = "timestamp_ns"
 BY_ITSELF: Final = "none that the pipeline sets by itself"
 WHOLE: Final = "left out, because a row of a lake is a message"
