@@ -215,7 +215,9 @@ class Sums:
             [(name, "sum") for name in names]
         )
         columns = [*self._keys, *(f"{name}_sum" for name in names)]
-        return sums.select(columns).rename_columns(self._schema.names).cast(self._schema)
+        found = sums.select(columns).rename_columns(self._schema.names).cast(self._schema)
+        # Its chunks are slices of the same memory, of which each would be sent whole.
+        return found.combine_chunks()
 
 
 def rate_sums(most: int | None = None) -> Sums:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 
 import numpy as np
@@ -69,6 +70,14 @@ def test_more_times_than_a_plan_may_have_become_longer_steps(
     assert sum(found.column("count").to_pylist()) == total
     if most > total:
         assert found.num_rows == total
+
+
+def test_sums_are_sent_once() -> None:
+    sums, count = gold.length_sums(), 100_000
+    gold.add_lengths(sums, 7, np.full(count, 5), np.arange(count) * MINUTE_NS)
+    found = sums.table()
+    assert found.num_rows == count
+    assert len(pickle.dumps(found)) < 1.1 * found.nbytes
 
 
 def test_decoded_messages_are_counted_by_minute() -> None:
