@@ -62,6 +62,8 @@ LONG := \
 	AERON_ASYNC_KILLS=200 \
 	AERON_ASYNC_ARCHIVE_KILLS=50 \
 	AERON_ASYNC_SPARK_KILLS=20 \
+	AERON_ASYNC_SPARK_LONG=1 \
+	AERON_ASYNC_MUTANTS=50 \
 	AERON_ASYNC_EXCHANGE_KILLS=40 \
 	AERON_ASYNC_DIRECTORY_MESSAGES=100000 \
 	AERON_ASYNC_PROMETHEUS_SECONDS=600
@@ -173,7 +175,7 @@ covered: $(STAMP)
 	$(BIN)/coverage report --fail-under=100 --include='aeron_async/protocol/*,aeron_async/logbuffer/*'
 
 pure: $(STAMP)
-	AERON_ASYNC_PURE=1 $(BIN)/pytest -n 2 --dist loadfile -q $(PURE_TESTS)
+	AERON_ASYNC_PURE=1 $(BIN)/pytest --quick -n 2 --dist loadfile -q $(PURE_TESTS)
 
 long: $(STAMP)
 	$(LONG) $(BIN)/pytest $(PARALLEL) -q
@@ -202,7 +204,7 @@ bench: $(BENCH_STAMP)
 
 # Only ratios to bare datagrams, for they mean the same on every machine; a busy one may halve them.
 compare: $(STAMP)
-	$(BIN)/python -m benchmarks --only throughput-100-mtu1408 --contenders floor --runs 3 --seconds 0.5 \
+	$(BIN)/python -m benchmarks --only throughput-100-mtu1408 --contenders floor --runs 2 --seconds 0.5 \
 		--compare benchmarks/last_release.json --ratios --tolerance 0.7
 
 # One environment for each Python; the compiled parts of all lie side by side in the tree.

@@ -402,7 +402,7 @@ def test_a_look_makes_as_many_objects_for_many_streams_as_for_few(is_publisher: 
 
         return story
 
-    for count in (10, 30):
+    for count in (5, 15):
         simulate(story_of(count))
     assert made[0] == made[1]
 

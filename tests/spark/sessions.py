@@ -7,15 +7,22 @@ answering within the ten seconds that Spark has for that.
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 from typing import Final
 
-__all__ = ["SESSION", "spark_of"]
+import pytest
+
+__all__ = ["LONG", "SESSION", "spark_of"]
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = "tests/spark/"
 SESSION: Final = "tests that share a Spark session"
+LONG: Final = pytest.mark.skipif(
+    not int(os.environ.get("AERON_ASYNC_SPARK_LONG", "0")),
+    reason="takes many seconds in Spark: set AERON_ASYNC_SPARK_LONG=1",
+)
 ASKS: Final = "spark: SparkSession"
 """How a test asks for the session."""
 

@@ -17,6 +17,7 @@ import pytest
 
 from tests.spark.processes import processes, tree
 from tests.spark.recordings import RecordingMaker
+from tests.spark.sessions import LONG
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,6 +52,7 @@ def limited_workers() -> list[tuple[int, int]]:
     return found
 
 
+@LONG
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 def test_workers_of_little_memory_read_a_long_recording(
     spark: SparkSession, tmp_path: Path

@@ -25,6 +25,7 @@ from aeron_async.spark.ranges import ScanSettings
 from aeron_async.spark.stream_reader import RefusingReader, StreamReader, limit_of
 from examples import spark_follow
 from tests.spark.growing import NUMBER, GrowingArchive
+from tests.spark.sessions import LONG
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,6 +93,7 @@ def test_available_now_reads_in_batches_and_resumes(
     assert numbers(spark, tmp_path) == [*range(110), *range(5)]
 
 
+@LONG
 def test_a_purged_recording_fails_a_query_with_what_was_lost(
     spark: SparkSession, archive: GrowingArchive, tmp_path: Path
 ) -> None:

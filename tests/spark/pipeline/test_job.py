@@ -21,6 +21,7 @@ from aeron_async.spark.pipeline.runs import GapKind
 from aeron_async.spark.pipeline.sample import SETTINGS, Planted, record_sample
 from aeron_async.spark.pipeline.settings import PipelineSettings
 from tests.spark.pipeline.killed import KilledTask
+from tests.spark.sessions import LONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,6 +142,7 @@ def check_tables(spark: SparkSession, lake: Lake, wrong: int) -> None:
     assert all(aside.column("decode_error").to_pylist())
 
 
+@LONG
 def test_a_worker_that_is_killed_behind_its_files_leaves_none_that_counts(
     spark: SparkSession, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

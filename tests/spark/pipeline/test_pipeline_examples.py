@@ -11,6 +11,7 @@ from aeron_async.spark import register
 from aeron_async.spark.pipeline import sample
 from aeron_async.spark.pipeline.sample import Planted, quotes, record_sample
 from examples import archive_outliers, market_data_bars
+from tests.spark.sessions import LONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,6 +31,7 @@ def quotes_some_late(count: int, epoch_ns: Callable[[], int], planted: Planted) 
     return quotes(count, lambda: epoch_ns() - LATE_NS.get(next(places), 0), planted)
 
 
+@LONG
 def test_what_was_lost_and_late_is_found(
     spark: SparkSession, tmp_path: Path, unused_udp_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,6 +57,7 @@ async def record_fewer(directory: Path, *, count: int, rate: int) -> Planted:
     return await record_sample(directory, count=count // 6, rate=rate // 6)
 
 
+@LONG
 def test_bars_of_a_feed_are_heard(
     spark: SparkSession, tmp_path: Path, unused_udp_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from examples import spark_first_query
 from tests.archive.golden import copy_of, facts
 from tests.spark.growing import NUMBER
 from tests.spark.replayed.live import LiveArchive, live_archive
+from tests.spark.sessions import LONG
 from tests.spark.sink.neighbours import served_archive
 from tests.spark.test_golden_tables import VALID, WHOLE, framed
 
@@ -40,6 +41,7 @@ def test_a_table_is_replayed(spark: SparkSession, live: LiveArchive) -> None:
     assert frame.load().rdd.getNumPartitions() == 5
 
 
+@LONG
 def test_a_query_follows_replays_and_goes_on_after_a_restart(
     spark: SparkSession, live: LiveArchive, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ from aeron_async.spark import register
 from aeron_async.spark.sink import Identity, committed_rows
 from examples import spark_sink
 from tests.ports import unused_udp_ports
+from tests.spark.sessions import LONG
 from tests.spark.sink.killing import killer_of
 from tests.spark.sink.neighbours import listening
 
@@ -101,6 +102,7 @@ def forget_commit(folder: Path, batch: int) -> None:
     (commits / f".{batch}.crc").unlink(missing_ok=True)
 
 
+@LONG
 def test_a_killed_worker_and_a_replayed_batch_lose_and_repeat_nothing(
     spark: SparkSession, channel: str, tmp_path: Path
 ) -> None:
