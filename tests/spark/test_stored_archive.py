@@ -60,10 +60,13 @@ def framed(payloads: list[bytes]) -> str:
 
 @pytest.mark.parametrize("name", ARCHIVES)
 @pytest.mark.parametrize("store", ["memory", "s3"])
-def test_every_message_of_an_official_archive_is_read(name: str, store: str, s3: S3) -> None:
+def test_every_message_of_an_official_archive_is_read(
+    name: str, store: str, request: pytest.FixtureRequest
+) -> None:
     path = golden_path(name)
     given = {"failOnDataLoss": "false"} if name == "A3-recovered" else {}
-    found = rows(memory_copy(path) if store == "memory" else s3.copy(path), **given)
+    copy = memory_copy if store == "memory" else request.getfixturevalue("s3").copy
+    found = rows(copy(path), **given)
     assert found == rows(str(path), **given)
     for each in facts()[name].get("recordings", ()):
         if each["state"] == VALID and "framed_messages_sha256" in each:
