@@ -15,8 +15,7 @@ stays within what a reader reads at once.
 from __future__ import annotations
 
 from contextlib import ExitStack, suppress
-from io import UnsupportedOperation
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVar, final
+from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from aeron_async.archive.control.client import RemoteArchive
 from aeron_async.archive.control.remote_replay import RemoteReplay
@@ -30,12 +29,11 @@ from aeron_async.errors import (
     InvalidPositionError,
     UnknownRecordingError,
 )
+from aeron_async.spark.read_only import ReadOnlyDirectory, ReadOnlyFile
 from aeron_async.spark.worker import worker_connection
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from typing_extensions import Buffer
+    from collections.abc import Awaitable, Callable
 
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.clock import Clock
@@ -265,18 +263,21 @@ class Stretch:
 
 LIST_AGAIN_NS: Final = NS_PER_SECOND
 """A waiting query asks many times a second; the archive lists its recordings once in this time."""
+REPLAYED: Final = "what is replayed"
 FARTHEST_SKIP: Final = 1 << 20
 """Bytes to read and drop rather than start a new replay."""
 
 
 @final
-class ReplayedDirectory:
+class ReplayedDirectory(ReadOnlyDirectory):
     """Directory of an archive that replays its recordings; see `Directory`.
 
     Args:
         access: How to reach the archive.
         clock: Tells when to ask the archive again.
     """
+
+    source = REPLAYED
 
     def __init__(self, access: ArchiveAccess, *, clock: Clock | None = None) -> None:
         self._link = ArchiveLink(access)
@@ -337,10 +338,6 @@ class ReplayedDirectory:
             )
         ]
 
-    def other_kinds(self) -> dict[str, str]:
-        """Return nothing: other files of the archive are not visible."""
-        return {}
-
     def open_to_read(self, name: str) -> ReplayedFile:
         """Open a file for reading; see `Directory.open_to_read`."""
         found = parse_segment_name(name)
@@ -357,31 +354,12 @@ class ReplayedDirectory:
         self.open_to_read(name)
         return 0
 
-    def open(self, name: str, *, create: bool = False, exclusive: bool = False) -> NoReturn:
-        """Refuse: the directory is read-only."""
-        del create, exclusive
-        self._refuse(name)
-
-    def remove(self, name: str) -> None:
-        """Refuse: the directory is read-only."""
-        self._refuse(name)
-
-    def rename(self, old: str, new: str) -> None:
-        """Refuse: the directory is read-only."""
-        del new
-        self._refuse(old)
-
-    def sync(self) -> None:
-        """Do nothing: the directory is read-only."""
-
-    def _refuse(self, name: str) -> NoReturn:
-        message = f"{name}: what is replayed can only be read"
-        raise UnsupportedOperation(message)
-
 
 @final
-class ReplayedFile:
+class ReplayedFile(ReadOnlyFile):
     """A segment of a recording, read by replay; see `File`."""
+
+    source = REPLAYED
 
     def __init__(
         self,
@@ -396,9 +374,6 @@ class ReplayedFile:
         self._descriptor = descriptor
         self._base = base
         self._stretch: Stretch | None = None
-
-    def number(self) -> None:
-        """Return None: this is no file of the operating system."""
 
     def length(self) -> int:
         """Return the segment length."""
@@ -443,28 +418,8 @@ class ReplayedFile:
                 pass
         return Stretch(self._access, descriptor.recording_id, first, end)
 
-    def write(self, buffers: Sequence[Buffer], offset: int) -> NoReturn:
-        """Refuse: the file is read-only."""
-        del buffers, offset
-        self._refuse()
-
-    def set_length(self, length: int) -> None:
-        """Refuse: the file is read-only."""
-        del length
-        self._refuse()
-
-    def sync(self, *, metadata: bool) -> None:
-        """Do nothing: the file is read-only."""
-
-    def try_lock(self) -> None:
-        """Return None: there is nothing to lock."""
-
     def close(self) -> None:
         """End the replay; a second call does nothing."""
         stretch, self._stretch = self._stretch, None
         if stretch is not None:
             stretch.close()
-
-    def _refuse(self) -> NoReturn:
-        message = f"{self.name}: what is replayed can only be read"
-        raise UnsupportedOperation(message)

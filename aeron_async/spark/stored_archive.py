@@ -12,8 +12,7 @@ its length is the old one and its bytes are the new ones.
 from __future__ import annotations
 
 import re
-from io import UnsupportedOperation
-from typing import TYPE_CHECKING, Any, Final, NoReturn, final
+from typing import TYPE_CHECKING, Any, Final, final
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -22,17 +21,15 @@ from pyarrow import fs
 from aeron_async.archive.disk.catalog import CATALOG_NAME
 from aeron_async.archive.disk.files import OsDirectory, check_name
 from aeron_async.errors import ArchiveFileError, ConfigurationError
+from aeron_async.spark.read_only import ReadOnlyDirectory, ReadOnlyFile
 from aeron_async.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from typing_extensions import Buffer
-
     from aeron_async.archive.disk.files import Directory, File
 
 __all__ = ["StoredDirectory", "directory_at"]
 
+STORED: Final = "what is in a store"
 URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 S3_OF_HADOOP: Final = re.compile(r"s3[an]://", re.IGNORECASE)
 LONGEST_CATALOG: Final = 1 << 28
@@ -119,7 +116,7 @@ def first_line(error: BaseException, url: str) -> str:
 
 
 @final
-class StoredDirectory:
+class StoredDirectory(ReadOnlyDirectory):
     """A directory of objects, which can only be read; see `Directory`.
 
     Args:
@@ -128,6 +125,8 @@ class StoredDirectory:
     Raises:
         ConfigurationError: There is no such directory, or its store does not answer.
     """
+
+    source = STORED
 
     def __init__(self, url: str) -> None:
         self._shown = shown(url)
@@ -155,10 +154,6 @@ class StoredDirectory:
         found = self._files.get_file_info(fs.FileSelector(self._root))
         return [each.base_name for each in found if each.type == fs.FileType.File]
 
-    def other_kinds(self) -> dict[str, str]:
-        """Return nothing: a store has objects only."""
-        return {}
-
     def open_to_read(self, name: str) -> File:
         """Open an object for reading; see `Directory.open_to_read`."""
         path = f"{self._root}/{check_name(name)}"
@@ -183,42 +178,24 @@ class StoredDirectory:
             raise FileNotFoundError(message)
         return (found.mtime_ns or 0) // 1_000_000
 
-    def open(self, name: str, *, create: bool = False, exclusive: bool = False) -> NoReturn:
-        """Refuse: the directory is read-only."""
-        del create, exclusive
-        refuse(name)
-
-    def remove(self, name: str) -> NoReturn:
-        """Refuse: the directory is read-only."""
-        refuse(name)
-
-    def rename(self, old: str, new: str) -> NoReturn:
-        """Refuse: the directory is read-only."""
-        del new
-        refuse(old)
-
-    def sync(self) -> None:
-        """Do nothing: the directory is read-only."""
-
 
 @final
-class StoredFile:
+class StoredFile(ReadOnlyFile):
     """An object, read in long requests by a reader that goes on; see `File`.
 
     It keeps the bytes of the last request. A request that goes on where the last one ended is
     twice as long as that.
     """
 
-    def __init__(self, name: str, source: pa.NativeFile) -> None:
-        self.name: str = name
-        self._source = source
-        self._length: int = source.size()
+    source = STORED
+
+    def __init__(self, name: str, stored: pa.NativeFile) -> None:
+        self.name = name
+        self._object = stored
+        self._length: int = stored.size()
         self._memory = memoryview(b"")
         self._begin = 0
         self._end = 0
-
-    def number(self) -> None:
-        """Return None: this is no file of the operating system."""
 
     def length(self) -> int:
         """Return its length when it was opened."""
@@ -244,34 +221,12 @@ class StoredFile:
         if length > len(self._memory):
             self._memory = memoryview(bytearray(length))
         self._begin = self._end = offset
-        self._source.seek(offset)
-        self._end += self._source.readinto(self._memory[:length])
+        self._object.seek(offset)
+        self._end += self._object.readinto(self._memory[:length])
         return self._end > offset
-
-    def write(self, buffers: Sequence[Buffer], offset: int) -> NoReturn:
-        """Refuse: the object is read-only."""
-        del buffers, offset
-        refuse(self.name)
-
-    def set_length(self, length: int) -> NoReturn:
-        """Refuse: the object is read-only."""
-        del length
-        refuse(self.name)
-
-    def sync(self, *, metadata: bool) -> None:
-        """Do nothing: the object is read-only."""
-
-    def try_lock(self) -> None:
-        """Return None: there is nothing to lock."""
 
     def close(self) -> None:
         """Close it; a second call does nothing."""
-        self._source.close()
+        self._object.close()
         self._memory = memoryview(b"")
         self._begin = self._end = 0
-
-
-def refuse(name: str) -> NoReturn:
-    """Raise that nothing is written into a store."""
-    message = f"{name}: what is in a store can only be read"
-    raise UnsupportedOperation(message)

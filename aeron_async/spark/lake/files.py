@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BATCH_COLUMN",
+    "EPOCH",
     "OPEN_FILES",
     "PARTITION_COLUMNS",
     "RANGED",

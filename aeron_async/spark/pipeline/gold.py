@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from aeron_async.clock import NS_PER_SECOND
 from aeron_async.spark.pipeline.histogram import NEGATIVE, bins_of
 from aeron_async.spark.pipeline.runs import RecordedGap, Run, gaps_of, runs_of, stitch
 
@@ -47,7 +48,6 @@ __all__ = [
     "table_of",
 ]
 
-NS_PER_SECOND: Final = 1_000_000_000
 SECONDS_PER_MINUTE: Final = 60
 MOST_PARTS: Final = 64 << 10
 """Rows of sums after which they are added up."""

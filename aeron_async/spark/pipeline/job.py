@@ -20,7 +20,7 @@ import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aeron_async.clock import SystemClock
+from aeron_async.clock import NS_PER_SECOND, SystemClock
 from aeron_async.errors import ArchiveError
 from aeron_async.logs import get_logger
 from aeron_async.spark.catalog import CatalogWatch, open_directory, read_recordings
@@ -87,7 +87,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchReport", "BatchWork", "PipelineJob", "with_batch"]
 
-NS_PER_SECOND: Final = 1_000_000_000
 log: Final = get_logger(__name__)
 GOLD: Final = {
     "rates_second": RATES,
@@ -253,12 +252,12 @@ class PipelineJob:
         assert self._log is not None
         self._store.query = query_of(self._lake.checkpoint) or ""
         batch = self._log.first_of(self._store.query) + batch_id
-        todo = {table for table in self._tables if self._is_missing(table, batch)}
-        if BATCHES not in todo:
+        missing = {table for table in self._tables if self._is_missing(table, batch)}
+        if BATCHES not in missing:
             return
         self._between_batches(batch)
         earlier = self._edges.before(batch)
-        work = BatchWork(self._store, batch, todo)
+        work = BatchWork(self._store, batch, missing)
         results = self._written(frame, work, earlier)
         done = summed_up(results, earlier)
         if not done.runs:
@@ -328,7 +327,7 @@ class PipelineJob:
             folders={
                 table: self._store.folder(table, work.batch)
                 for table in self._data_tables
-                if table in work.todo
+                if table in work.missing
             },
             ends=sessions_of(earlier),
         )
@@ -390,21 +389,21 @@ class BatchWork:
     Attributes:
         store: The tables.
         batch: Number of the batch.
-        todo: Tables that do not have it.
+        missing: Tables that do not have it.
     """
 
     store: Store
     batch: int
-    todo: set[str]
+    missing: set[str]
 
     def commit(self, table: str, files: list[DataFile], *, replace: bool = False) -> None:
         """Commit files to a table; nothing if there are none, or the table has the batch."""
-        if table in self.todo and files:
+        if table in self.missing and files:
             self.store.commit(table, self.batch, files, replace=replace)
 
     def write(self, table: str, rows: pa.Table, *, replace: bool = False) -> None:
         """Write rows to a table without partitions, and commit them."""
-        if table not in self.todo or not rows.num_rows:
+        if table not in self.missing or not rows.num_rows:
             return
         schema = with_batch(rows.schema)
         name = attempt(self.batch, 0)

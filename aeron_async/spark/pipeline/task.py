@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
+from aeron_async.clock import NS_PER_MS, NS_PER_US
 from aeron_async.codecs.columns import Payloads
 from aeron_async.protocol.units import INT64_MAX
 from aeron_async.spark.batch_reader import SentToWorkers, settle
@@ -47,8 +48,6 @@ __all__ = ["RESULT", "BatchTask", "TaskResult", "run_plan"]
 
 RESULT: Final = "result BINARY"
 """Columns of what a task gives back, as Spark's SQL declares them."""
-NS_PER_MS: Final = 1_000_000
-NS_PER_US: Final = 1_000
 US_PER_DAY: Final = 86_400_000_000
 DAYS_MOST: Final = OPEN_FILES - 1
 """Upper limit on the days of a table in one plan, because each is a file. Whoever publishes chooses

@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Final
 
+from aeron_async.clock import NS_PER_SECOND
 from aeron_async.spark.pipeline.histogram import lower_bound
 from aeron_async.spark.pipeline.report.plots import (
     Axis,
@@ -47,7 +48,6 @@ __all__ = [
 
 PERCENTILES: Final = ("50", "75", "90", "99", "99.9", "99.99", "99.999")
 POINTS_PER_DECADE: Final = 24
-NS_PER_SECOND: Final = 1_000_000_000
 MOST_LINES: Final = 8
 """Lines of a plot; with more, the last one is the sum of those with the fewest messages."""
 ROW_HEIGHT: Final = 26

@@ -9,6 +9,7 @@ import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from aeron_async.clock import NS_PER_SECOND, NS_PER_US
 from aeron_async.spark.lake import tables
 from aeron_async.spark.pipeline import gold
 from aeron_async.spark.pipeline.batches import BATCHES_SCHEMA
@@ -34,9 +35,7 @@ __all__ = [
     "read_findings",
 ]
 
-NS_PER_SECOND: Final = 1_000_000_000
 NS_PER_MINUTE: Final = 60 * NS_PER_SECOND
-NS_PER_US: Final = 1_000
 MS_PER_SECOND: Final = 1_000
 MINUTE: Final = 60
 MOST_REASONS: Final = 1_000

@@ -9,6 +9,7 @@ import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from aeron_async.clock import NS_PER_SECOND
 from aeron_async.spark.lake import tables
 from aeron_async.spark.pipeline import gold
 from aeron_async.spark.pipeline.report.reading import Fold
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LISTED_GAPS", "GapSummary", "Gaps", "gaps_of"]
 
-NS_PER_SECOND: Final = 1_000_000_000
 LISTED_GAPS: Final = 200
 DRAWN_GAPS: Final = 100
 """Upper limit on the gaps that are drawn as long as they were."""

@@ -18,8 +18,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
+from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import ConfigurationError
-from aeron_async.spark.lake.files import BATCH_COLUMN
+from aeron_async.spark.lake.conditions import all_of
+from aeron_async.spark.lake.files import BATCH_COLUMN, EPOCH
 from aeron_async.spark.lake.tables import BATCHES
 from aeron_async.text import SHORT, printable
 
@@ -32,8 +34,6 @@ __all__ = ["EVERYTHING", "Bound", "Fold", "ReportRange", "TableReader"]
 
 MINUTE: Final = 60
 DAY: Final = 86_400
-NS_PER_SECOND: Final = 1_000_000_000
-EPOCH: Final = date(1970, 1, 1)
 AGO: Final = re.compile(r"(\d{1,6})([mhd])")
 UNITS: Final = {"m": "minutes", "h": "hours", "d": "days"}
 ENOUGH_ROWS: Final = 64 << 10
@@ -166,14 +166,6 @@ def moment(flag: str, text: str, now_ms: int) -> float:
         )
         raise ConfigurationError(message) from None
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-
-
-def all_of(parts: Sequence[Any]) -> Any:
-    """Return the conjunction of expressions; None for none."""
-    found = None
-    for each in parts:
-        found = each if found is None else found & each
-    return found
 
 
 @final

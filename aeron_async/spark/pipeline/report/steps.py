@@ -8,9 +8,10 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from aeron_async.clock import NS_PER_SECOND
+
 __all__ = ["MOST_POINTS", "Steps"]
 
-NS_PER_SECOND: Final = 1_000_000_000
 DAY: Final = 86_400
 MOST_POINTS: Final = 400
 """Upper limit on the points of a line; longer times get longer steps."""
