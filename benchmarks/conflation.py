@@ -2,7 +2,8 @@
 
     python -m benchmarks.conflation --rate 500000 --keys 10000 --slowness 10
 
-One process publishes so many prices a second of so many keys, over UDP. Another process has two
+One process publishes so many prices a second of so many keys, over UDP; with `--way ipc` by shared
+memory, through a driver in that process. Another process has two
 readers of the stream in one event loop: a fast one, which counts all messages, and a slow one,
 which takes `--slowness` times as long for a price as prices come, and reads by `latest`. `age_ms`
 is how long ago a price was published when it is seen. That is bounded by the time between two looks
@@ -21,6 +22,7 @@ import os
 import random
 import struct
 import sys
+import tempfile
 import time
 from statistics import quantiles
 from typing import Any, Final
@@ -34,31 +36,42 @@ __all__ = ["main"]
 STREAM_ID: Final = 1001
 BATCH: Final = 128
 KEY: Final = struct.Struct("<I")
-KEY_LENGTH: Final = KEY.size
+PRICE: Final = struct.Struct("<Iq")
 STAMP: Final = struct.Struct("<qi")
 """When a price was published, on the clock that all processes of a host share, and a price."""
 NS_PER_MS: Final = 1_000_000
 CHANNEL: Final = (
     "aeron:udp?control=127.0.0.1:{port}|control-mode=dynamic|fc=min|term-length=16m|mtu=8k"
 )
-JOIN: Final = "aeron:udp?endpoint=127.0.0.1:0|control=127.0.0.1:{port}|rcv-wnd=4m"
+IPC: Final = "aeron:ipc?term-length=16m"
+JOIN: Final = "aeron:udp?endpoint=127.0.0.1:{own}|control=127.0.0.1:{port}|rcv-wnd=4m"
 BUFFER: Final = 4_194_304
 SETTLE_S: Final = 1.0
 SLICE_S: Final = 0.001
 """How often the slow reader waits: it works off its time in such parts."""
 
 
-def context() -> aa.DriverContext:
+def context(directory: str | None = None) -> aa.DriverContext:
     """Return a context with room for some milliseconds at such a rate."""
-    return aa.DriverContext(socket_sndbuf_length=BUFFER, socket_rcvbuf_length=BUFFER)
+    return aa.DriverContext(
+        socket_sndbuf_length=BUFFER, socket_rcvbuf_length=BUFFER, aeron_directory=directory
+    )
+
+
+def reader_of(given: argparse.Namespace) -> aa.Aeron:
+    """Return the client of the readers."""
+    if given.directory:
+        return aa.Aeron.connect(directory=given.directory)
+    return aa.Aeron.connect(context=context())
 
 
 async def publish(given: argparse.Namespace) -> dict[str, float]:
     """Publish at the rate, or as near to it as flow control lets; return how late it was."""
     draw = random.Random(1)
     keys = [KEY.pack(draw.randrange(given.keys)) for _ in range(1 << 18)]
-    async with aa.Aeron.connect(context=context()) as aeron:
-        publication = await aeron.add_publication(CHANNEL.format(port=given.port), STREAM_ID)
+    channel = IPC if given.directory else CHANNEL.format(port=given.port)
+    async with aa.Aeron.connect(context=context(given.directory or None)) as aeron:
+        publication = await aeron.add_publication(channel, STREAM_ID)
         await publication.wait_connected(timeout=30)
         await asyncio.sleep(SETTLE_S)
         sent = place = 0
@@ -78,11 +91,6 @@ async def publish(given: argparse.Namespace) -> dict[str, float]:
         return {"sent": sent, "rate": given.rate, "held_back_ms": behind_s * 1e3}
 
 
-def key_of(price: aa.Message) -> bytes:
-    """Return the key of a price."""
-    return price.data[:KEY_LENGTH]
-
-
 async def count(subscription: aa.Subscription, found: dict[str, float]) -> None:
     """Read everything as fast as it comes."""
     found["fast_reader"] = 0
@@ -95,19 +103,19 @@ async def read_slowly(
 ) -> None:
     """Read the newest price of each key, and note the time between two looks at one."""
     price_s = given.slowness / given.rate
-    looked: dict[bytes, int] = {}
+    looked = [0] * given.keys
     waits, ages = [], []
+    unpack_from = PRICE.unpack_from
     warm_ns = time.monotonic_ns() + int(SETTLE_S * 2e9)
-    async with subscription.latest(key=key_of) as latest:
+    async with subscription.latest(slice(0, KEY.size)) as latest:
         begun, busy_s = time.perf_counter(), 0.0
         async for price in latest:
-            key = key_of(price)
+            key, published_ns = unpack_from(price.data)
             now_ns = time.monotonic_ns()
-            before_ns = looked.get(key)
-            looked[key] = now_ns
-            if before_ns is not None and now_ns > warm_ns:
+            before_ns, looked[key] = looked[key], now_ns
+            if before_ns > warm_ns:
                 waits.append(now_ns - before_ns)
-                ages.append(now_ns - STAMP.unpack_from(price.data, KEY_LENGTH)[0])
+                ages.append(now_ns - published_ns)
             busy_s += price_s
             ahead_s = busy_s - (time.perf_counter() - begun)
             if ahead_s > SLICE_S:
@@ -134,8 +142,8 @@ def percentiles(times_ns: list[int]) -> dict[str, float]:
 async def read(given: argparse.Namespace) -> dict[str, Any]:
     """Run both readers until the publisher is gone."""
     found: dict[str, Any] = {}
-    async with aa.Aeron.connect(context=context()) as aeron:
-        channel = JOIN.format(port=given.port)
+    async with reader_of(given) as aeron:
+        channel = IPC if given.directory else JOIN.format(port=given.port, own=given.port + 1)
         fast = await aeron.add_subscription(channel, STREAM_ID)
         async with asyncio.TaskGroup() as group:
             counting = group.create_task(count(fast, found))
@@ -155,10 +163,16 @@ async def read(given: argparse.Namespace) -> dict[str, Any]:
 
 async def both(given: argparse.Namespace) -> dict[str, Any]:
     """Run the readers in a process of their own, and publish in this one."""
+    if given.way == "ipc":
+        given.directory = tempfile.mkdtemp(prefix="conflation-") + "/driver"
     arguments = [f"--{name}={value}" for name, value in vars(given).items() if name != "reader"]
     program = (sys.executable, "-m", "benchmarks.conflation", "--reader", *arguments)
     reader = await asyncio.create_subprocess_exec(*program, stdout=asyncio.subprocess.PIPE)
-    sent = await publish(given)
+    try:
+        sent = await publish(given)
+    except BaseException:
+        reader.terminate()
+        raise
     printed, _ = await reader.communicate()
     read_there: dict[str, Any] = json.loads(printed)
     return sent | read_there
@@ -172,6 +186,8 @@ def main() -> None:
     parser.add_argument("--slowness", type=float, default=10.0)
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--port", type=int, default=int(os.environ.get("PORT", "20671")))
+    parser.add_argument("--way", choices=("udp", "ipc"), default="udp")
+    parser.add_argument("--directory", default="", help=argparse.SUPPRESS)
     parser.add_argument("--reader", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     print(json.dumps(uvloop.run(read(given) if given.reader else both(given)), indent=1))

@@ -23,7 +23,7 @@ async def main() -> None:
         publishing = asyncio.create_task(
             publication.offer_many([price.encode() for price in [*prices, "ACME last"]])
         )
-        async with subscription.latest(lambda message: message.data[:4]) as latest:
+        async with subscription.latest(slice(0, 4)) as latest:
             async for message in latest:
                 await draw(message.data)
                 if message.data.endswith(b"last"):

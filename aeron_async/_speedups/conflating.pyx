@@ -9,7 +9,10 @@ while it is used.
 cimport cython
 from cpython.dict cimport PyDict_GetItemWithError
 from cpython.object cimport PyObject
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
+
+from aeron_async._speedups.messages cimport Message
 
 from collections import deque
 
@@ -36,6 +39,9 @@ cdef class KeepingNewest:
     cdef readonly int64_t _max_keys
     cdef bint drops_oldest
     cdef object key
+    # Where the key lies in the payload; the end is negative if a function tells the key.
+    cdef Py_ssize_t key_begin
+    cdef Py_ssize_t key_end
     cdef object merge
     cdef object line
     cdef dict entries
@@ -48,6 +54,9 @@ cdef class KeepingNewest:
 
     def __init__(self, key, merge, *, int64_t max_keys, bint drops_oldest):
         self.key = key
+        self.key_begin, self.key_end = (key.start, key.stop) if isinstance(key, slice) else (0, -1)
+        if isinstance(key, slice) and not 0 <= self.key_begin <= self.key_end:
+            raise ValueError("the key's place does not begin in the payload")
         self.merge = merge
         self._max_keys = max_keys
         self.drops_oldest = drops_oldest
@@ -61,9 +70,10 @@ cdef class KeepingNewest:
         """Keep the newest value of each key; see the twin."""
         cdef KeptValue entry
         cdef dict entries = self.entries
+        cdef Py_ssize_t begin = self.key_begin, end = self.key_end
         key_of, merge = self.key, self.merge
         for value in values:
-            key = key_of(value)
+            key = key_of(value) if end < 0 else cut(value, begin, end)
             entry = find(entries, key)
             if entry is None:
                 if len(entries) >= self._max_keys:
@@ -134,6 +144,18 @@ cdef class KeepingNewest:
         if entry.is_counted:
             self.counts[entry.key] += entry.count
         return 0
+
+
+cdef inline bytes cut(value, Py_ssize_t begin, Py_ssize_t end):
+    """Return the bytes of a payload from one place to another, as far as it has them."""
+    cdef bytes data
+    data = (<Message>value).data if type(value) is Message else None
+    if data is None:
+        return bytes(value.data[begin:end])
+    end = min(end, PyBytes_GET_SIZE(data))
+    if begin >= end:
+        return b""
+    return PyBytes_FromStringAndSize(PyBytes_AS_STRING(data) + begin, end - begin)
 
 
 cdef inline KeptValue find(dict entries, key):

@@ -23,7 +23,7 @@ from weakref import finalize
 from aeron_async.client.newest_values import Waiting
 from aeron_async.errors import BusyError, ConfigurationError
 from aeron_async.protocol.arguments import check_function, check_number
-from aeron_async.protocol.units import INT64_MAX
+from aeron_async.protocol.units import INT32_MAX, INT64_MAX
 from aeron_async.tasks import TaskOwner
 
 if TYPE_CHECKING:
@@ -47,6 +47,22 @@ class Taken(Protocol):
     def take(self) -> None:
         """Take the last batch."""
         ...
+
+
+def check_key(key: object) -> None:
+    """Refuse what can be no key.
+
+    Raises:
+        ConfigurationError: It is neither a function nor a slice with both ends.
+    """
+    if not isinstance(key, slice):
+        check_function(key, "key")
+        return
+    begin = check_number(key.start, "key.start", minimum=0, maximum=INT32_MAX)
+    check_number(key.stop, "key.stop", minimum=begin + 1, maximum=INT32_MAX)
+    if key.step is not None:
+        message = f"key has a step of {key.step!r:.100}: bytes in a row are a key"
+        raise ConfigurationError(message)
 
 
 async def pump(source: AsyncIterable[Iterable[Any]], waiting: Waiting[Any]) -> None:
@@ -92,6 +108,8 @@ class Latest(AsyncIterator[ValueT], Generic[ValueT]):
         source: Yields batches: any iterables of values. If its iterator has `aclose`, that is
             called at the end; if it has `take`, after each batch that was kept.
         key: Returns the key of a value; must be quick, and may be called for each value there is.
+            A slice with both ends, such as `slice(8, 16)`, takes these bytes of its payload `data`,
+            or those of them that it has; that costs less than a function.
         merge: Called with the value that waits and a newer one of the same key; returns what waits
             from then on. None replaces the older one, which is wrong for values that are changes.
         max_keys: Most keys that wait at once.
@@ -106,12 +124,12 @@ class Latest(AsyncIterator[ValueT], Generic[ValueT]):
         self,
         source: AsyncIterable[Iterable[ValueT]],
         *,
-        key: Callable[[ValueT], Hashable],
+        key: Callable[[ValueT], Hashable] | slice,
         merge: Callable[[ValueT, ValueT], ValueT] | None = None,
         max_keys: int = MAX_KEYS,
         on_full: OnFull = "raise",
     ) -> None:
-        check_function(key, "key")
+        check_key(key)
         if merge is not None:
             check_function(merge, "merge")
         if on_full not in ON_FULL:

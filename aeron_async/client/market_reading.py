@@ -66,7 +66,7 @@ class MarketReading(Reading, Generic[MessageT]):
 
     def latest(
         self,
-        key: Callable[[MessageT], Hashable],
+        key: Callable[[MessageT], Hashable] | slice,
         *,
         merge: Callable[[MessageT, MessageT], MessageT] | None = None,
         max_keys: int = MAX_KEYS,
@@ -79,7 +79,8 @@ class MarketReading(Reading, Generic[MessageT]):
         reader must be slow by awaiting: one that blocks the event loop stops that task as well.
 
         Args:
-            key: Returns the key of a message; called for each message that arrives.
+            key: Returns the key of a message; called for each message that arrives. A slice with
+                both ends takes these bytes of the payload, which costs less.
             merge: Called with the message that waits and a newer one of the same key; returns what
                 waits from then on. None replaces the older one: wrong for messages that are
                 changes and not states.

@@ -24,6 +24,11 @@ __all__ = ["KeepingNewest", "Waiting"]
 ValueT = TypeVar("ValueT")
 
 
+def cut_by(place: slice) -> Callable[[Any], bytes]:
+    """Return a function that returns the bytes of a payload that are the key."""
+    return lambda value: bytes(value.data[place])
+
+
 class KeptValue:
     """A value that waits.
 
@@ -47,7 +52,7 @@ class KeepingNewest:
     """The part of the values that wait that is compiled.
 
     Args:
-        key: Returns the key of a value.
+        key: Returns the key of a value; or the slice of its payload that is the key.
         merge: Returns what waits instead of a value and a newer one; None for the newer one.
         max_keys: Most keys that wait at once, and of which is counted what was skipped.
         drops_oldest: Whether what waited for the longest makes room; else nothing does.
@@ -61,13 +66,13 @@ class KeepingNewest:
 
     def __init__(
         self,
-        key: Callable[[Any], Hashable],
+        key: Callable[[Any], Hashable] | slice,
         merge: Callable[[Any, Any], Any] | None,
         *,
         max_keys: int,
         drops_oldest: bool,
     ) -> None:
-        self._key = key
+        self._key = cut_by(key) if isinstance(key, slice) else key
         self._merge = merge
         self._max_keys = max_keys
         self._drops_oldest = drops_oldest
@@ -182,7 +187,7 @@ class Waiting(KeepingNewest, Generic[ValueT]):
 
     def __init__(
         self,
-        key: Callable[[ValueT], Hashable],
+        key: Callable[[ValueT], Hashable] | slice,
         merge: Callable[[ValueT, ValueT], ValueT] | None,
         *,
         max_keys: int,

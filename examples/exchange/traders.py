@@ -54,7 +54,7 @@ class Prices:
 
     async def follow(self, quotes: aa.Subscription) -> None:
         """Keep the newest quote of each symbol."""
-        async with quotes.latest(lambda message: message.data[8:16]) as latest:
+        async with quotes.latest(slice(8, 16)) as latest:
             async for message in latest:
                 # Anyone in the group may send anything.
                 with suppress(DecodeError):

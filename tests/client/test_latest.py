@@ -141,8 +141,19 @@ async def test_errors_of_key_and_merge_reach_the_reader() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"key": 1}, {"merge": 1}, {"max_keys": 0}, {"max_keys": 1 << 63}, {"on_full": "newest"}],
-    ids=lambda wrong: next(iter(wrong)),
+    [
+        {"key": 1},
+        {"key": slice(4)},
+        {"key": slice(4, None)},
+        {"key": slice(4, 4)},
+        {"key": slice(-4, 4)},
+        {"key": slice(0, 4, 2)},
+        {"merge": 1},
+        {"max_keys": 0},
+        {"max_keys": 1 << 63},
+        {"on_full": "newest"},
+    ],
+    ids=str,
 )
 def test_wrong_arguments_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(aa.ConfigurationError, match=next(iter(wrong))):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aeron_async.logbuffer.message import Message
 from tests.twins import TWINS, compiled_twins, needs_compiled, pure_twins
 
 Pair = tuple[str, int]
@@ -39,6 +41,40 @@ def made(twins: Any, *, merge: bool = False, max_keys: int = 3, drops_oldest: bo
         max_keys=max_keys,
         drops_oldest=drops_oldest,
     )
+
+
+@pytest.mark.parametrize("place", [slice(0, 4), slice(2, 3), slice(3, 60), slice(60, 64)])
+def test_a_slice_of_the_payload_is_a_key(twins: Any, place: slice) -> None:
+    class Keeping(twins.KeepingNewest):  # type: ignore[misc]
+        pass
+
+    source = SimpleNamespace(session_id=1, stream_id=2)
+    messages = [Message(text.encode(), 0, 0, source) for text in ("abcdef", "abxdef", "abc", "")]
+    others = [SimpleNamespace(data=memoryview(message.data)) for message in messages]
+    for values in (messages, others):
+        by_slice = Keeping(place, None, max_keys=9, drops_oldest=True)
+        by_function = Keeping(
+            lambda each: bytes(each.data[place]), None, max_keys=9, drops_oldest=True
+        )
+        by_slice.put_all(values)
+        by_function.put_all(values)
+        keys = {bytes(each.data[place]) for each in values}
+        assert by_slice.waiting == len(keys)
+        assert [by_slice.skipped_of(key) for key in keys] == [
+            by_function.skipped_of(key) for key in keys
+        ]
+        assert by_slice.take_all() == by_function.take_all()
+
+
+def test_an_object_without_a_payload_is_told(twins: Any) -> None:
+    class Keeping(twins.KeepingNewest):  # type: ignore[misc]
+        pass
+
+    kept = Keeping(slice(0, 4), None, max_keys=9, drops_oldest=True)
+    for wrong in (1, Message.__new__(Message)):
+        with pytest.raises((AttributeError, TypeError)):
+            kept.put_all([wrong])
+    assert not kept.waiting
 
 
 def story(kept: Any, steps: list[tuple[str, Any]]) -> list[Any]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tests.fuzz.calls.values import Values
 
 conflating: Final = compiled("conflating")
+Message: Final = compiled("messages").Message
 MOST: Final = 40
 
 
@@ -64,11 +65,23 @@ class Kept:
         v = self.v
         functions = (None, self.merge, self.merge, v.anything() if v.rarely() else None)
         self.kept = Keeping(
-            self.key_of,
+            self.key_of if v.flag() else self.place(),
             v.rng.choice(functions),
             max_keys=v.rng.randrange(1, 12),
             drops_oldest=v.flag(),
         )
+
+    def place(self) -> slice:
+        begin = self.v.rng.randrange(9)
+        return slice(begin, begin + self.v.rng.randrange(9))
+
+    def message(self) -> Any:
+        if self.v.rarely():
+            return Message.__new__(Message)
+        return Message(bytes(self.v.rng.randrange(12)), 0, 0, None)
+
+    def put_messages(self) -> None:
+        self.kept.put_all([self.message() for _ in range(self.v.rng.randrange(MOST))])
 
     def key_of(self, value: Any) -> Any:
         if self.v.rarely():
@@ -110,5 +123,5 @@ class Kept:
 def rounds(values: Values) -> Mapping[str, Callable[[], object]]:
     """Return a round for each method."""
     kept = Kept(values)
-    acts = (kept.make, kept.put_all, kept.put_all, kept.take_first, kept.take_all, kept.clear)
+    acts = (kept.make, kept.put_all, kept.put_messages, kept.take_first, kept.take_all, kept.clear)
     return {each.__name__: each for each in (*acts, kept.skipped_of, kept.waiting)}
