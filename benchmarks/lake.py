@@ -2,7 +2,8 @@
 
 `python -m benchmarks.lake` makes a recording of messages of 100 bytes, 52 of which are fields of a
 market-data message, the others random. It measures the task alone in this process: only silver,
-silver and bronze, and both with gold. Then it runs `aeron-async pipeline run` on one core, in this
+silver and bronze, and both with gold; and how much more two such processes bring in at once than
+one, by the clock on the wall. Then it runs `aeron-async pipeline run` on one core, in this
 tree and, with `--old TREE`, in another one, by turns: on a small recording, which tells what a
 start costs, and on the whole one. The processor time of Java, of Spark's Python workers, and of all
 processes is that of Linux. The data is in the page cache.
@@ -17,8 +18,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
-from time import process_time_ns
+from time import perf_counter_ns, process_time_ns
 from typing import Final
 
 import numpy as np
@@ -111,6 +114,20 @@ def task_seconds(archive: Path, way: str) -> float:
         return (process_time_ns() - before) / 1e9
 
 
+def rate_by_clock(archive: Path, way: str, processes: int) -> float:
+    """Return how many bytes a second so many tasks bring in at once, by the clock on the wall."""
+    length = sum(file.stat().st_size for file in archive.glob("*.rec"))
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        # The first round starts the processes and imports what they need.
+        for _ in range(2):
+            began_ns = perf_counter_ns()
+            done = [pool.submit(task_seconds, archive, way) for _ in range(processes)]
+            for each in done:
+                each.result()
+            passed_s = (perf_counter_ns() - began_ns) / 1e9
+    return processes * length / passed_s
+
+
 def job_seconds(tree: Path, archive: Path, flags: list[str]) -> dict[str, float]:
     """Return the processor time of a pipeline's job, by kind of process."""
     flags = [*flags, "--master", "local[1]", "--conf", "spark.driver.memory=2g"]
@@ -180,6 +197,10 @@ def main() -> None:
         for way in WAYS:
             seconds = min(task_seconds(archive, way) for _ in range(given.rounds))
             print(line(f"in a process: {way}", length, count, seconds), flush=True)
+            rates = [rate_by_clock(archive, way, processes) for processes in (1, 2)]
+            print(
+                f"{'':<52} two processes at once: {rates[1] / rates[0]:.2f} times one", flush=True
+            )
         small = Path(folder) / "small"
         few = make_feed(small, TERM_LENGTH)
         jobs = {"this tree": (ROOT, []), "this tree, no bronze": (ROOT, ["--no-bronze"])}
