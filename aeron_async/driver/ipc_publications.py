@@ -234,6 +234,7 @@ class IpcPublications:
             self._session_ids,
             params,
             lambda session_id: self._is_in_use(session_id, stream_id),
+            resources.random_int32,
             where=f"stream {stream_id} on aeron:ipc",
         )
         spec = publication_log_spec(

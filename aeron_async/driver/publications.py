@@ -192,7 +192,7 @@ class Publications:
             "stream_id": stream_id,
         }
         spec = publication_log_spec(resources, uri, params, **ids)
-        response_outbox = self._response_outbox(endpoint)
+        response_outbox = self._response_outbox(endpoint, params)
         with ExitStack() as undo:
             log = await create_log(
                 resources.storage, with_channel_settings(spec, uri, endpoint, resources.context)
@@ -249,11 +249,14 @@ class Publications:
             supplier=params.flow_control,
         )
 
-    def _response_outbox(self, endpoint: SendChannelEndpoint) -> ResponseOutbox | None:
+    def _response_outbox(
+        self, endpoint: SendChannelEndpoint, params: PublicationParams
+    ) -> ResponseOutbox | None:
         if not endpoint.channel.is_response:
             return None
         withheld = self._resources.system_counters[DriverCounterId.HANDSHAKE_SENDS_WITHHELD]
-        return ResponseOutbox(endpoint.send_to, endpoint.send_batches_to, withheld)
+        host = self._responses.host_of(params)
+        return ResponseOutbox(endpoint.send_to, endpoint.send_batches_to, withheld, host)
 
     def _timestamps(self, endpoint: SendChannelEndpoint) -> SendTimestamps | None:
         """Return the writer of send timestamps, the same for all that send from one endpoint."""
@@ -267,6 +270,7 @@ class Publications:
             self._session_ids,
             params,
             lambda session_id: endpoint.dispatcher.is_session_in_use(session_id, stream_id),
+            self._resources.random_int32,
             where=f"stream {stream_id} on {endpoint.channel.uri}",
         )
 

@@ -74,6 +74,16 @@ class Responses:
             )
             raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
 
+    def host_of(self, params: PublicationParams) -> str | None:
+        """Return the host that sends the requests which a publication answers, if it is known.
+
+        Raises:
+            RegistrationError: INVALID_CHANNEL; the publication answers an image that has ended.
+        """
+        if params.response_correlation_id == PROTOTYPE_CORRELATION_ID:
+            return None
+        return self._image(params.response_correlation_id).source[0]
+
     def on_publication_added(self, publication: NetworkPublication) -> None:
         """Announce to the source of the requests which session answers."""
         params = publication.params

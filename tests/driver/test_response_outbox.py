@@ -1,14 +1,16 @@
-"""Who gets the responses: whoever asks for them, until somebody has them and is heard."""
+"""Who gets the responses: who asks for them and answers, first where the requests come from."""
 
 from __future__ import annotations
 
 from array import array
 
+import attrs
 import pytest
 
 from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispatcher
 from aeron_async.driver.core.outbox import ResponseOutbox
-from aeron_async.driver.core.system_counters import DriverCounterId
+from aeron_async.driver.core.stream_params import SessionIds, chosen_session_id
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from tests.driver.fakes import (
     OTHER_SOURCE,
     SECOND,
@@ -19,15 +21,18 @@ from tests.driver.fakes import (
 )
 from tests.driver.rigs import PublicationRig
 
+OTHER_PORT = (SOURCE[0], SOURCE[1] + 1)
+
 
 class Rig(PublicationRig):
-    def __init__(self) -> None:
+    def __init__(self, host: str | None = None) -> None:
         super().__init__(is_unicast=False)
         self.network = Outbox()
         self.responses = ResponseOutbox(
             self.network.send_to,
             self.network.send_batches_to,
             self.counts.system[DriverCounterId.HANDSHAKE_SENDS_WITHHELD],
+            host,
         )
         self.dispatcher = ControlPacketDispatcher(
             self.counts.system, lambda _: None, lambda *_: pytest.fail("all of it can be meant")
@@ -108,3 +113,94 @@ def test_whoever_is_silent_for_five_seconds_leaves_the_responses_to_the_next() -
     rig.ask(OTHER_SOURCE, 5 * SECOND + 1)
     assert rig.responses.address == OTHER_SOURCE
     assert rig.responses.answered is None, "a lane must not send past the budget"
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_who_has_not_asked_cannot_answer(*, together: bool) -> None:
+    rig = Rig()
+    rig.ask(SOURCE, 0)
+    message = status_message(rig.log, 0).encode()
+    if together:
+        rig.dispatcher.on_datagrams(memoryview(message * 3), len(message), OTHER_SOURCE, 1)
+    else:
+        rig.answer(OTHER_SOURCE, 1)
+    assert (rig.responses.address, [rig.responses.answered]) == (SOURCE, [None])
+    assert not rig.publication.has_receivers, "nobody is kept from asking"
+    assert rig.counts[SystemCounterId.STATUS_MESSAGES_REJECTED] == (3 if together else 1)
+    rig.answer(SOURCE, 2)
+    rig.answer(OTHER_SOURCE, 3)
+    assert rig.responses.answered == SOURCE
+    rig.poll(5 * SECOND + 3)
+    assert not rig.publication.has_receivers, "a stranger keeps no receiver alive"
+
+
+def test_of_many_that_have_asked_the_last_eight_can_answer() -> None:
+    rig = Rig()
+    for port in range(1, 10):
+        rig.ask((SOURCE[0], port), port)
+    rig.answer((SOURCE[0], 1), 10)
+    assert [rig.responses.answered] == [None]
+    rig.answer((SOURCE[0], 2), 11)
+    assert rig.responses.answered == (SOURCE[0], 2)
+
+
+def test_a_receiver_that_is_heard_again_has_the_responses_back() -> None:
+    rig = Rig()
+    rig.ask(SOURCE, 0)
+    rig.answer(SOURCE, 0)
+    rig.poll(5 * SECOND + 1)
+    rig.ask(OTHER_SOURCE, 5 * SECOND + 1)
+    assert rig.responses.address == OTHER_SOURCE
+    rig.answer(SOURCE, 5 * SECOND + 2)
+    assert rig.responses.answered == SOURCE, "its image has lived all the time: it asks no more"
+    rig.answer(OTHER_SOURCE, 5 * SECOND + 3)
+    assert rig.responses.answered == SOURCE
+
+
+def test_a_receiver_where_the_requests_come_from_goes_before_all_others() -> None:
+    rig = Rig(SOURCE[0])
+    rig.ask(OTHER_SOURCE, 0)
+    rig.answer(OTHER_SOURCE, 1)
+    assert rig.responses.answered == OTHER_SOURCE, "a client may receive elsewhere"
+    rig.ask(OTHER_PORT, 2)
+    assert rig.responses.address == OTHER_PORT
+    assert [rig.responses.answered] == [None]
+    rig.answer(OTHER_PORT, 3)
+    assert rig.responses.answered == OTHER_PORT
+    for now_ns in range(4, 100):
+        rig.ask(OTHER_SOURCE, now_ns)
+        rig.answer(OTHER_SOURCE, now_ns)
+    assert rig.responses.answered == OTHER_PORT
+
+
+def test_a_receiver_where_the_requests_come_from_goes_first_for_five_seconds() -> None:
+    """Else a forged address there would shut out a client that receives elsewhere."""
+    rig = Rig(SOURCE[0])
+    rig.ask(SOURCE, 0)
+    rig.ask(OTHER_SOURCE, 5 * SECOND - 1)
+    assert rig.responses.address == SOURCE
+    rig.ask(OTHER_SOURCE, 5 * SECOND)
+    assert rig.responses.address == OTHER_SOURCE
+
+
+def test_session_ids_of_responses_cannot_be_guessed() -> None:
+    ids = SessionIds(5_000, reserved_low=-1, reserved_high=1_000)
+    drawn = iter([77, -1, 2**31 - 1, 123_456])
+
+    def choose(*, is_response: bool) -> int:
+        return chosen_session_id(
+            ids,
+            attrs.evolve(Rig().publication.params, session_id=None, is_response=is_response),
+            {2**31 - 1}.__contains__,
+            lambda: next(drawn),
+            where="here",
+        )
+
+    assert choose(is_response=False) == 5_000
+    assert choose(is_response=True) == 123_456, "neither a reserved id nor one in use"
+    assert choose(is_response=False) == 5_001
+
+
+def test_where_most_ids_are_reserved_the_next_one_is_taken() -> None:
+    ids = SessionIds(0, reserved_low=-(2**31), reserved_high=2**31 - 2)
+    assert ids.draw(lambda _: False, lambda: 7) == 2**31 - 1

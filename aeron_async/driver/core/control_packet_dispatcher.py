@@ -3,6 +3,7 @@
 The dispatcher checks the fields of a datagram; the publication checks its sender. The socket of a
 unicast publication is connected and receives from its receiver alone, so the source is not checked
 there. Where the socket is not connected, the status message of a receiver makes it a destination.
+Of responses, only the status messages of their receiver count.
 
 Source: Aeron `SendChannelEndpoint`, `aeron_send_channel_endpoint_dispatch`.
 """
@@ -78,6 +79,7 @@ class ControlPacketDispatcher:
         self._counters = system_counters
         self._sm_received = system_counters[SystemCounterId.STATUS_MESSAGES_RECEIVED]
         self._naks_received = system_counters[SystemCounterId.NAK_MESSAGES_RECEIVED]
+        self._strangers = system_counters[SystemCounterId.STATUS_MESSAGES_REJECTED]
         self._on_activity = on_activity
         self._on_invalid_datagram = on_invalid_datagram
         self.destinations = destinations
@@ -139,7 +141,7 @@ class ControlPacketDispatcher:
     def on_datagram(self, datagram: memoryview, source: Address, now_ns: int) -> None:
         """Dispatch one datagram; an invalid one is counted and reported, and changes nothing."""
         if len(datagram) == STATUS_MESSAGE_LENGTH and self._on_status_message_fast(
-            datagram, now_ns
+            datagram, source, now_ns
         ):
             return
         if len(datagram) == NAK_LENGTH and (found := self._plain_nak(datagram, 0)) is not None:
@@ -166,7 +168,11 @@ class ControlPacketDispatcher:
             Exception: What one datagram raised, or a group if several did; the others were
                 dispatched.
         """
-        are_reports = segment_length == STATUS_MESSAGE_LENGTH and self.destinations is None
+        are_reports = (
+            segment_length == STATUS_MESSAGE_LENGTH
+            and self.destinations is None
+            and not self._response_outboxes
+        )
         are_naks = segment_length == NAK_LENGTH
         asked: dict[NetworkPublication, list[tuple[int, ...]]] = {}
         failures: list[Exception] = []
@@ -220,7 +226,7 @@ class ControlPacketDispatcher:
 
     # Handlers. Each returns whether the datagram is valid; the fast way, whether it has done all.
 
-    def _on_status_message_fast(self, datagram: memoryview, now_ns: int) -> bool:
+    def _on_status_message_fast(self, datagram: memoryview, source: Address, now_ns: int) -> bool:
         """Dispatch a plain status message: there are thousands a second."""
         length, kind, session_id, stream_id, term_id, term_offset, window_length, receiver_id = (
             STATUS_MESSAGE_FAST.unpack(datagram)
@@ -228,7 +234,11 @@ class ControlPacketDispatcher:
         if kind != NO_FLAGS or length != STATUS_MESSAGE_LENGTH or self.destinations is not None:
             return False
         publication = self._publications.get((session_id, stream_id))
-        if publication is None or not publication.on_status_message_fast(
+        if publication is None or (
+            self._response_outboxes and not self._is_of_receiver(publication, source)
+        ):
+            return False
+        if not publication.on_status_message_fast(
             term_id, term_offset, window_length, receiver_id, now_ns
         ):
             return False
@@ -255,12 +265,9 @@ class ControlPacketDispatcher:
                 self._note_destination(sm, source, now_ns)
             return True
         outbox = self._response_outboxes.get(publication)
-        # Differs: in Aeron the receiver that asked last gets all responses. Here the receiver that
-        # has them keeps them while it is alive.
-        if outbox is not None and sm.is_setup_elicit and not publication.has_receivers:
-            if outbox.address is None:
-                publication.send_setup_soon()
-            outbox.on_asked(source, len(datagram))
+        if outbox is not None and not self._admits(publication, outbox, sm, source, now_ns):
+            self._strangers.increment()
+            return True
         if publication.on_status_message(sm, now_ns, source=source):
             if outbox is not None and not sm.is_setup_elicit:
                 outbox.on_answered(source)
@@ -268,6 +275,31 @@ class ControlPacketDispatcher:
             self._note_destination(sm, source, now_ns)
         self._on_activity(publication)
         return True
+
+    def _admits(
+        self,
+        publication: NetworkPublication,
+        outbox: ResponseOutbox,
+        sm: StatusMessage,
+        source: Address,
+        now_ns: int,
+    ) -> bool:
+        """Return whether a status message for responses counts; note who asks for them."""
+        # Differs: in Aeron the receiver that asked last gets all responses, whoever answers. Here
+        # the receiver that has them keeps them while it is alive, unless it is elsewhere than the
+        # requests come from; and only who has asked can answer.
+        if not sm.is_setup_elicit:
+            return outbox.may_answer(source)
+        if not publication.has_receivers or outbox.goes_before(source):
+            if outbox.address is None:
+                publication.send_setup_soon()
+            outbox.on_asked(source, STATUS_MESSAGE_LENGTH, now_ns)
+        return True
+
+    def _is_of_receiver(self, publication: NetworkPublication, source: Address) -> bool:
+        """Return whether a status message comes from where its responses go."""
+        outbox = self._response_outboxes.get(publication)
+        return outbox is None or source == outbox.answered
 
     def _note_destination(self, sm: StatusMessage, source: Address, now_ns: int) -> None:
         if self.destinations is not None:

@@ -6,7 +6,7 @@ implement them; in tests, a list does.
 Invariant: to a receiver that has not answered a SETUP yet, `HandshakeBudget` allows at most three
 times the bytes that came from its address, as a QUIC server does before a path is validated. A
 stranger may have forged the address of another host, and only an answer proves it genuine.
-`ResponseOutbox` sends to the receiver that asked last, within such a budget, until one answers.
+`ResponseOutbox` sends to the receiver that asked last, within such a budget, until it answers.
 
 Differs: Aeron sends a SETUP every 100 ms for as long as the publication lives. A publication with
 its own budget increases the interval, so that the budget lasts for seconds.
@@ -19,6 +19,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Final, Protocol
 
+from aeron_async.clock import NS_PER_SECOND
 from aeron_async.protocol.header import DATA_HEADER_LENGTH
 
 if TYPE_CHECKING:
@@ -282,13 +283,25 @@ class HandshakeBudget:
         return True
 
 
+KNOWN_MOST: Final = 8
+"""Receivers that are remembered because they have asked; the first is forgotten first."""
+PREFERRED_NS: Final = 5 * NS_PER_SECOND
+"""How long a receiver at the host of the requests goes before others after it has asked."""
+
+
 class ResponseOutbox:
     """Sends to the receiver that last asked for a SETUP; without one, it sends nothing.
+
+    Only who has asked, or has had the responses before, can answer. A receiver at the host that
+    the requests come from goes before all others: it takes the responses from a receiver elsewhere,
+    and no other takes them from it. A client may receive at another address than it sends from, so
+    others are served, too.
 
     Args:
         send_to: Sends a datagram to an address, and returns whether that succeeded.
         send_batches_to: Sends segment batches, and returns how many bytes were sent.
         withheld: Counts datagrams not sent because the receiver has not answered yet.
+        host: Host that the requests come from; None if it is not known.
 
     Attributes:
         address: The address of the receiver.
@@ -300,31 +313,59 @@ class ResponseOutbox:
         send_to: Callable[[Buffer, Address], bool],
         send_batches_to: Callable[[memoryview, SegmentTable, Address], int],
         withheld: Counter,
+        host: str | None = None,
     ) -> None:
         self._send_to = send_to
         self._send_batches_to = send_batches_to
         self._withheld = withheld
+        self._host = host
         self._budget: HandshakeBudget | None = None
+        # Who has asked, and who answered last: its image may live although it was silent for long.
+        self._known: dict[Address, None] = {}
+        # Until when a receiver elsewhere is not listened to.
+        self._preferred_ns = 0
         self.address: Address | None = None
         self.answered: Address | None = None
 
-    def on_asked(self, address: Address, length: int) -> None:
-        """Send to this address from now on, unless a receiver has answered already.
+    def goes_before(self, address: Address) -> bool:
+        """Return whether a receiver may take the responses from the one that has them."""
+        return (
+            self._host is not None
+            and address[0] == self._host
+            and self.address is not None
+            and self.address[0] != self._host
+        )
+
+    def on_asked(self, address: Address, length: int, now_ns: int) -> None:
+        """Send to this address from now on, unless a receiver goes before it.
 
         Args:
             address: The address the SETUP request came from.
             length: Length of the request, in bytes.
+            now_ns: The time.
         """
+        if self._host is not None and address[0] == self._host:
+            self._preferred_ns = now_ns + PREFERRED_NS
+        elif now_ns < self._preferred_ns:
+            return
+        if address not in self._known and len(self._known) >= KNOWN_MOST:
+            del self._known[next(iter(self._known))]
+        self._known[address] = None
         if self._budget is None or address != self.address:
             self.address, self._budget = address, HandshakeBudget()
             self.answered = None
         self._budget.on_received(length)
 
+    def may_answer(self, address: Address) -> bool:
+        """Return whether a status message is of the receiver, or of one that may become it."""
+        return address == self.address or (self._budget is not None and address in self._known)
+
     def on_answered(self, address: Address) -> None:
-        """Send to the first receiver that answers from now on, without a budget."""
+        """Send to this receiver, which may answer, from now on without a budget."""
         if self._budget is not None:
             self.address, self._budget = address, None
             self.answered = address
+            self._known = {address: None}
 
     def send(self, datagram: Buffer) -> bool:
         """Send to the receiver now; return False if that failed."""

@@ -383,6 +383,9 @@ def chosen_congestion_control(
 # Session ids.
 
 
+DRAWS_MOST: Final = 64
+
+
 class SessionIds:
     """A count through the signed 32-bit ids that leaves out a reserved range.
 
@@ -407,20 +410,36 @@ class SessionIds:
             if not is_in_use(session_id):
                 return session_id
 
+    def draw(self, is_in_use: Callable[[int], bool], random_int32: Callable[[], int]) -> int:
+        """Return a random id that is neither reserved nor in use, which nobody can guess.
+
+        It is the next one if most ids are reserved.
+        """
+        for _ in range(DRAWS_MOST):
+            session_id = random_int32()
+            is_reserved = self._reserved_low <= session_id <= self._reserved_high
+            if not is_reserved and not is_in_use(session_id):
+                return session_id
+        return self.take(is_in_use)
+
 
 def chosen_session_id(
     session_ids: SessionIds,
     params: PublicationParams,
     is_in_use: Callable[[int], bool],
+    random_int32: Callable[[], int],
     *,
     where: str,
 ) -> int:
-    """Return the session id in the channel, or the next free one.
+    """Return the session id in the channel, or a free one: of responses, a random one.
+
+    Differs: in Aeron the id of responses is the next one, too. Who guesses it can ask for them.
 
     Args:
         session_ids: The source of free ids.
         params: Parameters of the channel.
         is_in_use: Returns whether another publication has a session id already.
+        random_int32: Returns a random signed 32-bit number.
         where: Stream and channel, for the message.
 
     Raises:
@@ -429,6 +448,8 @@ def chosen_session_id(
     Source: Aeron `DriverConductor.checkForSessionClash`.
     """
     if params.session_id is None:
+        if params.is_response:
+            return session_ids.draw(is_in_use, random_int32)
         return session_ids.take(is_in_use)
     if is_in_use(params.session_id):
         message = (
