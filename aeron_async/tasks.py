@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-__all__ = ["EagerStarter", "TaskOwner", "Turns", "make_in_thread", "running_loop"]
+__all__ = ["EagerStarter", "Interruption", "TaskOwner", "Turns", "make_in_thread", "running_loop"]
 
 T = TypeVar("T")
 
@@ -140,6 +140,59 @@ class TaskOwner:
         traceback: TracebackType | None,
     ) -> None:
         await self.aclose()
+
+
+@final
+class Interruption:
+    """A block that something else may end with an error, as a deadline ends `asyncio.timeout`.
+
+    The task is cancelled where it waits, and the error takes the place of that. In a block that
+    another task leaves than has entered it, nothing can be cancelled.
+    """
+
+    __slots__ = ("_before", "_error", "_is_over", "_task")
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[Any] | None = None
+        self._before = 0
+        self._error: Exception | None = None
+        self._is_over = False
+
+    def interrupt(self, error: Exception) -> None:
+        """End the block with an error; a second one, or one behind the block, does nothing."""
+        if self._error is None and not self._is_over and self._task is not None:
+            self._error = error
+            self._task.cancel()
+
+    async def __aenter__(self) -> Self:
+        task = self._task = asyncio.current_task()
+        assert task is not None, "a coroutine of asyncio runs in a task"
+        self._before = task.cancelling()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._is_over = True
+        task = self._task
+        if self._error is None or task is None or task is not asyncio.current_task():
+            return
+        is_cancelled = exc_type is not None and issubclass(exc_type, asyncio.CancelledError)
+        is_seen = is_cancelled
+        if not is_seen:
+            try:
+                # The block may have ended before the task was cancelled.
+                await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                is_seen = True
+        is_also_anothers = task.uncancel() > self._before
+        if is_seen and is_also_anothers:
+            raise asyncio.CancelledError
+        if is_cancelled or (is_seen and exc_type is None):
+            raise self._error
 
 
 @final

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,14 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from aeron_async.tasks import TURN_NS, EagerStarter, TaskOwner, Turns, make_in_thread
+from aeron_async.tasks import (
+    TURN_NS,
+    EagerStarter,
+    Interruption,
+    TaskOwner,
+    Turns,
+    make_in_thread,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -396,3 +403,98 @@ async def test_a_scope_of_anyio_cancels_the_first_wait(turns: int) -> None:
             assert task is not None
             assert await task is True
             assert task.cancelling() == 0
+
+
+class BrokenError(Exception):
+    pass
+
+
+async def interrupted(
+    block: Callable[[Interruption], Awaitable[object]], *, also_cancelled: bool = False
+) -> asyncio.Task[object]:
+    """Run a block in a task of its own, interrupt it once it waits, and return the ended task."""
+    entered: asyncio.Future[Interruption] = asyncio.get_running_loop().create_future()
+
+    async def run() -> object:
+        async with Interruption() as interruption:
+            entered.set_result(interruption)
+            return await block(interruption)
+
+    task: asyncio.Task[object] = asyncio.ensure_future(run())
+    interruption = await entered
+    interruption.interrupt(BrokenError("first"))
+    interruption.interrupt(BrokenError("second"))
+    if also_cancelled:
+        task.cancel()
+    await asyncio.wait([task])
+    return task
+
+
+async def test_an_interrupted_block_ends_with_the_error_and_is_not_cancelled() -> None:
+    async def sleeps(_: Interruption) -> None:
+        await asyncio.sleep(60)
+
+    task = await interrupted(sleeps)
+    assert not task.cancelled()
+    assert isinstance(task.exception(), BrokenError)
+    assert str(task.exception()) == "first"
+    assert task.cancelling() == 0
+
+
+async def test_a_block_that_another_cancels_too_is_cancelled() -> None:
+    async def sleeps(_: Interruption) -> None:
+        await asyncio.sleep(60)
+
+    task = await interrupted(sleeps, also_cancelled=True)
+    assert task.cancelled()
+
+
+async def test_an_interrupted_block_may_raise_another_error_or_go_on() -> None:
+    async def fails(_: Interruption) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            raise LookupError from None
+
+    async def swallows(_: Interruption) -> str:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        return "done"
+
+    task = await interrupted(fails)
+    assert isinstance(task.exception(), LookupError)
+    task = await interrupted(swallows)
+    assert (task.result(), task.cancelling()) == ("done", 0)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_block_that_ends_before_its_task_was_cancelled(*, fails: bool) -> None:
+    """Nothing that is left over cancels what comes behind the block."""
+
+    async def run() -> None:
+        async with Interruption() as interruption:
+            interruption.interrupt(BrokenError())
+            if fails:
+                raise LookupError
+
+    task = asyncio.ensure_future(run())
+    await asyncio.wait([task])
+    assert isinstance(task.exception(), LookupError if fails else BrokenError)
+    assert task.cancelling() == 0
+
+
+async def test_behind_its_block_and_in_another_task_nothing_is_interrupted() -> None:
+    async with Interruption() as over:
+        pass
+    over.interrupt(BrokenError())
+    await asyncio.sleep(0)
+    interruption = Interruption()
+    interruption.interrupt(BrokenError())
+
+    async def enter() -> None:
+        await interruption.__aenter__()
+
+    await asyncio.ensure_future(enter())
+    interruption.interrupt(BrokenError())
+    await interruption.__aexit__(None, None, None)
+    await asyncio.sleep(0)

@@ -131,6 +131,12 @@ cdef class ShortCall:
         """Return whether it was answered, has failed, or was cancelled."""
         return self.answer.done()
 
+    def let_go(self, ended):
+        """Keep no payload: its deadline is remembered for longer."""
+        self.request = b""
+        self.answer = ended
+        self.parts = None
+
 
 cdef inline bint is_over(entry, Py_ssize_t place) except -1:
     """Return whether a call has ended that is at a place in a tuple."""

@@ -27,7 +27,8 @@ from aeron_async.rpc.client import CallCounts, Client
 from aeron_async.rpc.client_stream import ClientStream
 from aeron_async.rpc.server import Server
 from aeron_async.rpc.server_session import Caller, ServerCall
-from aeron_async.rpc.serving import ServerCounts, Serving
+from aeron_async.rpc.serving import Serving
+from aeron_async.rpc.serving_limits import ServerCounts
 from aeron_async.rpc.typed_calls import Method, TypedClientStream
 
 __all__ = [

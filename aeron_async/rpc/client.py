@@ -32,7 +32,7 @@ from aeron_async.errors import (
 )
 from aeron_async.protocol.arguments import check_number
 from aeron_async.protocol.units import INT64_MAX
-from aeron_async.rpc.client_link import ClientCall, ClientLink, LinkState
+from aeron_async.rpc.client_link import ENDED, ClientCall, ClientLink, LinkState
 from aeron_async.rpc.client_stream import ClientStream
 from aeron_async.rpc.deadlines import Deadlines, nanoseconds
 from aeron_async.rpc.envelope import (
@@ -240,6 +240,8 @@ class Client(ShortBeginning):
         except CallFailedError:
             self._failed += 1
             raise
+        finally:
+            call.let_go(ENDED)
         self._answered += 1
         if self._tokens < RETRY_TOKENS:
             self._tokens += RETRY_RATIO
@@ -678,6 +680,7 @@ class Client(ShortBeginning):
             for call in calls:
                 self.abandon(call)
                 self.count_answer(call)
+                call.let_go(ENDED)
         return [each for each in results if isinstance(each, bytes | AeronError)]
 
     # Opening and closing.

@@ -45,6 +45,7 @@ from aeron_async.rpc.envelope import (
     Template,
     body_offset,
     check_payload,
+    check_version,
     extensions_of,
     failure_of,
     head,
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from aeron_async.rpc.wiring import Wiring
 
 __all__ = [
+    "ENDED",
     "STREAMS",
     "ClientCall",
     "ClientLink",
@@ -208,6 +210,20 @@ class ClientCall(ShortCall):
             self.answer.exception()
         if self.sent is not None and not self.sent.done():
             self.sent.set_result(None)
+
+
+@final
+class EndedAnswer:
+    """In the place of an answer that was looked at; it has no payload."""
+
+    __slots__ = ()
+
+    def done(self) -> bool:
+        """Return True: the call is over."""
+        return True
+
+
+ENDED: Final = EndedAnswer()
 
 
 class LinkOwner(Protocol):
@@ -453,6 +469,8 @@ class ClientLink(ShortLink):
         key = extensions.get(Extension.KEY, b"")
         if self._wiring.is_shared and key[:INSTANCE_LENGTH] != self._instance:
             return
+        if call_id or template not in {Template.WELCOME, Template.ERROR}:
+            check_version(version)
         if call_id == 0:
             self._on_link_message(template, version, amount, number, data[at:], extensions)
             return
@@ -495,7 +513,12 @@ class ClientLink(ShortLink):
 
     def _on_welcome(self, version: int, calls_at_once: int, instance: bytes) -> None:
         if version != VERSION:
-            self._refuse(f"the server speaks version {version} of calls; this client {VERSION}")
+            reason = f"the server speaks version {version} of calls; this client {VERSION}"
+            self._outbox.control(
+                head(Template.ERROR, 0, number=Status.UNIMPLEMENTED, amount=VERSION)
+                + text_of(reason)
+            )
+            self._refuse(reason)
         elif self._server_instance not in {b"", instance}:
             self._refuse_two()
         elif self.state is LinkState.CONNECTING:

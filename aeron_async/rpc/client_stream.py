@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Self, final
 
 from aeron_async.errors import CallFailedError, ClosedError, Status
-from aeron_async.rpc.client_link import STREAMS, wrong_kind
+from aeron_async.rpc.client_link import ENDED, STREAMS, wrong_kind
 from aeron_async.rpc.envelope import CONTINUED, LAST, checked
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class ClientStream:
     that take elements, `reply` for those that answer once.
     """
 
-    __slots__ = ("_call", "_client", "_inflow", "_is_sending_over", "_key", "_link")
+    __slots__ = ("_answer", "_call", "_client", "_inflow", "_is_sending_over", "_key", "_link")
 
     def __init__(self, client: Any, call: ClientCall, key: str | bytes | None) -> None:
         self._client = client
@@ -38,6 +38,8 @@ class ClientStream:
         self._link: ClientLink | None = None
         self._inflow: InFlow | None = None
         self._is_sending_over = call.outflow is None
+        # Once it was left: the call itself keeps no payload.
+        self._answer: asyncio.Future[bytes] | None = None
 
     async def send(self, element: bytes) -> None:
         """Send one element, when the server has room for it.
@@ -69,7 +71,7 @@ class ClientStream:
             raise wrong_kind(self._call.method, STREAMS)
         self._call.wants_one = True
         await self.end()
-        answer = self._call.answer
+        answer = self._answer or self._call.answer
         if not answer.done():
             await asyncio.wait((answer,))
         if answer.cancelled():
@@ -154,7 +156,7 @@ class ClientStream:
                 call.answer.result()
         except BaseException:
             self._client.count_answer(call)
-            self._client.abandon(call)
+            self._leave()
             raise
         link = call.link
         assert link is not None
@@ -172,11 +174,19 @@ class ClientStream:
         call = self._call
         ended = CallFailedError(f"{call.method} was left", status=Status.CANCELLED)
         self._client.count_answer(call)
-        self._client.abandon(call)
+        answer = self._leave()
         if call.outflow is not None:
             call.outflow.close(ended)
         if call.inflow is not None:
             call.inflow.discard(ended)
-        if call.answer.done() and not call.answer.cancelled():
+        if not answer.cancelled():
             # It was raised where the caller looked, or is of no interest any more.
-            call.answer.exception()
+            answer.exception()
+
+    def _leave(self) -> asyncio.Future[bytes]:
+        """End the call if it has not ended, and return its answer."""
+        call = self._call
+        self._client.abandon(call)
+        answer = self._answer = call.answer
+        call.let_go(ENDED)
+        return answer

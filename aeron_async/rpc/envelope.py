@@ -56,6 +56,7 @@ __all__ = [
     "Template",
     "body_offset",
     "check_payload",
+    "check_version",
     "checked",
     "extensions_of",
     "failure_of",
@@ -109,8 +110,8 @@ class Template(IntEnum):
     """What a message is, and what its fields `amount` and `number` mean.
 
     Attributes:
-        HELLO: A client begins a link; number is the highest version that it speaks. Extensions:
-            service, instance, name.
+        HELLO: A client begins a link; the version of the message is the lowest that it speaks,
+            number the highest. Extensions: service, instance, name.
         WELCOME: A server accepts it, in the version that both speak; number is how many calls at
             once, amount the most bytes of a payload. Extension: instance.
         CALL: A client calls; number is the method, amount the nanoseconds until the deadline (0:
@@ -119,7 +120,8 @@ class Template(IntEnum):
         ITEM: One element of a stream, of either side; amount is its sequence number, from 0.
         END: This side sends no more elements; amount is how many there were.
         ERROR: A server ends the call; number is a `Status`. Of call 0: the link itself; amount is
-            the highest version that the server speaks, if it is about that.
+            the highest version that the server speaks, if it is about that. A client says so why
+            it cannot use the server, before it leaves.
         CANCEL: A client ends the call.
         CREDIT: What the peer may send, as totals since the call began: amount in elements, number
             in KiB, modulo 2**32. Of call 0: amount is how many calls at once.
@@ -223,6 +225,17 @@ def head(
         )
         + extensions
     )
+
+
+def check_version(version: int) -> None:
+    """Check the version of a message: what a later one means is not known here.
+
+    Raises:
+        ProtocolError: It is a later one.
+    """
+    if version > VERSION:
+        message = f"version {version} of calls, where {VERSION} is spoken"
+        raise ProtocolError(message)
 
 
 def body_offset(schema_id: int, block_length: int, ext_length: int, message_length: int) -> int:

@@ -13,9 +13,11 @@ from aeron_async.errors import ConfigurationError
 from aeron_async.rpc.deadlines import check_seconds
 from aeron_async.rpc.envelope import method_id
 from aeron_async.rpc.server_session import Handler
-from aeron_async.rpc.serving import Serving, ServingLimits
+from aeron_async.rpc.serving import Serving
+from aeron_async.rpc.serving_limits import ServingLimits
 from aeron_async.rpc.typed_calls import typed_function
 from aeron_async.rpc.wiring import REQUEST_STREAM_ID, Wiring
+from aeron_async.tasks import Interruption
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -273,6 +275,9 @@ class Server:
     ) -> AsyncGenerator[Serving, None]:
         """Serve until the block ends; then take no new calls, and wait for those that run.
 
+        If the client of Aeron is closed, or its driver has gone, the block is cancelled where it
+        waits, and ends with `ClosedError`.
+
         Args:
             aeron: Whose streams to use.
             channel: URI of the service, with `endpoint` and `control`, or `aeron:ipc`.
@@ -296,6 +301,7 @@ class Server:
             ConfigurationError: An argument is invalid, or another server of the driver has this
                 channel and stream: each call would run in both.
             RegistrationError: The driver refuses the channel.
+            ClosedError: The client of Aeron is closed, or was closed while the block ran.
         """
         check_seconds(grace, "grace")
         limits = ServingLimits(
@@ -306,12 +312,21 @@ class Server:
         )  # fmt: skip
         wiring = Wiring(channel, stream_id, response_stream_id)
         serving = Serving(self.service, self.handlers, aeron, wiring, limits)
-        try:
-            await serving.open()
+        async with served(serving, grace):
             yield serving
-            await serving.drain(grace)
-        finally:
-            await serving.aclose()
+
+
+@asynccontextmanager
+async def served(serving: Serving, grace: float) -> AsyncGenerator[None, None]:
+    """Open a service, and close it; see `Server.serve`."""
+    try:
+        await serving.open()
+        async with Interruption() as interruption:
+            serving.on_lost = interruption.interrupt
+            yield
+        await serving.drain(grace)
+    finally:
+        await serving.aclose()
 
 
 def takes_call(function: Callable[..., Any], name: str) -> bool:

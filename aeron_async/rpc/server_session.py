@@ -240,6 +240,9 @@ class ServerSession(ShortSession):
         outbox: Where its answers go.
         clock: Of the server.
         wiring: The channels of the service.
+
+    Attributes:
+        is_refused: Whether it was said that it cannot call this server.
     """
 
     calls: dict[int, ServerCall]
@@ -254,6 +257,7 @@ class ServerSession(ShortSession):
         self.instance = b""
         self.caller = Caller("", image.source_identity, image.session_id)
         self.is_ended = False
+        self.is_refused = False
         self.publication: Any = None
         self.now_ns: Callable[[], int] = clock.now_ns
         self.is_shared = wiring.is_shared

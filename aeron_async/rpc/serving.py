@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
-from aeron_async.client.arguments import check_limit
 from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
 from aeron_async.errors import (
     AeronError,
@@ -28,7 +27,6 @@ from aeron_async.errors import (
     Status,
 )
 from aeron_async.logs import get_logger
-from aeron_async.protocol.arguments import check_number
 from aeron_async.protocol.units import INT64_MAX
 from aeron_async.rpc.deadlines import Deadlines, check_seconds
 from aeron_async.rpc.envelope import (
@@ -45,11 +43,12 @@ from aeron_async.rpc.envelope import (
     Template,
     body_offset,
     check_payload,
+    check_version,
     checked,
     extensions_of,
     pack_extensions,
 )
-from aeron_async.rpc.flows import InFlow, OutFlow, check_window, whole_of
+from aeron_async.rpc.flows import InFlow, OutFlow, whole_of
 from aeron_async.rpc.kept_results import KeptResults
 from aeron_async.rpc.outbox import Outbox
 from aeron_async.rpc.server_session import (
@@ -61,19 +60,21 @@ from aeron_async.rpc.server_session import (
     ServerSession,
 )
 from aeron_async.rpc.service_claim import claim_service
+from aeron_async.rpc.serving_limits import ServerCounts
 from aeron_async.rpc.short_ways import ShortServing
 from aeron_async.stats import CallStats
 from aeron_async.tasks import EagerStarter, TaskOwner
 from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from aeron_async.client.aeron import Aeron
     from aeron_async.client.image import Image
+    from aeron_async.rpc.serving_limits import ServingLimits
     from aeron_async.rpc.wiring import Wiring
 
-__all__ = ["ServerCounts", "Serving", "ServingLimits"]
+__all__ = ["Serving"]
 
 log = get_logger("aeron_async.rpc")
 
@@ -96,77 +97,13 @@ STREAMED: Final = object()
 """In the place of an answer: all of it was sent."""
 
 
-@attrs.frozen
-class ServerCounts:
-    """What a server has counted since it began to serve.
-
-    Attributes:
-        calls: Calls that arrived.
-        answered: Those that were answered.
-        failed: Those that were answered with an error, by status.
-        cancelled: Those that their clients cancelled, or whose clients have gone.
-        under_way: Those that run.
-        clients: Clients that are connected.
-        late: Messages for calls that had ended.
-        malformed: Messages that were no envelope, or made no sense.
-        refused_clients: Clients that were rejected.
-        repeated: Calls that were sent again and got the result of an earlier attempt.
-        results_kept: Results that are kept for such calls.
-        results_dropped: Those that were dropped because newer ones needed their place.
-    """
-
-    calls: int
-    answered: int
-    failed: dict[str, int]
-    cancelled: int
-    under_way: int
-    clients: int
-    late: int
-    malformed: int
-    refused_clients: int
-    repeated: int
-    results_kept: int
-    results_dropped: int
-
-
-@final
-@attrs.frozen(kw_only=True)
-class ServingLimits:
-    """The limits of a service; see `Server.serve`.
-
-    Raises:
-        ConfigurationError: One is no limit.
-    """
-
-    calls_limit: int
-    calls_at_once: int
-    clients_limit: int
-    patience_s: float
-    payload_max: int
-    window_items: int
-    window_bytes: int
-    keep_results: int
-    keep_results_bytes: int
-    cancel_grace_s: float
-
-    def __attrs_post_init__(self) -> None:
-        for name in ("clients_limit", "keep_results_bytes"):
-            check_limit(getattr(self, name), name)
-        for name in ("calls_limit", "calls_at_once"):
-            check_number(getattr(self, name), name, minimum=1, maximum=NUMBER_MAX)
-        check_number(self.payload_max, "payload_max", minimum=1, maximum=INT64_MAX)
-        check_window(self.window_items, self.window_bytes)
-        check_number(self.keep_results, "keep_results", minimum=0)
-        check_seconds(self.patience_s, "patience")
-        check_seconds(self.cancel_grace_s, "cancel_grace")
-
-
 @final
 class Serving(ShortServing):
     """A service that is open at one channel.
 
     Attributes:
         service: Its name.
+        on_lost: Called with the error when it can serve no more, because its Aeron was closed.
     """
 
     def __init__(
@@ -178,6 +115,9 @@ class Serving(ShortServing):
         limits: ServingLimits,
     ) -> None:
         self.service = service
+        self.on_lost: Callable[[ClosedError], object] = ignore
+        self._lost: ClosedError | None = None
+        self._is_over = asyncio.Event()
         self._methods = {number: ServedMethod(each) for number, each in handlers.items()}
         self._aeron = aeron
         self._wiring = wiring
@@ -287,16 +227,52 @@ class Serving(ShortServing):
             )
         self._starter = EagerStarter(self._calls, self._tasks)
         self._subscription.on_message(self._on_message)
+        self._tasks.start(self._watch(), "end of a service")
+
+    async def _watch(self) -> None:
+        """Notice that the stream of requests has ended before this server closes it."""
+        async for _ in self._subscription.image_events():
+            pass
+        try:
+            self._subscription._check_open()
+        except ClosedError as error:
+            if not self._is_closed:
+                self._lose(error)
+
+    def _lose(self, error: ClosedError) -> None:
+        service, name = printable(self.service, SHORT), self._wiring.name
+        log.error("call_server_lost", service=service, server=name, reason=printable(error))
+        self._lost = ClosedError(f"{service!r} is served no more at {name}: {error}")
+        self._lost.__cause__ = error
+        self._is_over.set()
+        self.on_lost(self._lost)
+
+    async def wait_closed(self) -> None:
+        """Wait until it serves no more.
+
+        Raises:
+            ClosedError: Its Aeron was closed, or the driver has gone.
+        """
+        await self._is_over.wait()
+        if self._lost is not None:
+            raise self._lost
 
     # What clients send.
 
     def _on_any(self, session: ServerSession, data: bytes) -> None:
-        block, template, schema, _, call_id, amount, number, flags, ext_length = UNPACK(data)
+        block, template, schema, version, call_id, amount, number, flags, ext_length = UNPACK(data)
         try:
             at = body_offset(schema, block, ext_length, len(data))
             extensions = extensions_of(data, block, ext_length) if ext_length else {}
+            if template == Template.HELLO and call_id == 0:
+                # First: of answers to all clients, it says whose one is.
+                session.instance = extensions.get(Extension.INSTANCE, b"")[:INSTANCE_LENGTH]
+                self._on_hello(session, version, number, extensions)
+                return
+            if call_id or template != Template.ERROR:
+                check_version(version)
             if call_id == 0:
-                self._on_link_message(session, template, amount, number, extensions)
+                self._on_link_message(session, template, amount, data[at:])
             elif template == CALL:
                 self._call_count += 1
                 if call_id <= session.highest_id:
@@ -481,6 +457,8 @@ class Serving(ShortServing):
         if call.reason is Status.CANCELLED:
             call.handler.cancelled += 1
         call.end()
+        # Its deadline is remembered for longer, and must not keep what it has received.
+        call.inflow = call.outflow = call.task = None
 
     async def _run(self, call: ServerCall, body: bytes) -> None:
         try:
@@ -627,41 +605,33 @@ class Serving(ShortServing):
     # Clients.
 
     def _on_link_message(
-        self,
-        session: ServerSession,
-        template: int,
-        amount: int,
-        number: int,
-        extensions: dict[int, bytes],
+        self, session: ServerSession, template: int, amount: int, body: bytes
     ) -> None:
         if template == Template.PING:
             session.post(
                 session.frame(Template.PONG, 0, amount=amount, extensions=self._instance_packed())
             )
-        elif template == Template.HELLO:
-            # First: of answers to all clients, it says whose one is.
-            session.instance = extensions.get(Extension.INSTANCE, b"")[:INSTANCE_LENGTH]
-            self._on_hello(session, number, extensions)
+        elif template == Template.ERROR:
+            self._say_refused(session, printable(body.decode(errors="replace")))
 
     def _on_hello(
-        self, session: ServerSession, highest_version: int, extensions: dict[int, bytes]
+        self, session: ServerSession, version: int, highest: int, extensions: dict[int, bytes]
     ) -> None:
         service = extensions.get(Extension.SERVICE, b"").decode("utf-8", "replace")
-        if highest_version < VERSION:
-            session.refuse(
-                0,
-                Status.UNIMPLEMENTED,
-                f"version {highest_version} of calls; this server speaks {VERSION}",
-                amount=VERSION,
-            )
-            return
-        if service not in {"", self.service}:
-            session.refuse(
-                0, Status.NOT_FOUND, f"this is {self.service!r}, not {printable(service, 80)!r}"
-            )
-            return
         name = extensions.get(Extension.NAME, b"").decode("utf-8", "replace")
         session.caller = attrs.evolve(session.caller, name=printable(name, 80))
+        # A HELLO is of the lowest version that its client speaks.
+        if not version <= VERSION <= highest:
+            spoken = f"{version} to {highest}" if version < highest else f"{highest}"
+            reason = f"the client speaks version {spoken} of calls; this server {VERSION}"
+            session.refuse(0, Status.UNIMPLEMENTED, reason, amount=VERSION)
+            self._say_refused(session, reason)
+            return
+        if service not in {"", self.service}:
+            reason = f"this is {self.service!r}, not {printable(service, 80)!r}"
+            session.refuse(0, Status.NOT_FOUND, reason)
+            self._say_refused(session, reason)
+            return
         session.post(
             session.frame(
                 Template.WELCOME,
@@ -673,6 +643,18 @@ class Serving(ShortServing):
         )
         if self._is_draining:
             self._send_away(session)
+
+    def _say_refused(self, session: ServerSession, reason: str) -> None:
+        """Say once why a client cannot call this server, or does not want to."""
+        if not session.is_refused:
+            session.is_refused = True
+            log.warning(
+                "call_client_refused",
+                service=printable(self.service, SHORT),
+                client=session.caller.name,
+                address=session.caller.address,
+                reason=reason,
+            )
 
     def _instance_packed(self) -> bytes:
         return pack_extensions([(Extension.INSTANCE, self._instance)])
@@ -798,6 +780,7 @@ class Serving(ShortServing):
         if self._is_closed:
             return
         self._is_closed = True
+        self._is_over.set()
         self._begin_draining(0)
         try:
             await self._end_calls()
@@ -859,7 +842,7 @@ def told_of(error: BaseException) -> CallFailedError:
     return CallFailedError(f"the handler raised {kind}", status=Status.UNKNOWN, error_type=kind)
 
 
-def ignore(_message: object) -> None:
+def ignore(_: object) -> None:
     """Take a message that came before this server served: its call may be over by then."""
 
 

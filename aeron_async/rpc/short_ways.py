@@ -84,6 +84,16 @@ class ShortCall:
         """Return whether it was answered, has failed, or was cancelled."""
         return self.answer.done()
 
+    def let_go(self, ended: Any) -> None:
+        """Keep no payload: its deadline is remembered for longer.
+
+        Args:
+            ended: Takes the place of the answer, which was looked at.
+        """
+        self.request = b""
+        self.answer = ended
+        self.parts = None
+
 
 class ShortDeadlines:
     """The part of `Deadlines` that is compiled: what each call does.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -92,5 +92,52 @@ def test_an_answer_for_a_client_that_its_handler_let_go_is_none(kind: str) -> No
             counts = serving.counts
             assert (counts.calls, counts.answered, counts.cancelled) == (1, 0, 1)
             assert counts.under_way == 0
+
+    run(story)
+
+
+def test_calls_that_have_ended_keep_no_payload() -> None:
+    """Their deadlines are remembered for longer than they are under way."""
+
+    def held(deadlines: Any) -> int:
+        entries = [*deadlines._new, *deadlines._heap]
+        return sum(length_of(entry[-1]) for entry in entries)
+
+    def length_of(call: Any) -> int:
+        answer = getattr(call, "answer", None)
+        result = 0
+        if isinstance(answer, asyncio.Future) and answer.done() and not answer.cancelled():
+            result = 1_000_000 if answer.exception() else len(answer.result())
+        flows = [getattr(call, each, None) for each in ("inflow", "parts")]
+        waiting = sum(len(each[0]) for flow in flows if flow is not None for each in flow._queue)
+        return result + len(getattr(call, "request", b"")) + waiting
+
+    async def story(world: World) -> None:
+        async with pair(world, timeout=60) as (serving, client):
+            await client.wait_connected(5)
+            await asyncio.gather(*(client.call("echo", bytes(30_000)) for _ in range(40)))
+            assert len(await client.call("echo", bytes(200_000))) == 200_000
+            await asyncio.gather(*(client.call_all("echo", bytes(30_000)) for _ in range(4)))
+            with pytest.raises(rpc.CallFailedError):
+                await client.call("nothing", bytes(30_000))
+            leaving = asyncio.ensure_future(client.call("never", bytes(30_000)))
+            await world.sleep(0.1)
+            leaving.cancel()
+            with suppress(asyncio.CancelledError):
+                await leaving
+            async with client.stream("count", b"1000") as numbers:
+                await anext(numbers)
+            async with client.stream("total") as total:
+                await total.send(b"1")
+                answer = await total.reply()
+            assert await total.reply() == answer, "it is asked for again"
+            async with client.stream("upper") as words:
+                for _ in range(8):
+                    await words.send(bytes(8_000))
+            await world.sleep(0.5)
+            assert len(client._deadlines) > 40
+            assert held(client._deadlines) == 0
+            assert len(serving._deadlines) > 0
+            assert held(serving._deadlines) == 0
 
     run(story)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from structlog.testing import capture_logs
 
+import aeron_async as aa
 from aeron_async import rpc
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.testing import simulate
@@ -218,5 +219,73 @@ def test_a_handler_whose_own_wait_was_cancelled_has_failed(method: str, keep_res
             assert serving.counts.failed == {"UNKNOWN": 2}
             assert serving.counts.results_kept == (1 if keep_results else 0)
             assert (client.counts.failed, client.counts.repeated, client.counts.lost) == (2, 0, 0)
+
+    simulate(story, seed=1)
+
+
+# Its Aeron is closed, or the driver has gone.
+
+
+@pytest.mark.parametrize("gone", ["client", "driver"])
+def test_a_server_whose_aeron_is_closed_ends_with_the_reason(gone: str) -> None:
+    async def story(world: World) -> None:
+        server = make_server(60)
+        ended: list[str] = []
+        async with world.host("bob").driver() as driver, aa.Aeron.connect(driver) as aeron:
+
+            async def serve() -> None:
+                try:
+                    async with server.serve(aeron, UDP) as serving:
+                        watched.append(asyncio.ensure_future(serving.wait_closed()))
+                        await asyncio.Event().wait()
+                finally:
+                    ended.append("with what it had to do at its end")
+
+            watched: list[asyncio.Future[None]] = []
+            running = asyncio.ensure_future(serve())
+            await world.sleep(0.5)
+            with capture_logs() as lines:
+                await (aeron if gone == "client" else driver).aclose()
+                with pytest.raises(aa.ClosedError, match=r"'orders' is served no more at .*closed"):
+                    await running
+                with pytest.raises(aa.ClosedError, match="'orders' is served no more"):
+                    await watched[0]
+            assert len(ended) == 1
+            assert not running.cancelled()
+            lost = [each for each in lines if each["event"] == "call_server_lost"]
+            assert [(each["service"], each["log_level"]) for each in lost] == [("orders", "error")]
+            assert "closed" in lost[0]["reason"]
+
+    simulate(story, seed=1)
+
+
+def test_a_server_that_is_closed_is_not_lost() -> None:
+    async def story(world: World) -> None:
+        async with world.host("bob").aeron() as bob:
+            with capture_logs() as lines:
+                async with make_server(1).serve(bob, UDP) as serving:
+                    waiting = asyncio.ensure_future(serving.wait_closed())
+                    await world.sleep(0.5)
+                    assert not waiting.done()
+                await waiting
+            assert [each for each in lines if each["log_level"] in {"error", "warning"}] == []
+
+    simulate(story, seed=1)
+
+
+def test_a_server_whose_task_is_cancelled_while_its_aeron_closes_is_cancelled() -> None:
+    async def story(world: World) -> None:
+        async with world.host("bob").driver() as driver, aa.Aeron.connect(driver) as aeron:
+
+            async def serve() -> None:
+                async with make_server(1).serve(aeron, UDP):
+                    await asyncio.Event().wait()
+
+            running = asyncio.ensure_future(serve())
+            await world.sleep(0.5)
+            await aeron.aclose()
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
 
     simulate(story, seed=1)

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from aeron_async import rpc
 from aeron_async.errors import ClosedError, ConfigurationError
@@ -337,5 +338,119 @@ def test_a_limit_is_refused_that_no_message_can_say(name: str, most: int) -> Non
             ):
                 await client.wait_connected(5)
                 assert await client.call("echo", b"x" * 200_000) == b"x" * 200_000
+
+    simulate(story, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("lowest", "highest", "said"),
+    [(2, 3, "version 2 to 3"), (2, 2, "version 2"), (1, 0, "version 0")],
+)
+def test_both_ends_say_why_a_client_of_other_versions_is_refused(
+    lowest: int, highest: int, said: str
+) -> None:
+    async def story(world: World) -> None:
+        async with pair(world, name="hal") as (serving, client):
+            await client.wait_connected(5)
+            link: Any = client._links[0]
+            hello = bytearray(head(Template.HELLO, 0, number=highest))
+            hello[6] = lowest
+            with capture_logs() as lines:
+                for _ in range(3):
+                    link._post(bytes(hello))
+                await world.sleep(0.02)
+            reason = f"the client speaks {said} of calls; this server 1"
+            assert [
+                (each["log_level"], each["reason"])
+                for each in lines
+                if each["event"] in {"call_client_refused", "call_link_refused"}
+            ] == [("warning", reason)] * 2
+            assert reason in link._lost_reason
+            assert serving.counts.malformed == 0
+
+    simulate(story, seed=1)
+
+
+def test_a_client_tells_a_server_of_another_version_why_it_leaves() -> None:
+    async def story(world: World) -> None:
+        async with pair(world) as (serving, client):
+            await client.wait_connected(5)
+            session = next(iter(serving._sessions.values()))
+            welcome = bytearray(head(Template.WELCOME, 0, number=9))
+            welcome[6] = 2
+            with capture_logs() as lines:
+                session.post(bytes(welcome))
+                await world.sleep(0.02)
+            reason = "the server speaks version 2 of calls; this client 1"
+            refused = [each for each in lines if each["event"] == "call_client_refused"]
+            assert [(each["service"], each["reason"]) for each in refused] == [(SERVICE, reason)]
+            refused = [each for each in lines if each["event"] == "call_link_refused"]
+            assert [each["reason"] for each in refused] == [reason]
+
+    simulate(story, seed=1)
+
+
+def test_a_message_of_a_later_version_makes_no_sense() -> None:
+    async def story(world: World) -> None:
+        async with pair(world) as (serving, client):
+            await client.wait_connected(5)
+            link: Any = client._links[0]
+            session = next(iter(serving._sessions.values()))
+            call = asyncio.ensure_future(client.call("never"))
+            await world.sleep(0.1)
+            later = bytearray(head(Template.CREDIT, max(link.calls), amount=9, number=9))
+            later[6] = 2
+            link._post(bytes(later))
+            with pytest.raises(rpc.CallFailedError, match="version 2 of calls") as caught:
+                await call
+            assert caught.value.status is rpc.Status.INVALID_ARGUMENT
+            assert serving.counts.malformed == 1
+            call = asyncio.ensure_future(client.call("never"))
+            await world.sleep(0.1)
+            later = bytearray(head(Template.REPLY, max(link.calls), flags=1))
+            later[6] = 2
+            session.post(bytes(later))
+            with pytest.raises(rpc.CallFailedError, match="version 2 of calls"):
+                await call
+            assert client.counts.malformed == 1
+            # Why a link is refused is understood from any version.
+            refusal = bytearray(head(Template.ERROR, 0, number=12) + b"of another time")
+            refusal[6] = 2
+            session.post(bytes(refusal))
+            await world.sleep(0.02)
+            assert link._lost_reason == "of another time"
+
+    simulate(story, seed=1)
+
+
+@pytest.mark.parametrize("kind", ["call", "large", "elements", "reply"])
+def test_a_caller_gets_one_class_of_error_whichever_timer_was_first(kind: str) -> None:
+    async def story(world: World) -> None:
+        async with pair(world, timeout=None) as (serving, client):
+            await client.wait_connected(5)
+
+            async def ask(timeout: float | None) -> None:
+                if kind in {"call", "large"}:
+                    await client.call("never", bytes(200_000 * (kind == "large")), timeout=timeout)
+                elif kind == "elements":
+                    async with client.stream("never", b"", timeout=timeout) as stream:
+                        await anext(stream)
+                else:
+                    async with client.stream("never", timeout=timeout) as stream:
+                        await stream.send(b"x")
+                        await stream.reply()
+
+            asking = asyncio.ensure_future(ask(None))
+            await world.sleep(0.5)
+            session = next(iter(serving._sessions.values()))
+            serving._on_deadline(next(iter(session.calls.values())))
+            for each in (asking, ask(0.5)):
+                with pytest.raises(rpc.CallTimeoutError) as caught:
+                    await each
+                assert (caught.value.was_sent, caught.value.status) == (
+                    True,
+                    rpc.Status.DEADLINE_EXCEEDED,
+                )
+            assert (client.counts.timed_out, client.counts.failed) == (2, 0)
 
     simulate(story, seed=1)

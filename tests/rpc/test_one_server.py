@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 
 import aeron_async as aa
 from aeron_async import rpc
+from aeron_async._speedups import WHY_PURE
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.counters import CountersManager
 from aeron_async.errors import ConfigurationError, RegistrationError
@@ -29,7 +30,6 @@ from aeron_async.rpc.service_claim import (
 from aeron_async.rpc.wiring import Wiring
 from aeron_async.testing import simulate
 from tests.rpc.test_calls import MDC, UDP
-from tests.twins import needs_compiled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +43,9 @@ CHANNELS = pytest.mark.parametrize(
     "channel", [UDP, MDC, "aeron:ipc"], ids=["response", "mdc", "ipc"]
 )
 
+needs_directory = pytest.mark.skipif(
+    WHY_PURE is not None, reason=f"an Aeron directory needs compiled code, and {WHY_PURE}"
+)
 CLAIM_KEY = (1_001).to_bytes(4, "little") + (1_002).to_bytes(4, "little") + b"aeron:ipc"
 
 
@@ -173,7 +176,7 @@ def test_a_claim_gives_way_to_an_older_one_and_waits_for_a_newer_one() -> None:
     simulate(story, seed=1)
 
 
-@needs_compiled
+@needs_directory
 @pytest.mark.parametrize("media", ["udp", "ipc"])
 async def test_a_second_process_at_one_driver_is_refused(
     tmp_path: Path, unused_udp_port: int, media: str
@@ -212,7 +215,7 @@ asyncio.run(main())
 """
 
 
-@needs_compiled
+@needs_directory
 async def test_the_claim_of_a_killed_server_is_waited_for(tmp_path: Path) -> None:
     context = aa.DriverContext(
         aeron_directory=str(tmp_path / "aeron"),
@@ -244,7 +247,7 @@ async def test_the_claim_of_a_killed_server_is_waited_for(tmp_path: Path) -> Non
             ]
 
 
-@needs_compiled
+@needs_directory
 async def test_a_client_whose_driver_has_gone_says_so(tmp_path: Path) -> None:
     context = aa.DriverContext(aeron_directory=str(tmp_path / "aeron"), close_linger_timeout_ns=0)
     async with aa.MediaDriver.launch(context) as driver:
