@@ -178,6 +178,12 @@ class GapReader(AsyncIterator[MessageT | Gap], Generic[MessageT]):
             ClosedError: The driver failed.
             WrongLoopError: The subscription belongs to another event loop.
         """
+        while (item := await self.next_or_change()) is None:
+            pass
+        return item
+
+    async def next_or_change(self) -> MessageT | Gap | None:
+        """Return the next message or gap; None when images have come or gone before it."""
         subscription = self._subscription
         while True:
             if self._gaps:
@@ -187,6 +193,8 @@ class GapReader(AsyncIterator[MessageT | Gap], Generic[MessageT]):
                 return message
             if self._events and not subscription._batch.left:  # noqa: SLF001 - its reader
                 self._take_event(*self._events.popleft())
+                if not self._gaps:
+                    return None
                 continue
             following = await self._following()
             if following is None or not self._limit.admits(following):

@@ -227,6 +227,9 @@ class KeptMessages:
         self.failure: BaseException | None = None
         self.is_over = False
 
+    def __len__(self) -> int:
+        return len(self._messages)
+
     def put(self, item: Message | Gap) -> None:
         """Keep a message; a gap or another session begins again behind it."""
         if isinstance(item, Gap):
@@ -287,8 +290,9 @@ async def anext_or_none(events: ImageEvents) -> ImageEvent | None:
 class SnapshotReader(AsyncIterator["Snapshot[DataT] | Message"], Generic[DataT]):
     """What `join_with_snapshot` returns: a snapshot, then each message behind it, in order.
 
-    Another snapshot follows where the stream has a gap, or another publisher has taken over: it
-    replaces the state. While a snapshot is fetched, a task reads the subscription.
+    Another snapshot follows where the stream has a gap, or another publisher has taken over, even
+    if that has sent nothing yet: it replaces the state. While a snapshot is fetched, a task reads
+    the subscription. Of several publishers, that of the snapshot is followed.
 
     Attributes:
         fetched_count: How many snapshots were asked for.
@@ -315,6 +319,8 @@ class SnapshotReader(AsyncIterator["Snapshot[DataT] | Message"], Generic[DataT])
         self._shot: Snapshot[DataT] | None = None
         # Up to where the state is complete: a snapshot may be ahead of the live stream.
         self._position = 0
+        # The images that there were when the last snapshot was asked for.
+        self._image_ids: set[int] = set()
         self._tasks = TaskOwner()
         self.fetched_count: int = 0
 
@@ -345,7 +351,11 @@ class SnapshotReader(AsyncIterator["Snapshot[DataT] | Message"], Generic[DataT])
         while self._messages is not None:
             if self._messages:
                 return self._messages.popleft()
-            item = await anext(self._reader)
+            item = await self._reader.next_or_change()
+            if item is None:
+                if self._has_new_publisher():
+                    self._messages = None
+                continue
             if isinstance(item, Gap):
                 is_ours = item.session_id == kept.session_id
                 is_behind = item.to_position is not None and item.to_position <= self._position
@@ -359,6 +369,30 @@ class SnapshotReader(AsyncIterator["Snapshot[DataT] | Message"], Generic[DataT])
             kept.put(item)
             self._messages = None
         return await self._join()
+
+    def _has_new_publisher(self) -> bool:
+        """Return whether another publisher has come that may say nothing for long."""
+        images = self._subscription.images
+        session_id = self._kept.session_id
+        others = [each.image_id for each in images if each.session_id != session_id]
+        if not others:
+            return False
+        is_alone = len(others) == len(images)
+        return is_alone or not self._image_ids.issuperset(others)
+
+    def _follow(self, session_id: int) -> None:
+        """Join the session of a snapshot instead of another one, if that is older or idle."""
+        kept = self._kept
+        images = {each.session_id: each for each in self._subscription.images}
+        if session_id == kept.session_id or session_id not in images:
+            return
+        # Oldest first.
+        order = list(images)
+        is_older = kept.session_id in order and order.index(kept.session_id) > order.index(
+            session_id
+        )
+        if not (is_older and len(kept)):
+            kept.begin(session_id, images[session_id].position)
 
     async def _join(self) -> Snapshot[DataT]:
         """Fetch snapshots until one joins what arrives in the meantime."""
@@ -380,7 +414,9 @@ class SnapshotReader(AsyncIterator["Snapshot[DataT] | Message"], Generic[DataT])
                 if kept.is_over:
                     break
                 self.fetched_count += 1
+                self._image_ids = {each.image_id for each in self._subscription.images}
                 shot = await self._fetch()
+                self._follow(shot.session_id)
                 messages = kept.behind(shot)
                 if messages is not None:
                     self._messages, self._position = messages, shot.position

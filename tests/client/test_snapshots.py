@@ -165,6 +165,85 @@ def test_any_number_of_late_readers_join_by_a_loop_and_ask_nobody() -> None:
     simulate(story)
 
 
+@pytest.mark.parametrize("ends", ["before", "after", "never"])
+def test_a_new_publisher_that_says_nothing_is_noticed_by_its_image(ends: str) -> None:
+    async def story(world: World) -> None:
+        old, new = (Exchange(world, world.host(name)) for name in ("old", "new"))
+        serving = [old]
+        running = old.host.spawn(old.run(0, 3))
+        async with world.host("reader").aeron() as aeron:
+            subscription = await aeron.add_subscription(GROUP, STREAM_ID)
+
+            async def fetch() -> aa.Snapshot[State]:
+                return await serving[0].fetch()
+
+            async with aa.join_with_snapshot(subscription, fetch) as reader:
+                await follow_until(reader, 2)
+                waiting = asyncio.ensure_future(anext(reader))
+                if ends == "before":
+                    running.cancel()
+                    await world.sleep(15)
+                    assert not subscription.images
+                serving[0] = new
+                new.host.spawn(new.run(0, 0))
+                if ends == "after":
+                    await world.sleep(0.2)
+                    running.cancel()
+                async with asyncio.timeout(15):
+                    shot = await waiting
+                assert isinstance(shot, aa.Snapshot)
+                assert new.server is not None
+                assert (shot.data, shot.session_id) == ([], new.server.snapshot().session_id)
+                assert reader.fetched_count < 10
+                await new.server.publish(b"%06d" % 7)
+                item = await anext(reader)
+                assert isinstance(item, aa.Message)
+                assert item.data == b"%06d" % 7
+        running.cancel()
+
+    simulate(story)
+
+
+async def follow_until(reader: aa.SnapshotReader[State], last: int) -> None:
+    """Read up to the last change, and stay."""
+    async for item in reader:
+        seen = item.data if isinstance(item, aa.Snapshot) else [int(item.data[:6])]
+        if seen and seen[-1] == last:
+            return
+
+
+def test_a_second_publisher_that_says_nothing_does_not_take_over_by_itself() -> None:
+    async def story(world: World) -> None:
+        first, idle = (Exchange(world, world.host(name)) for name in ("first", "idle"))
+        first.host.spawn(first.run(0, 3))
+        async with world.host("reader").aeron() as aeron:
+            subscription = await aeron.add_subscription(GROUP, STREAM_ID)
+            async with aa.join_with_snapshot(subscription, first.fetch) as reader:
+                await follow_until(reader, 2)
+                waiting = asyncio.ensure_future(anext(reader))
+                idle.host.spawn(idle.run(0, 0))
+                again = await waiting
+                assert isinstance(again, aa.Snapshot)
+                assert again.data == [0, 1, 2]
+                waiting = asyncio.ensure_future(anext(reader))
+                await world.sleep(60)
+                assert not waiting.done()
+                assert first.server is not None
+                await first.server.publish(b"%06d" % 3)
+                item = await waiting
+                assert isinstance(item, aa.Message)
+                # Who joins now sees the idle one last, and is told of the other by the snapshot.
+                late = await aeron.add_subscription(GROUP, STREAM_ID)
+                await late.wait_connected()
+                await world.sleep(1)
+                async with aa.join_with_snapshot(late, first.fetch) as other:
+                    shot = await anext(other)
+                    assert isinstance(shot, aa.Snapshot)
+                    assert shot.data == [0, 1, 2, 3]
+
+    simulate(story)
+
+
 def test_snapshots_that_never_join_are_an_error() -> None:
     async def story(world: World) -> None:
         exchange = Exchange(world, world.host("exchange"))
