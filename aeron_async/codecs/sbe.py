@@ -4,7 +4,7 @@ Header and block are unpacked in one call. Messages of older versions, and those
 take a longer way, which reads field by field and says what is wrong.
 
 Invariant: no length in a payload decides an allocation. Each entry of a group takes at least a
-byte of the message, and data ends where the message does.
+byte of the message, data ends where the message does, and a message has at most `max_entries`.
 
 Source: FIX Simple Binary Encoding 1.0, "Message Structure" and "Schema Extension Mechanism".
 """
@@ -27,7 +27,7 @@ from aeron_async.codecs.generating import (
 )
 from aeron_async.codecs.layout import Char, Composite, EnumType, Primitive
 from aeron_async.errors import ConfigurationError, DecodeError, EncodeError
-from aeron_async.protocol.arguments import shown
+from aeron_async.protocol.arguments import check_number, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,9 +44,39 @@ if TYPE_CHECKING:
         MessageSchema,
     )
 
-__all__ = ["SbeCodec", "SbeUnionCodec"]
+__all__ = ["MAX_ENTRIES", "SbeCodec", "SbeUnionCodec"]
 
 T = TypeVar("T")
+MAX_ENTRIES: Final = 65_536
+"""Most entries of all groups of one message, by default: each is a value of its own."""
+
+
+@final
+class EntriesLeft:
+    """How many entries of groups one message may still have.
+
+    Args:
+        limit: How many of them all its groups together may have.
+    """
+
+    __slots__ = ("left", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.left = self.limit = limit
+
+    def take(self, count: int, name: str) -> None:
+        """Count those of one group.
+
+        Raises:
+            DecodeError: They are too many.
+        """
+        self.left -= count
+        if self.left < 0:
+            message = (
+                f"group {name} has {count} entries: with them the message has more than "
+                f"{self.limit}; raise max_entries, or decode columns"
+            )
+            raise DecodeError(message)
 
 
 @final
@@ -140,7 +170,9 @@ class BlockCodec:
         """Return a value of all its members."""
         return self.kind._make(values) if self.into is None else self.into(*values)
 
-    def read(self, data: Payload, start: int, length: int, version: int) -> tuple[Any, int]:
+    def read(
+        self, data: Payload, start: int, length: int, version: int, entries_left: EntriesLeft
+    ) -> tuple[Any, int]:
         """Return the value of a block, and where it ends, whatever version has written it."""
         if length < 0 or start + length > len(data):
             message = "a block is longer than its message"
@@ -151,7 +183,7 @@ class BlockCodec:
         ]
         place = start + length
         for part in self.parts:
-            value, place = part.read(data, place, version)
+            value, place = part.read(data, place, version, entries_left)
             values.append(value)
         return self.make(values), place
 
@@ -261,7 +293,9 @@ class GroupCodec:
     def _format(self) -> str:
         return self._block.struct.format[1:] + self._block.tail
 
-    def read(self, data: Payload, place: int, version: int) -> tuple[list[Any] | None, int]:
+    def read(
+        self, data: Payload, place: int, version: int, entries_left: EntriesLeft
+    ) -> tuple[list[Any] | None, int]:
         """Return the entries of a group, and where it ends."""
         if version < self._since:
             return None, place
@@ -277,6 +311,7 @@ class GroupCodec:
         if length < self._least and count:
             message = f"group {self._name} has entries of {length} bytes, fewer than {self._least}"
             raise DecodeError(message)
+        entries_left.take(count, self._name)
         block = self._block
         if (
             self._entries is not None
@@ -287,7 +322,7 @@ class GroupCodec:
             return self._entries(data[begin:end]), end
         entries = []
         for _ in range(count):
-            entry, begin = block.read(data, begin, length, version)
+            entry, begin = block.read(data, begin, length, version, entries_left)
             entries.append(entry)
         return entries, begin
 
@@ -322,7 +357,9 @@ class DataCodec:
         self._is_text = data.is_text
         self._header = HeaderStruct(data.header, order)
 
-    def read(self, data: Payload, place: int, version: int) -> tuple[str | bytes | None, int]:
+    def read(
+        self, data: Payload, place: int, version: int, _: EntriesLeft
+    ) -> tuple[str | bytes | None, int]:
         """Return the data, and where it ends."""
         if version < self._since:
             return None, place
@@ -393,8 +430,15 @@ class SbeCodec(Generic[T]):
         encode: Returns the message of a value.
     """
 
-    def __init__(self, message: MessageSchema, into: Callable[..., T] | None = None) -> None:
+    def __init__(
+        self,
+        message: MessageSchema,
+        into: Callable[..., T] | None = None,
+        *,
+        max_entries: int = MAX_ENTRIES,
+    ) -> None:
         self.name = message.name
+        self._max_entries = check_number(max_entries, "max_entries", minimum=1)
         self._message = message
         order = next(iter(message.header.numbers.values()))[1].order
         self._header = header = HeaderStruct(message.header, order)
@@ -469,7 +513,10 @@ class SbeCodec(Generic[T]):
         if found["templateId"] != message.template_id:
             what = f"template {found['templateId']}, not {message.template_id} ({self.name})"
             raise DecodeError(what)
-        value, _ = self._block.read(data, header.width, found["blockLength"], found["version"])
+        left = EntriesLeft(self._max_entries)
+        value, _ = self._block.read(
+            data, header.width, found["blockLength"], found["version"], left
+        )
         return cast("T", value)
 
     def _refused(self, value: Any, error: Exception) -> EncodeError:
@@ -481,9 +528,12 @@ class SbeCodec(Generic[T]):
         names = {name: f"h_{index}" for index, name in enumerate(self._header.names)}
         whole = struct.Struct(order + self._header.format + block.struct.format[1:])
         made, members = block.made, ""
+        if block.parts:
+            left = scope.constant(EntriesLeft)
+            members = f"    left = {left}({self._max_entries})\n"
         for index, part in enumerate(block.parts):
             read = scope.constant(part.read)
-            members += f"    m{index}, place = {read}(data, place, {names['version']})\n"
+            members += f"    m{index}, place = {read}(data, place, {names['version']}, left)\n"
             made += f"m{index}, "
         value = f"new({scope.constant(block.kind)}, ({made}))"
         if block.into is not None:

@@ -23,7 +23,7 @@ from aeron_async.codecs.layout import (
     Numbers,
     Primitive,
 )
-from aeron_async.codecs.sbe import SbeCodec, SbeUnionCodec
+from aeron_async.codecs.sbe import MAX_ENTRIES, SbeCodec, SbeUnionCodec
 from aeron_async.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -392,13 +392,25 @@ class SbeSchema:
         )
 
     @overload
-    def codec(self, name: str | None = None) -> SbeCodec[Any]: ...
+    def codec(
+        self, name: str | None = None, *, max_entries: int = MAX_ENTRIES
+    ) -> SbeCodec[Any]: ...
 
     @overload
-    def codec(self, name: str | None = None, *, into: Callable[..., T]) -> SbeCodec[T]: ...
+    def codec(
+        self,
+        name: str | None = None,
+        *,
+        into: Callable[..., T],
+        max_entries: int = MAX_ENTRIES,
+    ) -> SbeCodec[T]: ...
 
     def codec(
-        self, name: str | None = None, *, into: Callable[..., Any] | None = None
+        self,
+        name: str | None = None,
+        *,
+        into: Callable[..., Any] | None = None,
+        max_entries: int = MAX_ENTRIES,
     ) -> SbeCodec[Any]:
         """Return a codec of one message.
 
@@ -406,18 +418,22 @@ class SbeSchema:
             name: Name of the message; None if the schema has only one.
             into: Makes the value, called with all members but constants, in the order of the
                 schema; None for a named tuple, `SbeCodec.type`.
+            max_entries: Most entries of all groups of one message that `decode` makes: each is a
+                value of its own, and a message of a mebibyte may have a million. Columns have no
+                such limit.
 
         Raises:
             ConfigurationError: There is no such message, it is invalid, or a name of it cannot be
                 that of an attribute.
         """
-        return SbeCodec(self.message(name), into)
+        return SbeCodec(self.message(name), into, max_entries=max_entries)
 
-    def codecs(self, *names: str) -> SbeUnionCodec:
+    def codecs(self, *names: str, max_entries: int = MAX_ENTRIES) -> SbeUnionCodec:
         """Return a codec of several messages, of a stream that carries all of them.
 
         Args:
             names: Names of the messages; without any, all of the schema.
+            max_entries: As for `codec`.
 
         Raises:
             ConfigurationError: As for `codec`.
@@ -425,7 +441,7 @@ class SbeSchema:
         found = names or tuple(self._messages)
         if not found:
             self._refuse("has no message")
-        return SbeUnionCodec([self.codec(name) for name in found])
+        return SbeUnionCodec([self.codec(name, max_entries=max_entries) for name in found])
 
     def _block(self, parent: Element, where: str, depth: int) -> Block:
         if depth > DEEPEST_GROUP:

@@ -373,3 +373,29 @@ def test_a_header_and_types_that_are_unusual_are_read_and_written() -> None:
     buffer = bytearray(23)
     assert codec.encode_into(values[0], buffer) == 23
     assert buffer == messages[0]
+
+
+def test_entries_of_all_groups_of_a_message_are_bounded() -> None:
+    orders = ((9, (1, 2, 3), b"me"), (8, (), b""))
+    message = Quote(fills=((1, 2), (-3, 4)), orders=orders).encode()
+    value = QUOTES.codec("Quote", max_entries=7).decode(message)
+    assert value == QUOTE.decode(message)
+    for limit, name in ((1, "fills"), (3, "orders"), (6, "parts")):
+        codec = QUOTES.codec("Quote", max_entries=limit)
+        with pytest.raises(DecodeError, match=f"group {name} .* more than {limit}; raise max_ent"):
+            codec.decode(message)
+        # Each message begins anew.
+        assert codec.decode(Quote(fills=(), orders=()).encode()).fills == []
+        ((row, error),) = columns_of(codec, [message])
+        assert (row["fills"], error) == (plain(value)["fills"], None)
+    union = QUOTES.codecs(max_entries=6)
+    with pytest.raises(DecodeError, match="raise max_entries"):
+        union.decode(message)
+    with pytest.raises(ConfigurationError, match="max_entries=0"):
+        QUOTES.codec("Quote", max_entries=0)
+
+
+def test_as_many_entries_as_the_usual_group_can_have_are_decoded() -> None:
+    fills = struct.pack("<HH", 4, 65_535) + bytes(4 * 65_535)
+    message = Quote().encode()
+    assert len(QUOTE.decode(message[:68] + fills + message[72:]).fills) == 65_535
