@@ -142,7 +142,7 @@ class Consumer:
         self._given_back: deque[Record] = deque()
         self._is_reading = self._is_closed = False
         self._error_ahead: Exception | None = None
-        self._place_error: InvalidPositionError | None = None
+        self._place_error: InvalidPositionError | DataLossError | None = None
         self._purged_count = 0
         self._watcher = TaskOwner(on_failed=lambda _: None)
         self._committer = TaskOwner(on_failed=lambda _: None)
@@ -171,6 +171,7 @@ class Consumer:
         place = self._start if stored is None else stored
         if isinstance(place, Cursor):
             self._recording_id, self._position = place.recording_id, place.position
+            self._began_ms = place.began_ms or None
             self._behind = place
             self._returned = self._processed = place
         while True:
@@ -319,7 +320,14 @@ class Consumer:
         data = message.data
         length = message.position - self._position
         self._position = message.position
-        cursor = Cursor(self._log_id, self._recording_id, message.position, length, check_of(data))
+        cursor = Cursor(
+            self._log_id,
+            self._recording_id,
+            message.position,
+            length,
+            check_of(data),
+            max(self._began_ms or 0, 0),
+        )
         self._behind = cursor
         self._shown_by = self._archive
         decoded = decode_header(data)
@@ -395,6 +403,10 @@ class Consumer:
         current, following = await self._check_place(archive, recordings)
         if current is None and following is None:
             self._is_waiting_for = f"stream {self._log_name.stream_id} has no recording yet"
+            if self._recording_id is not None:
+                self._is_waiting_for = (
+                    f"recording {self._recording_id} was purged, and the log has no later one yet"
+                )
             await asyncio.sleep(LOOK_S)
             return
         if current is None or (
@@ -473,15 +485,30 @@ class Consumer:
 
         Raises:
             InvalidPositionError: The position is behind the end of the recording.
+            DataLossError: The recording was purged, and what comes behind it is not known; or
+                another one has its id.
         """
         if self._recording_id is None:
             return None, recordings[0] if recordings else None
         ids = [each.recording_id for each in recordings]
         if self._recording_id not in ids:
             # Purged as a whole: the next one is the first that began later.
+            if self._began_ms is None and ids != sorted(ids):
+                what = (
+                    "the recording was purged, and a cursor of an earlier version does not say "
+                    "when it began: the recordings of this log are not in the order of their ids, "
+                    "so what follows is not known"
+                )
+                raise self._lost_place(what, recordings[0])
             return None, next((each for each in recordings if self._is_later(each)), None)
         index = ids.index(self._recording_id)
         current = recordings[index]
+        if self._began_ms not in {None, current.start_timestamp_ms}:
+            what = (
+                f"the recording of this cursor began {self._began_ms} ms after the beginning of "
+                f"1970, and the one of this id at {current.start_timestamp_ms}: it is another one"
+            )
+            raise self._lost_place(what, current)
         self._began_ms = current.start_timestamp_ms
         following = recordings[index + 1] if index + 1 < len(recordings) else None
         recorded = (
@@ -495,8 +522,8 @@ class Consumer:
                 f"{current.recording_id}: the recording was truncated, or a power failure has "
                 "taken what was not synced; begin again at a valid cursor"
             )
-            self._place_error = InvalidPositionError(message, nearest=recorded)
-            raise self._place_error
+            error = self._place_error = InvalidPositionError(message, nearest=recorded)
+            raise error
         if self._position < current.start_position:
             self._say(
                 Boundary(
@@ -509,6 +536,25 @@ class Consumer:
             )
             self._position = current.start_position
         return current, following
+
+    def _lost_place(self, what: str, descriptor: RecordingDescriptor) -> DataLossError:
+        """Return the error of a place that the log has not, and say where to begin instead."""
+        assert self._log_id is not None, "the log is open"
+        assert self._recording_id is not None, "a recording is read"
+        began_ms = max(descriptor.start_timestamp_ms, 0)
+        first = Cursor(
+            self._log_id,
+            descriptor.recording_id,
+            descriptor.start_position,
+            began_ms=began_ms,
+        )
+        message = f"{what}; begin at {first}, where that one begins"
+        if descriptor.recording_id != self._recording_id:
+            message = f"{what}; begin at {first}, the first place of the log, or behind it"
+        recording_id, position = self._recording_id, self._position
+        error = DataLossError(message, recording_id=recording_id, position=position)
+        self._place_error = error
+        return error
 
     def _is_later(self, descriptor: RecordingDescriptor) -> bool:
         """Return whether a recording comes after the current one in the order of the log."""

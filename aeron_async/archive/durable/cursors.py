@@ -1,7 +1,8 @@
 """Cursors: places in a log, and where consumers keep them.
 
 A `Cursor` names the log, the recording and the position behind the last record that was processed,
-and it knows that record again, so that a place that was written again is noticed.
+and it knows that record again, so that a place that was written again is noticed. It also says
+when the recording began, because that is its place in the order of the log.
 A store keeps the cursor of one consumer. `FileCursorStore` keeps it in a file, `SqliteCursorStore`
 in a table, where one transaction can store it together with the results. All blocking work runs in
 a thread.
@@ -56,7 +57,8 @@ __all__ = ["Cursor", "CursorStore", "FileCursorStore", "SqliteCursorStore"]
 
 TEXT: Final = re.compile(
     r"aeron-log:([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})"
-    r"/(0|[1-9][0-9]{0,18})/(0|[1-9][0-9]{0,18})(?:/([1-9][0-9]{0,9})-([0-9a-f]{8}))?",
+    r"/(0|[1-9][0-9]{0,18})/(0|[1-9][0-9]{0,18})(?:/([1-9][0-9]{0,9})-([0-9a-f]{8}))?"
+    r"(?:@([1-9][0-9]{0,18}))?",
     re.ASCII,
 )
 LONGEST_TEXT: Final = 128
@@ -79,6 +81,8 @@ class Cursor:
         record_length: Bytes of the log from the record before the position up to it; a multiple of
             32. 0 if no record before the position is known.
         record_check: Checksum of that record, by `check_of`; 0 if none is known.
+        began_ms: When the recording began, in milliseconds since 1970; 0 if that is not known, as
+            in cursors of earlier versions.
 
     Raises:
         ConfigurationError: A number is negative, too large, or no multiple of 32.
@@ -89,6 +93,7 @@ class Cursor:
     position: int
     record_length: int = 0
     record_check: int = 0
+    began_ms: int = 0
 
     def __attrs_post_init__(self) -> None:
         given: object = self.log_id
@@ -104,21 +109,22 @@ class Cursor:
         check_number(self.record_length, "record_length", minimum=0, maximum=longest)
         most = UINT32_MAX if self.record_length else 0
         check_number(self.record_check, "record_check", minimum=0, maximum=most)
+        check_number(self.began_ms, "began_ms", minimum=0, maximum=INT64_MAX)
         if self.record_length % ALIGNMENT:
             message = f"record_length={self.record_length} must be a multiple of {ALIGNMENT}"
             raise ConfigurationError(message)
 
     def __str__(self) -> str:
         place = f"aeron-log:{self.log_id}/{self.recording_id}/{self.position}"
-        if not self.record_length:
-            return place
-        return f"{place}/{self.record_length}-{self.record_check:08x}"
+        if self.record_length:
+            place = f"{place}/{self.record_length}-{self.record_check:08x}"
+        return f"{place}@{self.began_ms}" if self.began_ms else place
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Return the cursor of a text such as `aeron-log:<uuid>/<recording id>/<position>`.
 
-        `/<record length>-<checksum, 8 hexadecimal digits>` may follow.
+        `/<record length>-<checksum, 8 hexadecimal digits>` may follow, and `@<milliseconds>`.
 
         Raises:
             ConfigurationError: The text is no cursor.
@@ -131,7 +137,8 @@ class Cursor:
             )
             raise ConfigurationError(message)
         length, check = int(found[4] or "0"), int(found[5] or "0", 16)
-        return cls(uuid.UUID(found[1]), int(found[2]), int(found[3]), length, check)
+        place = uuid.UUID(found[1]), int(found[2]), int(found[3])
+        return cls(*place, length, check, int(found[6] or "0"))
 
 
 def check_of(data: bytes) -> int:
@@ -326,10 +333,28 @@ def os_path(path: str | os.PathLike[str]) -> str:
 TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS aeron_cursor (name TEXT PRIMARY KEY, log_id TEXT NOT NULL, "
     "recording_id INTEGER NOT NULL, position INTEGER NOT NULL, record_length INTEGER NOT NULL, "
-    "record_check INTEGER NOT NULL) WITHOUT ROWID"
+    "record_check INTEGER NOT NULL, began_ms INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID"
 )
+ADD_COLUMN: Final = "ALTER TABLE aeron_cursor ADD COLUMN began_ms INTEGER NOT NULL DEFAULT 0"
+"""For a table of an earlier version."""
 BUSY_TIMEOUT_S: Final = 10.0
 LONGEST_CURSOR_NAME: Final = 255
+
+
+def add_column(database: sqlite3.Connection) -> None:
+    """Let the table of an earlier version say when a recording began."""
+    names = {row[1] for row in database.execute("PRAGMA table_info(aeron_cursor)")}
+    if "began_ms" not in names:
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            # Once more: another process may have done it.
+            names = {row[1] for row in database.execute("PRAGMA table_info(aeron_cursor)")}
+            if "began_ms" not in names:
+                database.execute(ADD_COLUMN)
+            database.execute("COMMIT")
+        except BaseException:
+            database.execute("ROLLBACK")
+            raise
 
 
 def refuse_transactions(action: int, *_: object) -> int:
@@ -338,15 +363,17 @@ def refuse_transactions(action: int, *_: object) -> int:
 
 
 def is_reached(new: Cursor, old: Cursor | None) -> bool:
-    """Return whether a stored cursor is at another one, or behind it in the same recording."""
-    return (
-        old is not None
-        and (new.log_id, new.recording_id) == (old.log_id, old.recording_id)
-        and new.position <= old.position
-    )
+    """Return whether a stored cursor is at another one, or behind it in the order of the log."""
+    if old is None or new.log_id != old.log_id:
+        return False
+    if new.recording_id == old.recording_id:
+        return new.position <= old.position
+    if not (new.began_ms and old.began_ms):
+        return False
+    return (new.began_ms, new.recording_id) < (old.began_ms, old.recording_id)
 
 
-def row_of(cursor: Cursor) -> tuple[str, int, int, int, int]:
+def row_of(cursor: Cursor) -> tuple[str, int, int, int, int, int]:
     """Return the values of a cursor's row, without the name."""
     _, *numbers = attrs.astuple(cursor)
     return str(cursor.log_id), *numbers
@@ -407,7 +434,7 @@ class SqliteCursorStore(BlockingStore):
             CursorConflictError: Another consumer has moved the stored cursor.
             StorageError: The database is locked for 10 s, or the disk is full or failed.
 
-        A cursor that the stored one has reached in the same recording is ignored.
+        A cursor that the stored one has reached is ignored.
         """
         await self._run(self._hand_over, cursor, None)
 
@@ -429,7 +456,7 @@ class SqliteCursorStore(BlockingStore):
             ConfigurationError: The transaction has ended in `apply`, such as by ON CONFLICT
                 ROLLBACK; nothing is stored.
             CursorConflictError: Another consumer has moved the stored cursor, or it has reached
-                the given one in the same recording; nothing is stored.
+                the given one; nothing is stored.
             StorageError: The database is locked for 10 s, or the disk is full or failed.
         """
         await self._run(self._hand_over, cursor, apply)
@@ -444,6 +471,7 @@ class SqliteCursorStore(BlockingStore):
                 database.execute("PRAGMA journal_mode=WAL")
                 database.execute("PRAGMA synchronous=FULL")
                 database.execute(TABLE)
+                add_column(database)
             except BaseException:
                 database.close()
                 raise
@@ -464,7 +492,7 @@ class SqliteCursorStore(BlockingStore):
             row = (
                 self._opened()
                 .execute(
-                    "SELECT log_id, recording_id, position, record_length, record_check "
+                    "SELECT log_id, recording_id, position, record_length, record_check, began_ms "
                     "FROM aeron_cursor WHERE name = ?",
                     (self._name,),
                 )
@@ -525,14 +553,16 @@ class SqliteCursorStore(BlockingStore):
     def _move(self, database: sqlite3.Connection, old: Cursor | None, new: Cursor) -> None:
         if old is None:
             moved = database.execute(
-                "INSERT INTO aeron_cursor VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                "INSERT INTO aeron_cursor (name, log_id, recording_id, position, record_length, "
+                "record_check, began_ms) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 (self._name, *row_of(new)),
             )
         else:
             moved = database.execute(
                 "UPDATE aeron_cursor SET log_id = ?, recording_id = ?, position = ?, "
-                "record_length = ?, record_check = ? WHERE name = ? AND log_id = ? "
-                "AND recording_id = ? AND position = ? AND record_length = ? AND record_check = ?",
+                "record_length = ?, record_check = ?, began_ms = ? WHERE name = ? AND log_id = ? "
+                "AND recording_id = ? AND position = ? AND record_length = ? "
+                "AND record_check = ? AND began_ms = ?",
                 (*row_of(new), self._name, *row_of(old)),
             )
         if moved.rowcount != 1:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import uuid
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aeron_async.archive import Cursor
 from aeron_async.archive.durable.consumer import Consumer
 from aeron_async.archive.durable.log import in_order
 from aeron_async.archive.durable.records import RecordHeader, RecordKind, encode_header
 from aeron_async.clock import NS_PER_MS
-
-if TYPE_CHECKING:
-    from aeron_async.archive import Cursor
+from aeron_async.errors import DataLossError
 
 LOG = uuid.uuid4()
 
@@ -63,11 +62,13 @@ class SlowReplay:
         pass
 
 
-def consumer_of(names: Any, store: Any = None, *, auto_commit: bool = False) -> Any:
+def consumer_of(
+    names: Any, store: Any = None, *, auto_commit: bool = False, start: Any = "first"
+) -> Any:
     nothing: Any = None
     link: Any = SimpleNamespace(why="")
     consumer: Any = Consumer(
-        link, nothing, names, start="first", store=store, auto_commit=auto_commit
+        link, nothing, names, start=start, store=store, auto_commit=auto_commit
     )
     consumer._log_id, consumer._recording_id = LOG, 0
     return consumer
@@ -167,6 +168,31 @@ async def test_the_successor_is_the_next_by_time_and_not_by_id() -> None:
         None, await Recordings(*names.recordings_[2:]).recordings(None)
     )
     assert following.recording_id == 4
+
+
+async def test_a_cursor_knows_its_place_after_its_recording_was_purged() -> None:
+    left = Recordings(recording(5, 100), recording(3, 300), recording(4, 400))
+
+    async def begin(cursor: Cursor) -> Any:
+        consumer = consumer_of(left, start=cursor)
+        consumer._link = SimpleNamespace(get=found, why="")
+        await consumer.start()
+        return consumer
+
+    async def found() -> tuple[Any, uuid.UUID]:
+        return SimpleNamespace(), LOG
+
+    # Recording 2 is the one between 5 and 3.
+    consumer = await begin(Cursor(LOG, 2, 64, began_ms=200))
+    current, following = await consumer._check_place(None, await left.recordings(None))
+    assert (current, following.recording_id) == (None, 3)
+    first = f"begin at aeron-log:{LOG}/5/0@100, the first place of the log"
+    with pytest.raises(DataLossError, match=f"was purged, .* when it began: .*{first}") as caught:
+        await begin(Cursor(LOG, 2, 64))
+    assert (caught.value.recording_id, caught.value.position) == (2, 64)
+    first = f"it is another one; begin at aeron-log:{LOG}/3/0@300, where that one begins"
+    with pytest.raises(DataLossError, match=first):
+        await begin(Cursor(LOG, 3, 64, began_ms=299))
 
 
 async def test_foreign_messages_before_the_time_to_begin_at_are_skipped() -> None:

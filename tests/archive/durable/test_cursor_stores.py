@@ -7,6 +7,7 @@ import uuid
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,8 +37,12 @@ def test_a_cursor_survives_its_text(
     log_id: uuid.UUID, recording_id: int, count: int, check: int
 ) -> None:
     for known in ((), (32, check), (min(count * 32, 2**31 - 32), check)):
-        cursor = Cursor(log_id, recording_id, count * 32, *known)
-        assert Cursor.parse(str(cursor)) == cursor
+        for began_ms in (0, 1, 2**63 - 1):
+            cursor = attrs.evolve(
+                Cursor(log_id, recording_id, count * 32, *known), began_ms=began_ms
+            )
+            assert Cursor.parse(str(cursor)) == cursor
+            assert len(str(cursor)) < 128
 
 
 @given(st.text(max_size=200))
@@ -60,6 +65,10 @@ def test_other_text_is_no_cursor(text: str) -> None:
         f"aeron-log:{LOG}/1/64/0-00000001",
         f"aeron-log:{LOG}/1/64/32-0000001",
         f"aeron-log:{LOG}/1/64/32",
+        f"aeron-log:{LOG}/1/64@0",
+        f"aeron-log:{LOG}/1/64@01",
+        f"aeron-log:{LOG}/1/64@{2**63}",
+        f"aeron-log:{LOG}/1/64@1/32-00000000",
     ],
 )
 def test_a_cursor_of_impossible_numbers_is_refused(text: str) -> None:
@@ -236,6 +245,39 @@ async def test_a_cursor_does_not_go_back_within_a_recording(tmp_path: Path) -> N
                 await store.hand_over(reached, called.append)
         assert called == []
         assert await store.load() == NEW
+
+
+async def test_a_cursor_does_not_go_back_to_an_earlier_recording(tmp_path: Path) -> None:
+    """The order is that of the log, which is not that of the ids."""
+    first, second = Cursor(LOG, 9, 960, began_ms=100), Cursor(LOG, 4, 32, began_ms=200)
+    called: list[object] = []
+    async with SqliteCursorStore(tmp_path / "results.db", "one") as store:
+        await store.hand_over(first, called.append)
+        await store.hand_over(second, called.append)
+        await store.save(first)
+        with pytest.raises(CursorConflictError, match="has the results up to"):
+            await store.hand_over(first, called.append)
+        assert (len(called), await store.load()) == (2, second)
+
+
+async def test_a_table_of_an_earlier_version_is_continued(tmp_path: Path) -> None:
+    path = tmp_path / "results.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(
+            "CREATE TABLE aeron_cursor (name TEXT PRIMARY KEY, log_id TEXT NOT NULL, recording_id "
+            "INTEGER NOT NULL, position INTEGER NOT NULL, record_length INTEGER NOT NULL, "
+            "record_check INTEGER NOT NULL) WITHOUT ROWID"
+        )
+        row = ("one", str(LOG), 3, 64, 32, 7)
+        database.execute("INSERT INTO aeron_cursor VALUES (?, ?, ?, ?, ?, ?)", row)
+        database.commit()
+    newer = Cursor(LOG, 3, 96, 32, 8, 1_000)
+    async with SqliteCursorStore(path, "one") as store, SqliteCursorStore(path, "two") as other:
+        assert await store.load() == Cursor(LOG, 3, 64, 32, 7)
+        await other.save(OLD)
+        await store.save(newer)
+        assert await store.load() == newer
+        assert await other.load() == OLD
 
 
 # The identity of a log.
