@@ -146,8 +146,9 @@ class TaskOwner:
 class Interruption:
     """A block that something else may end with an error, as a deadline ends `asyncio.timeout`.
 
-    The task is cancelled where it waits, and the error takes the place of that. In a block that
-    another task leaves than has entered it, nothing can be cancelled.
+    The task is cancelled where it waits, and the error takes the place of that, also if something
+    in the block has caught it. In a block that another task leaves than has entered it, nothing can
+    be cancelled.
     """
 
     __slots__ = ("_before", "_error", "_is_over", "_task")
@@ -191,7 +192,7 @@ class Interruption:
         is_also_anothers = task.uncancel() > self._before
         if is_seen and is_also_anothers:
             raise asyncio.CancelledError
-        if is_cancelled or (is_seen and exc_type is None):
+        if is_cancelled or exc_type is None:
             raise self._error
 
 

@@ -96,12 +96,47 @@ async def test_an_app_that_has_lost_its_driver_is_not_ready(
     example: Callable[[str], ModuleType],
 ) -> None:
     module = example("service_in_fastapi")
-    async with module.lifespan(module.app) as state:
-        bound = httpx.ASGITransport(with_state(module.app, state), raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=bound, base_url="http://app") as browser:
-            await state["aeron"].driver.aclose()
-            assert state["aeron"].is_closed
-            assert (await browser.get("/ready")).status_code == 500
+    started: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+
+    async def live() -> None:
+        """Hold the lifespan in a task of its own, as servers do."""
+        async with module.lifespan(module.app) as state:
+            started.set_result(state)
+            await asyncio.Event().wait()
+
+    living = asyncio.ensure_future(live())
+    state = await started
+    bound = httpx.ASGITransport(with_state(module.app, state), raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=bound, base_url="http://app") as browser:
+        await state["aeron"].driver.aclose()
+        assert state["aeron"].is_closed
+        assert (await browser.get("/ready")).status_code == 500
+    with pytest.raises(aa.ClosedError, match="is served no more"):
+        await living
+
+
+async def test_an_aiohttp_app_that_has_lost_its_driver_ends_with_the_reason(
+    example: Callable[[str], ModuleType],
+) -> None:
+    module = example("service_in_aiohttp")
+
+    async def live() -> None:
+        """Run the app as `web.run_app` does, in one task."""
+        app = module.create_app()
+        runner = web.AppRunner(app)
+        try:
+            await runner.setup()
+            started.set_result(app[module.AERON])
+            await asyncio.Event().wait()
+        finally:
+            await runner.cleanup()
+
+    started: asyncio.Future[aa.Aeron] = asyncio.get_running_loop().create_future()
+    living = asyncio.ensure_future(live())
+    await (await started).driver.aclose()
+    with pytest.raises(aa.ClosedError, match="is served no more"):
+        await living
+    assert living.cancelling() == 0
 
 
 def with_state(app: Any, state: dict[str, Any]) -> Callable[..., Any]:
