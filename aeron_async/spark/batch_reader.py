@@ -182,6 +182,7 @@ def predicate_of(each: Filter) -> Predicate | None:
     return None if value is None else Predicate(column, operator, value)
 
 
+@in_few_lines
 def read_partition(settings: ScanSettings, partition: InputPartition) -> Iterator[Any]:
     """Return an iterator of the batches of a partition."""
     if not isinstance(partition, ArchivePartition):

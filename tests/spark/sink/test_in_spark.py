@@ -75,8 +75,18 @@ def test_columns_name_streams_and_options_are_checked(spark: SparkSession, chann
     with listening(channel, 9) as listener:
         writer.save()
         assert [each[1:] for each in listener.heard] == [(-n, b"%d" % n) for n in range(10)]
-    with pytest.raises(PySparkException, match="did you mean channel"):
+    with pytest.raises(PySparkException, match="did you mean channel") as caught:
         writer.option("chanel", channel).save()
+    assert "Traceback" not in str(caught.value)
+
+
+def test_an_error_of_a_task_is_what_it_says(spark: SparkSession, channel: str) -> None:
+    register(spark)
+    writer = payloads(numbers(spark, 1, 1)).write.format("aeron").mode("append")
+    writer = writer.options(channel=channel, streamId="9", publishTimeoutMs="100")
+    with pytest.raises(PySparkException, match="no subscriber connected") as caught:
+        writer.save()
+    assert "Traceback" not in str(caught.value)
 
 
 def followed(spark: SparkSession, folder: Path, count: int, files: int) -> DataFrame:
