@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import attrs
@@ -20,6 +21,7 @@ __all__ = [
     "ClientOptions",
     "Count",
     "Flag",
+    "Folder",
     "Int32",
     "Int64",
     "MessageSize",
@@ -32,12 +34,14 @@ __all__ = [
     "Size",
     "Stream",
     "is_a_name",
+    "is_url",
     "sized",
 ]
 
 INT32 = validators.Number(gte=-(2**31), lt=2**31)
 LONGEST_MESSAGE = 16 * 1024 * 1024
 """Longest message of any channel, in bytes."""
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 WHOLE = re.compile(r"-?[0-9]{1,40}")
 MOST = 1e9
 """Upper limit on a duration in seconds, which is 31 years, and on a rate per second."""
@@ -68,6 +72,26 @@ def are_names(_type: object, values: tuple[str, ...]) -> None:
         raise ValueError(message)
 
 
+def is_url(text: str) -> bool:
+    """Return whether a text begins as a URL does."""
+    return URL.match(text) is not None
+
+
+def folder_from(_type: object, tokens: Sequence[Token]) -> Path:
+    """Return a folder of this host: a URL would become one whose name ends with a colon.
+
+    Raises:
+        ValueError: The text is a URL.
+    """
+    text = tokens[0].value
+    if is_url(text):
+        message = f"{text!r} is a URL: name a folder of this host, or one that is mounted"
+        raise ValueError(message)
+    return Path(text)
+
+
+Folder = Annotated[Path, Parameter(converter=folder_from)]
+"""A folder of this host."""
 Names = Annotated[tuple[str, ...], Parameter(validator=are_names)]
 
 

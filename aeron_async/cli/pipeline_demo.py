@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.cli.figures import plural
-from aeron_async.cli.options import Count, RunOptions
+from aeron_async.cli.options import Count, Folder, RunOptions
 from aeron_async.cli.output import print_line, remark
 from aeron_async.cli.pipeline_run import write_report
 from aeron_async.cli.runner import ExitCode
@@ -26,7 +26,7 @@ PROGRAM: Final = (sys.executable, "-m", "aeron_async", "pipeline")
 
 
 def demo(
-    directory: Path | None = None,
+    directory: Folder | None = None,
     /,
     *,
     count: Count = 100_000,
@@ -43,14 +43,18 @@ def demo(
     """
     check_installed()
     check_installed(NEEDED_BY_REPORT)
-    from aeron_async.spark.pipeline.sample import SETTINGS  # noqa: PLC0415 - needs Spark
+    from aeron_async.spark.pipeline.sample import (  # noqa: PLC0415 - needs Spark
+        SETTINGS,
+        free_endpoint,
+    )
 
     place = Path(tempfile.mkdtemp(prefix="aeron-pipeline-")) if directory is None else directory
     if place.exists() and any(place.iterdir()):
         message = f"directory {str(place)!r} is not empty: name another"
         raise ConfigurationError(message)
     archive, lake, report = place / "archive", place / "lake", place / "report.html"
-    remark(f"publishing {count:,} quotes over Aeron, and recording them")
+    endpoint = endpoint or free_endpoint()
+    remark(f"publishing {count:,} quotes over Aeron at {endpoint}, and recording them")
     feed = record(archive, count=count, rate=rate, endpoint=endpoint)
     run_async(feed, RunOptions())
     flags = [flag for name, value in SETTINGS.items() for flag in flags_of(name, value)]
@@ -63,7 +67,7 @@ def demo(
     return ExitCode.SUCCESS
 
 
-async def record(archive: Path, *, count: int, rate: int, endpoint: str | None) -> int:
+async def record(archive: Path, *, count: int, rate: int, endpoint: str) -> int:
     """Publish and record the feed, and report the faults planted in it."""
     from aeron_async.spark.pipeline.sample import record_sample  # noqa: PLC0415 - as above
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path  # noqa: TC003 - cyclopts reads annotations at run time
 from typing import TYPE_CHECKING
 
 import attrs
 
 from aeron_async.archive.context import ArchiveContext
 from aeron_async.cli.figures import plural
-from aeron_async.cli.options import Flag, RunOptions
+from aeron_async.cli.options import Flag, Folder, RunOptions
 from aeron_async.cli.output import print_json, print_line, remark
 from aeron_async.cli.pipeline_run import LakeOptions
 from aeron_async.cli.runner import ExitCode, run
@@ -29,8 +28,8 @@ __all__ = ["ingest"]
 
 
 def ingest(
-    archive: Path,
-    lake: Path,
+    archive: Folder,
+    lake: Folder,
     /,
     *streams: str,
     trigger: str = "10s",

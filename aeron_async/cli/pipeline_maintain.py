@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-from pathlib import Path  # noqa: TC003 - cyclopts reads annotations at run time
 from typing import TYPE_CHECKING, Annotated, Final
 
 import attrs
 
 from aeron_async.cli.figures import format_bytes, plural
-from aeron_async.cli.options import Flag, sized
+from aeron_async.cli.options import Flag, Folder, sized
 from aeron_async.cli.output import print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode
 from aeron_async.errors import ConfigurationError
@@ -27,7 +26,7 @@ RETENTION: Final = re.compile(r"(\d{1,6})([hd])")
 
 
 def maintain(
-    lake: Path,
+    lake: Folder,
     /,
     *,
     target_size: FileSize = 128 << 20,

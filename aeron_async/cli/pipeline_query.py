@@ -15,7 +15,11 @@ from pathlib import Path  # noqa: TC003 - cyclopts reads annotations at run time
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from aeron_async.cli.figures import plural
-from aeron_async.cli.options import Count, Flag  # noqa: TC001 - cyclopts reads annotations at run time
+from aeron_async.cli.options import (  # noqa: TC001 - cyclopts reads annotations at run time
+    Count,
+    Flag,
+    Folder,
+)
 from aeron_async.cli.output import (
     LINE_LENGTH_MAX,
     make_console,
@@ -53,7 +57,7 @@ FETCHED: Final = 1_000
 
 
 def query(
-    lake: Path,
+    lake: Folder,
     sql: str,
     /,
     *,

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from aeron_async.cli.archive_where import opened
 from aeron_async.cli.figures import format_bytes, plural
-from aeron_async.cli.options import Flag, Int32, RunOptions
+from aeron_async.cli.options import Flag, Folder, Int32, RunOptions, is_url
 from aeron_async.cli.output import print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode, TerminatedError
 from aeron_async.cli.runner import run as run_async
@@ -35,7 +35,7 @@ __all__ = [
 
 
 def report(
-    lake: Path,
+    lake: Folder,
     /,
     *,
     output: Annotated[Path, Parameter(name=("--output", "-o"))] = Path("report.html"),
@@ -125,8 +125,8 @@ class LakeOptions:
 
 
 def run(
-    archive: Path,
-    lake: Path,
+    archive: str,
+    lake: Folder,
     /,
     *,
     available_now: Flag = False,
@@ -140,7 +140,8 @@ def run(
     """Load recordings into a lake: bronze, silver and gold.
 
     Args:
-        archive: Directory of an archive, ours or the official one; it may be running.
+        archive: Directory of an archive, ours or the official one, which may be running; or the URL
+            of a copy in a store of objects.
         lake: Directory of the lake; created if missing.
         available_now: Ingest what is there, and end; this is the default without --trigger.
         trigger: Interval between batches, such as 1m; continues until Ctrl-C.
@@ -151,9 +152,7 @@ def run(
         json: One JSON object a line, for every batch, lag, and file to purge.
         options: Options of the lake.
     """
-    if available_now and trigger is not None:
-        message = f"--available-now ends by itself, and --trigger {trigger} does not: give one"
-        raise ConfigurationError(message)
+    check_flags(archive, trigger if available_now else None, is_purged=purge and control is None)
     settings = (options or LakeOptions()).settings("available-now" if available_now else trigger)
     check_installed()
     from aeron_async.spark.lake.tables import Lake  # noqa: PLC0415 - needs pyarrow
@@ -176,7 +175,7 @@ def run(
         for each in found:
             output.watermark(each)
         if found and purge:
-            purge_files(control or str(archive), found)
+            purge_files(control or archive, found)
         elif found:
             remark("nothing was purged: --purge does it")
     if Lake(lake).is_empty():
@@ -184,6 +183,16 @@ def run(
     else:
         remark(f"the lake is {lake}; `aeron-async pipeline report {lake}` draws it")
     return stopper.finished()
+
+
+def check_flags(archive: str, trigger: str | None, *, is_purged: bool) -> None:
+    """Refuse a trigger beside --available-now, and to purge a copy in a store of objects."""
+    if trigger is not None:
+        message = f"--available-now ends by itself, and --trigger {trigger} does not: give one"
+        raise ConfigurationError(message)
+    if is_purged and is_url(archive):
+        message = "--purge removes files of an archive, and this is a copy: name its --control"
+        raise ConfigurationError(message)
 
 
 def purge_files(where: str, found: list[Watermark]) -> None:

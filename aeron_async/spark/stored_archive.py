@@ -12,6 +12,7 @@ its length is the old one and its bytes are the new ones.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 from urllib.parse import unquote, urlsplit
 
@@ -27,7 +28,7 @@ from aeron_async.text import printable
 if TYPE_CHECKING:
     from aeron_async.archive.disk.files import Directory, File
 
-__all__ = ["StoredDirectory", "directory_at"]
+__all__ = ["StoredDirectory", "archive_name", "directory_at"]
 
 STORED: Final = "what is in a store"
 URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -58,6 +59,15 @@ def directory_at(path: str) -> Directory:
         message = f"path={path!r} is no directory on this host: change path"
         raise ConfigurationError(message) from error
     return StoredDirectory(path)
+
+
+def archive_name(path: Path | str) -> str:
+    """Return what names an archive: an absolute path, or a URL without what may be secret.
+
+    Raises:
+        ConfigurationError: It is no URL.
+    """
+    return shown(str(path)) if URL.match(str(path)) else str(Path(path).absolute())
 
 
 def shown(url: str) -> str:

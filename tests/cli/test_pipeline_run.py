@@ -112,6 +112,35 @@ def test_files_that_all_have_read_are_removed(
     assert [each.name for each in sorted(archive.glob("*.rec"))] == ["0-131072.rec"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "archive", "s3://bucket/lake"),
+        ("report", "s3a://bucket/lake"),
+        ("maintain", "s3://bucket/lake"),
+        ("query", "gs://bucket/lake", "SHOW TABLES"),
+        ("ingest", "s3://bucket/archive", "lake", "aeron:ipc", "1"),
+        ("demo", "s3://bucket/demo"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_lake_is_a_folder_of_this_host(
+    words: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["pipeline", *words]) == 2
+    assert "is a URL: name a folder of this host" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_copy_in_a_store_is_not_purged(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", "run", "s3://bucket/archive", "lake", "--purge"]) == 2
+    assert "this is a copy: name its --control" in capsys.readouterr().err
+
+
 def test_what_is_not_installed_is_named_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

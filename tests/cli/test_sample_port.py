@@ -1,44 +1,59 @@
-"""The sample feed takes a port that is free."""
+"""The sample feed takes a port that is free, and says which."""
 
 from __future__ import annotations
 
-import asyncio
-import inspect
+import re
 import socket
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.files import OsDirectory
-from aeron_async.cli.pipeline_demo import demo, record
+from aeron_async.cli import pipeline_demo
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytest.importorskip("pyspark", reason="pip install 'aeron-async[spark]'")
+pytest.importorskip("deltalake", reason="pip install 'aeron-async[spark]'")
+
+from aeron_async.spark.pipeline.sample import free_endpoint
+
 COUNT = 10
 FRAME_LENGTH = 96
+NO_JOB = 3
 
 
-def test_the_sample_feed_needs_no_port_of_its_own(tmp_path: Path) -> None:
+def recorded(directory: Path) -> tuple[str, int]:
+    """Return the channel of the first recording of a directory, and where it ends."""
+    catalog = Catalog.open(OsDirectory(directory))
+    found = catalog.get(0)
+    catalog.close()
+    return found.original_channel, found.stop_position
+
+
+def test_the_demo_takes_a_free_port_and_says_which(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """20130 may be taken; whoever wants a port names it."""
-    pytest.importorskip("pyarrow", reason="pip install 'aeron-async[spark]'")
-    from aeron_async.spark.pipeline.sample import free_endpoint  # noqa: PLC0415 - needs Spark
-
-    endpoint = inspect.signature(demo).parameters["endpoint"].default
-    assert endpoint is None
+    ended = subprocess.CompletedProcess[bytes]([], NO_JOB)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: ended)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         try:
             taken.bind(("127.0.0.1", 20130))
         except OSError:
             pytest.skip("somebody else holds port 20130")
-        asyncio.run(record(tmp_path, count=COUNT, rate=10**6, endpoint=endpoint))
-    catalog = Catalog.open(OsDirectory(tmp_path))
-    assert catalog.get(0).stop_position == COUNT * FRAME_LENGTH
-    catalog.close()
+        assert pipeline_demo.demo(tmp_path / "new", count=COUNT, rate=10**6) == NO_JOB
+    (endpoint,) = re.findall(r" at (127\.0\.0\.1:\d+), ", capsys.readouterr().err)
+    channel, end = recorded(tmp_path / "new" / "archive")
+    assert f"endpoint={endpoint}|" in channel
+    assert end == COUNT * FRAME_LENGTH
 
-    found = {free_endpoint() for _ in range(3)}
-    for each in found:
+
+def test_an_endpoint_that_is_free_can_be_bound() -> None:
+    for each in {free_endpoint() for _ in range(3)}:
         host, _, port = each.partition(":")
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
-            taken.bind((host, int(port)))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
+            found.bind((host, int(port)))

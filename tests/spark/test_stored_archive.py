@@ -12,6 +12,7 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 from aeron_async.archive.disk.files import OsDirectory, read_exactly
 from aeron_async.errors import ArchiveError, ConfigurationError
 from aeron_async.spark import stored_archive
+from aeron_async.spark.lake import TableSnapshot
 from aeron_async.spark.source import AeronArchiveSource
 from aeron_async.spark.stored_archive import (
     LONGEST_REQUEST,
@@ -21,6 +22,7 @@ from aeron_async.spark.stored_archive import (
     directory_at,
 )
 from tests.archive.golden import ARCHIVES, facts, golden_path
+from tests.spark.pipeline.local import LocalJob, planned
 from tests.spark.stores import KEY, SECRET, memory_copy, s3_server
 
 if TYPE_CHECKING:
@@ -72,6 +74,28 @@ def test_every_message_of_an_official_archive_is_read(
         if each["state"] == VALID and "framed_messages_sha256" in each:
             mine = [row["payload"] for row in found if row["recording_id"] == each["recording_id"]]
             assert framed(mine) == each["framed_messages_sha256"]
+
+
+@pytest.mark.parametrize("store", ["memory", "s3"])
+def test_a_pipeline_takes_a_copy_as_its_original(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    path = golden_path("A1-one-finished")
+    copy = memory_copy if store == "memory" else request.getfixturevalue("s3").copy
+    bronze = []
+    for name, archive in (("original", path), ("copied", copy(path))):
+        job = LocalJob(archive, tmp_path / name)
+        job.begin()
+        job.process(0, *planned(archive))
+        (report,) = job.reports
+        rows = TableSnapshot.open(tmp_path / name / "bronze").arrow().to_table()
+        assert rows.num_rows == report.messages > 0
+        bronze.append(rows)
+    assert bronze[0].equals(bronze[1])
+    written = [each.read_bytes() for each in (tmp_path / "copied").rglob("*") if each.is_file()]
+    assert not any(KEY.encode() in each or SECRET.encode() in each for each in written)
+    with pytest.raises(ConfigurationError, match="archive"):
+        LocalJob(path, tmp_path / "copied").begin()
 
 
 def test_a_store_that_spark_writes_as_s3a_is_s3(s3: S3) -> None:

@@ -70,6 +70,7 @@ from aeron_async.spark.pipeline.silver import BRONZE_SCHEMA, QUARANTINE_SCHEMA, 
 from aeron_async.spark.pipeline.task import RESULT, BatchTask
 from aeron_async.spark.pipeline.watermark import committed_offsets, watermarks
 from aeron_async.spark.ranges import ScanSettings
+from aeron_async.spark.stored_archive import archive_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -131,7 +132,7 @@ class PipelineJob:
     """Ingests an archive into a lake; its constructor checks all settings before Spark starts.
 
     Args:
-        archive: Directory of the archive.
+        archive: Directory of the archive, or a URL of a copy in a store of objects.
         lake: Lake to write to.
         settings: Settings of the pipeline.
         tell: Called with the report of every batch.
@@ -142,12 +143,12 @@ class PipelineJob:
 
     def __init__(
         self,
-        archive: Path,
+        archive: Path | str,
         lake: Lake,
         settings: PipelineSettings,
         tell: Callable[[BatchReport], None],
     ) -> None:
-        self._archive = archive
+        self._archive = archive_name(archive)
         self._lake = lake
         self._settings = settings
         self._tell = tell
@@ -213,8 +214,7 @@ class PipelineJob:
         Raises:
             ConfigurationError: See `run`.
         """
-        archive = str(self._archive.absolute())
-        self._lake.check_settings({"archive": archive, "format": self._settings.format})
+        self._lake.check_settings({"archive": self._archive, "format": self._settings.format})
         self._log = BatchLog(self._lake)
         is_taken_over = self._log.check(take_over=take_over)
         for table, schema in self._tables.items():

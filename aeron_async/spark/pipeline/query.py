@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-def source_options(archive: Path, settings: PipelineSettings) -> dict[str, str]:
+def source_options(archive: Path | str, settings: PipelineSettings) -> dict[str, str]:
     """Return the options of `aeron_archive` for a pipeline."""
     options = {"path": str(archive), **settings.source}
     if settings.timestamp_from is not None:

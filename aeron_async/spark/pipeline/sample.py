@@ -28,6 +28,7 @@ __all__ = [
     "SETTINGS",
     "SPEC",
     "Planted",
+    "free_endpoint",
     "quotes",
     "record_sample",
 ]

@@ -51,7 +51,7 @@ class Plans:
         return self._rows
 
 
-def planned(archive: Path, parts: int = 1, **source: str) -> list[tuple[RecordingRange, ...]]:
+def planned(archive: Path | str, parts: int = 1, **source: str) -> list[tuple[RecordingRange, ...]]:
     """Return an archive as so many batches."""
     options = ArchiveOptions.parse({"path": str(archive), **source})
     groups = list(partitions_of(plan_batch(options), max_bytes=1, min_partitions=None))
@@ -88,7 +88,7 @@ def ran(
 class LocalJob:
     """A job on a lake, whose batches a test decides."""
 
-    def __init__(self, archive: Path, lake: Path, query: str = "q", **given: Any) -> None:
+    def __init__(self, archive: Path | str, lake: Path, query: str = "q", **given: Any) -> None:
         self.lake = Lake(lake)
         self.reports: list[BatchReport] = []
         settings = PipelineSettings.parse(given)
