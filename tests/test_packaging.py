@@ -215,6 +215,7 @@ def test_a_stream_takes_nothing_of_the_command_line(unused_udp_port: int) -> Non
     [
         ("demo", ["'.[cli]'"]),
         ("exchange", ["'.[cli]'", "'aeron-async[exchange]'"]),
+        ("pipeline", ["'.[cli]'", SPARK, "'aeron-async[spark]'"]),
         ("test", ["'.[cli]'", SPARK, "'aeron-async[dev]'"]),
         ("bench", ["'.[cli]'", SPARK, "'aeron-async[dev]'", "'aeron-async[bench]'"]),
         ("fuzz", ["'.[cli]'", SPARK, "'aeron-async[dev]'", "'aeron-async[fuzz]'"]),

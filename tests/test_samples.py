@@ -1,4 +1,4 @@
-"""What each run takes a sample of is in one table of the README, and `make long` takes more."""
+"""What each run takes a sample of is in one table of a page, and `make long` takes more."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ NO_SAMPLES = {"AERON_ASYNC_HOSTILE_SEED", "PYTEST_XDIST_WORKER_COUNT"}
 
 @pytest.fixture(scope="module")
 def rows() -> dict[str, tuple[int, int]]:
-    """Return what each run takes by the README, and what `make long` does."""
+    """Return what each run takes by the page, and what `make long` does."""
     return {
         name: (number(usual), number(long))
-        for name, usual, long in ROW.findall((ROOT / "README.md").read_text())
+        for name, usual, long in ROW.findall((ROOT / "docs/howto/run-the-tests.md").read_text())
     }
 
 

@@ -14,6 +14,7 @@ import importlib.util
 import os
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 from contextlib import suppress
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from aeron_async.text import printable
-from examples.exchange.wiring import Wiring, has_multicast
+from examples.exchange.wiring import Wiring, free_ports, has_multicast, is_free
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -230,15 +231,47 @@ async def run(folder: Path, names: Sequence[str], port: int, *, is_multicast: bo
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, on_signal)
-    try:
-        # A log is known by its channel: with its recordings its addresses stay, but for the page.
-        wiring = Wiring.read(folder)
-        if port:
-            wiring = attrs.evolve(wiring, web_port=port)
-            wiring.write()
-    except FileNotFoundError:
-        wiring = Wiring.new(folder, is_multicast=is_multicast, web_port=port)
+    wiring = await wired(folder, port, is_multicast=is_multicast)
     await supervise(folder, wiring, parts, ending)
+
+
+async def wired(folder: Path, port: int, *, is_multicast: bool) -> Wiring:
+    """Return the wiring of a folder, with a port of the page that is free.
+
+    Args:
+        folder: Folder of the exchange.
+        port: Port that the page must have; 0 for that of last time, or any.
+        is_multicast: Whether market data goes to a group, in a new folder.
+
+    Raises:
+        GivenUpError: The port is taken, or one that belongs to the recordings of the folder.
+    """
+    if port and not is_free(port, socket.SOCK_STREAM):
+        message = f"port {port} is taken: name another one, or none for any that is free"
+        raise GivenUpError(message)
+    try:
+        wiring = Wiring.read(folder)
+    except FileNotFoundError:
+        return Wiring.new(folder, is_multicast=is_multicast, web_port=port)
+    # A log is known by its channel: with its recordings its addresses stay, but for the page.
+    # Parts of an exchange whose supervisor was killed hold them for a moment.
+    end_s = asyncio.get_running_loop().time() + END_S
+    while taken := [each for each in wiring.udp_ports if not is_free(each, socket.SOCK_DGRAM)]:
+        if asyncio.get_running_loop().time() > end_s:
+            message = (
+                f"the recordings in {printable(str(folder))} belong to UDP ports "
+                f"{', '.join(map(str, taken))}, which another program has: end it, perhaps an "
+                "exchange in this folder, or name another folder"
+            )
+            raise GivenUpError(message)
+        await asyncio.sleep(FIRST_PAUSE_S)
+    if not port and not is_free(wiring.web_port, socket.SOCK_STREAM):
+        [port] = free_ports(1, socket.SOCK_STREAM)
+        print(f"port {wiring.web_port} of the page is taken: now it has {port}", flush=True)
+    if port:
+        wiring = attrs.evolve(wiring, web_port=port)
+        wiring.write()
+    return wiring
 
 
 def main() -> int:

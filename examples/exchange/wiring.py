@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import signal
 import socket
 import sys
@@ -36,6 +37,7 @@ __all__ = [
     "as_program",
     "free_ports",
     "has_multicast",
+    "is_free",
 ]
 
 COMMANDS_STREAM: Final = 7001
@@ -52,6 +54,7 @@ ARCHIVE_PATIENCE_S: Final = 2.0
 """How long an archive may take to answer; then another connection is tried."""
 PROBE_S: Final = 1.0
 FILE: Final = "wiring.json"
+PORT: Final = re.compile(rf"={re.escape(HOST)}:(\d+)")
 
 
 @attrs.frozen(kw_only=True)
@@ -125,6 +128,12 @@ class Wiring:
         return GROUP in self.market
 
     @property
+    def udp_ports(self) -> list[int]:
+        """Return the ports of this machine that its parts bind, but for market data."""
+        channels = (self.control, self.commands, self.trades, self.engine)
+        return [int(each) for text in channels for each in PORT.findall(text)]
+
+    @property
     def market_reader(self) -> str:
         """Return the channel at which to subscribe to market data."""
         if self.is_multicast:
@@ -160,6 +169,19 @@ def free_ports(count: int, kind: socket.SocketKind) -> list[int]:
         for each in sockets:
             each.bind((HOST, 0))
         return [each.getsockname()[1] for each in sockets]
+
+
+def is_free(port: int, kind: socket.SocketKind) -> bool:
+    """Return whether no one uses a port now."""
+    with socket.socket(socket.AF_INET, kind) as found:
+        if kind == socket.SOCK_STREAM:
+            # Connections that have ended do not hold it.
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind((HOST, port))
+        except OSError:
+            return False
+    return True
 
 
 def has_multicast() -> bool:

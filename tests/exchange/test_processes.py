@@ -223,6 +223,36 @@ async def test_the_page_may_move_and_the_logs_stay_where_they_are(tmp_path: Path
     assert after == attrs.evolve(before, web_port=4_321)
 
 
+async def test_a_page_whose_port_is_taken_gets_another_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = Wiring.new(tmp_path, is_multicast=False)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", before.web_port))
+        other.listen()
+        with pytest.raises(supervisor.GivenUpError, match=f"port {before.web_port} is taken"):
+            await supervisor.wired(tmp_path, before.web_port, is_multicast=False)
+        after = await supervisor.wired(tmp_path, 0, is_multicast=False)
+    assert after.web_port != before.web_port
+    assert f"now it has {after.web_port}" in capsys.readouterr().out
+    assert Wiring.read(tmp_path) == after == attrs.evolve(before, web_port=after.web_port)
+    # When nothing is in its way, it stays where it is.
+    assert await supervisor.wired(tmp_path, 0, is_multicast=False) == after
+
+
+async def test_recordings_whose_port_is_taken_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wiring = Wiring.new(tmp_path, is_multicast=False)
+    assert len(set(wiring.udp_ports)) == 5
+    monkeypatch.setattr(supervisor, "END_S", 0)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind(("127.0.0.1", wiring.udp_ports[1]))
+        with pytest.raises(supervisor.GivenUpError, match=f"UDP ports {wiring.udp_ports[1]}, "):
+            await supervisor.wired(tmp_path, 0, is_multicast=False)
+    assert await supervisor.wired(tmp_path, 0, is_multicast=False) == wiring
+
+
 async def test_a_line_that_is_too_long_ends_nothing() -> None:
     output = asyncio.StreamReader(limit=64)
     output.feed_data(b"one\n" + b"x" * 200 + b"\n\xfftwo\nthree")
