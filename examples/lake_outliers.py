@@ -1,36 +1,44 @@
-"""What was lost, and what came late: a notebook, cell by cell, on a lake.
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
 
-`jupytext --to ipynb examples/lake_outliers.py` makes a notebook of it; it also runs as it is:
-`python examples/lake_outliers.py /var/lake 2026-11-18`.
-"""
+# %% [markdown]
+# What was lost, and what came late, on a day of a lake: a notebook, cell by cell.
+#
+# As a script: `python examples/lake_outliers.py first-lake/lake 2026-11-18`
 
-# %% One version of the quotes, and the day to look at.
-from __future__ import annotations
-
+# %% The lake, and the day to look at: without one it is the last. In a notebook, write them here.
 import sys
 
 import duckdb
 
 from aeron_async.spark.lake import TableSnapshot
 
-# In a notebook, write them here.
-lake, day = sys.argv[1:3]
-where = f"date = '{day}'"
+given = [] if "ipykernel" in sys.modules else sys.argv[1:]
+lake = given[0] if given else "first-lake/lake"
 quotes = TableSnapshot.open(f"{lake}/silver/quotes")
+day = given[1] if given[1:] else max(quotes.files().column("partition.date").to_pylist())
+
+# %% What is queried from here on is one version of the table, whatever is written meanwhile.
+where = f"date = '{day}'"
 connection = duckdb.connect()
 connection.register("quotes", quotes.arrow(where))
 print(f"version {quotes.version}, {len(quotes.paths(where))} files of {day}")
 
-# %% Numbers that were never recorded: the field `sequence` counts the messages.
+# %% Numbers that are missing: lost, never sent, or of a message that no decoder could read.
 losses = connection.execute("""
     SELECT stream_id, sequence, sequence - before - 1 AS missing
     FROM (
         SELECT *, lag(sequence) OVER (PARTITION BY recording_id ORDER BY position) AS before
         FROM quotes
     )
-    WHERE missing > 0
-    ORDER BY missing DESC, sequence
-    LIMIT 10
+    WHERE missing > 0 ORDER BY missing DESC, sequence LIMIT 10
 """).fetchall()
 for stream_id, sequence, missing in losses:
     print(f"stream {stream_id}: {missing} missing before {sequence}")
@@ -41,9 +49,7 @@ late = connection.execute("""
         usual AS (SELECT stream_id, median(latency_us) AS usual_us FROM timed GROUP BY ALL)
     SELECT stream_id, sequence, latency_us, usual_us
     FROM timed JOIN usual USING (stream_id)
-    WHERE latency_us > 10 * usual_us
-    ORDER BY latency_us DESC, sequence
-    LIMIT 10
+    WHERE latency_us > 10 * usual_us ORDER BY latency_us DESC, sequence LIMIT 10
 """).fetchall()
 for stream_id, sequence, latency_us, usual_us in late:
     print(f"stream {stream_id}: {sequence} took {latency_us} us, half of them {usual_us:.0f}")

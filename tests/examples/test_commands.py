@@ -20,7 +20,7 @@ from tests.examples.pages import ROOT, Block, blocks
 CONSOLE = [block for block in blocks() if block.language == "console"]
 # What a page tells people to run that is not ours.
 SYSTEM_COMMANDS = {"sudo", "make", "pip", "pytest", ".", "mkdir", "tar", "zip", "cc", "ssh"}
-SYSTEM_COMMANDS |= {"cd", "curl", "uvicorn"}
+SYSTEM_COMMANDS |= {"cd", "curl", "jupyter", "jupytext", "uvicorn"}
 SYSTEM_MODULES = {"venv", "uvicorn", "aiohttp.web"}
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -12,9 +14,7 @@ from tests.examples.programs import EXAMPLES, ROOT, TIMEOUT_S
 from tests.spark.lake.lakes import commit, make_table, quotes, write_file
 from tests.tracing import untraced_environment
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+FIRST_CELL = "# %% [markdown]"
 PRINTED = {
     "lake_duckdb": [
         "stream 1001 at 11:06:41: 100 messages",
@@ -48,10 +48,10 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize("name", PRINTED)
-def test_an_example_prints_what_is_in_the_lake(name: str, lake: Path) -> None:
+def printed(name: str, *arguments: str) -> list[str]:
+    """Return what an example prints."""
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / f"{name}.py"), str(lake), "2026-11-18"],
+        [sys.executable, str(EXAMPLES / f"{name}.py"), *arguments],
         cwd=ROOT,
         env=untraced_environment() | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -60,4 +60,49 @@ def test_an_example_prints_what_is_in_the_lake(name: str, lake: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == PRINTED[name]
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_an_example_prints_what_is_in_the_lake(name: str, lake: Path) -> None:
+    assert printed(name, str(lake), "2026-11-18") == PRINTED[name]
+
+
+def test_the_notebook_as_a_script_takes_the_last_day(lake: Path) -> None:
+    assert printed("lake_outliers", str(lake)) == ["version 3, 1 files of 2026-11-19"]
+
+
+def test_the_notebook_is_one_for_jupytext() -> None:
+    jupytext: Any = pytest.importorskip("jupytext", reason="pip install jupytext")
+    text = (EXAMPLES / "lake_outliers.py").read_text()
+    notebook = jupytext.reads(text)
+    assert notebook.metadata["jupytext"]["formats"] == "ipynb,py:percent"
+    assert [cell.cell_type for cell in notebook.cells] == ["markdown", *["code"] * 4]
+    # As a file of Jupyter and back: both have the same cells, so that either may be edited.
+    back = jupytext.reads(jupytext.writes(notebook, "ipynb"), "ipynb")
+    assert [cell.source for cell in back.cells] == [cell.source for cell in notebook.cells]
+    again = jupytext.writes(back, "py:percent")
+    assert again.partition(FIRST_CELL)[2] == text.partition(FIRST_CELL)[2]
+
+
+def test_the_notebook_runs_cell_by_cell(
+    lake: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = (EXAMPLES / "lake_outliers.py").read_text()
+    first, *others = [each.partition("\n")[2] for each in text.split("\n# %%")[2:]]
+    # A kernel has flags of its own, which are no lake: there the first cell names one.
+    monkeypatch.setattr(sys, "argv", ["kernel", "-f", "connection.json"])
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    monkeypatch.chdir(tmp_path)
+    Path("first-lake").mkdir()
+    Path("first-lake/lake").symlink_to(lake, target_is_directory=True)
+    names: dict[str, Any] = {}
+    exec(compile(first, "first cell", "exec"), names)  # noqa: S102 - of our own making
+    assert str(names["day"]) == "2026-11-19"
+    names["day"] = "2026-11-18"
+    for cell in others:
+        exec(compile(cell, "cell", "exec"), names)  # noqa: S102 - as above
+    assert capsys.readouterr().out.splitlines() == PRINTED["lake_outliers"]
