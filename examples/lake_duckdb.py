@@ -29,5 +29,7 @@ def busiest_seconds(lake: str, day: str) -> list[tuple[Any, ...]]:
 
 
 if __name__ == "__main__":
+    if not sys.argv[2:]:
+        sys.exit(__doc__)
     for stream_id, second, messages in busiest_seconds(*sys.argv[1:3]):
         print(f"stream {stream_id} at {second:%H:%M:%S}: {messages} messages")

@@ -24,5 +24,7 @@ def latencies(lake: str, day: str) -> pd.DataFrame:
 
 
 if __name__ == "__main__":
+    if not sys.argv[2:]:
+        sys.exit(__doc__)
     for stream_id, (p50, p99, most) in latencies(*sys.argv[1:3]).iterrows():
         print(f"stream {stream_id}: p50 {p50:.0f}, p99 {p99:.0f}, most {most:.0f} us")

@@ -21,5 +21,7 @@ def symbols(lake: str, day: str) -> pl.DataFrame:
 
 
 if __name__ == "__main__":
+    if not sys.argv[2:]:
+        sys.exit(__doc__)
     for row in symbols(*sys.argv[1:3]).iter_rows(named=True):
         print(f"{row['symbol']}: {row['messages']} messages, {row['first']} to {row['last']}")

@@ -22,6 +22,8 @@ def symbols(spark: SparkSession, lake: str, day: str) -> DataFrame:
 
 
 if __name__ == "__main__":
+    if not sys.argv[2:]:
+        sys.exit(__doc__)
     aeron_async.spark.ensure_java()
     spark = SparkSession.builder.master("local[2]").getOrCreate()
     symbols(spark, *sys.argv[1:3]).show()

@@ -67,6 +67,21 @@ def test_an_example_prints_what_is_in_the_lake(name: str, lake: Path) -> None:
     assert printed(name, str(lake), "2026-11-18") == PRINTED[name]
 
 
+@pytest.mark.parametrize("name", ["lake_duckdb", "lake_pandas", "lake_polars"])
+def test_an_example_without_a_lake_says_what_to_type(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / f"{name}.py")],
+        env=untraced_environment() | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert f"`python examples/{name}.py /var/lake 2026-11-18`" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_the_notebook_as_a_script_takes_the_last_day(lake: Path) -> None:
     assert printed("lake_outliers", str(lake)) == ["version 3, 1 files of 2026-11-19"]
 
