@@ -27,6 +27,7 @@ from typing import Final
 import numpy as np
 
 from aeron_async.spark.columns import default_columns
+from aeron_async.spark.lake.places import LocalPlace
 from aeron_async.spark.lake.tables import BRONZE, QUARANTINE, silver
 from aeron_async.spark.options import ArchiveOptions
 from aeron_async.spark.pipeline.query import source_options
@@ -106,7 +107,7 @@ def task_seconds(archive: Path, way: str) -> float:
             scan=ScanSettings.of(options, default_columns(options)),
             settings=settings,
             kinds=tuple(kinds_of(settings)),
-            folders={table: Path(folder) / table for table in tables},
+            folders={table: LocalPlace(Path(folder)) / table for table in tables},
             ends={},
         )
         before = process_time_ns()
@@ -118,6 +119,7 @@ def rate_by_clock(archive: Path, way: str, processes: int) -> float:
     """Return how many bytes a second so many tasks bring in at once, by the clock on the wall."""
     length = sum(file.stat().st_size for file in archive.glob("*.rec"))
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        passed_s = 0.0
         # The first round starts the processes and imports what they need.
         for _ in range(2):
             began_ns = perf_counter_ns()

@@ -29,7 +29,7 @@ __all__ = ["ingest"]
 
 def ingest(
     archive: Folder,
-    lake: Folder,
+    lake: str,
     /,
     *streams: str,
     trigger: str = "10s",
@@ -43,7 +43,7 @@ def ingest(
 
     Args:
         archive: Directory to record into; created if missing.
-        lake: Directory of the lake; created if missing.
+        lake: Directory of the lake, or its URL, such as s3://bucket/lake; created if missing.
         streams: CHANNEL STREAM, any number of such pairs.
         trigger: Interval between two batches.
         control: Control channel of the archive, for the job and for other clients.
@@ -66,7 +66,7 @@ def ingest(
     if purge:
         arguments += ["--purge", "--control", control]
     context = ArchiveContext.from_environment(directory=str(archive), control_channel=control)
-    job = job_command(str(archive), str(lake), control, arguments)
+    job = job_command(str(archive), lake, control, arguments)
     remark(f"recording {plural(len(found), 'stream')} into {archive}; Ctrl-C ends it")
     main = ingest_streams(found, context, job, json_of if json else line_of)
 
@@ -115,7 +115,7 @@ def flags_of(options: LakeOptions) -> Iterator[str]:
 
 def json_of(batch: IngestedBatch) -> None:
     """Print a batch as JSON."""
-    print_json({**batch.report, "behind": batch.behind})
+    print_json({**batch.report, "behind": batch.behind, "unknown": batch.unknown})
     sys.stdout.flush()
 
 
@@ -123,6 +123,8 @@ def line_of(batch: IngestedBatch) -> None:
     """Print a batch as text."""
     report = batch.report
     behind = ", ".join(f"recording {key} by {length:,} B" for key, length in batch.behind.items())
+    if batch.unknown:
+        behind += f"; {plural(batch.unknown, 'recording')} without a report so far"
     print_line(
         f"batch {report['batch_id']}: {plural(report['messages'], 'message')}, "
         f"{plural(report['gaps'], 'gap')}; {report['seconds']:.1f} s; behind: {behind or 'nothing'}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import attrs
 
 from aeron_async.cli.figures import format_bytes, plural
-from aeron_async.cli.options import Flag, Folder, sized
+from aeron_async.cli.options import Flag, sized
 from aeron_async.cli.output import print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode
 from aeron_async.errors import ConfigurationError
@@ -26,7 +26,7 @@ RETENTION: Final = re.compile(r"(\d{1,6})([hd])")
 
 
 def maintain(
-    lake: Folder,
+    lake: str,
     /,
     *,
     target_size: FileSize = 128 << 20,
@@ -41,7 +41,7 @@ def maintain(
     Batches and readers may run: a reader keeps the version that it has opened for the retention.
 
     Args:
-        lake: Directory that `pipeline run` has filled.
+        lake: Directory that `pipeline run` has filled, or its URL, such as s3://bucket/lake.
         target_size: Size of a full file, such as 128m; files below half of it are joined.
         retention: How long replaced files stay for readers, and those of failed batches, such as
             24h or 7d.

@@ -11,14 +11,12 @@ import math
 import sys
 from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import date, datetime
-from pathlib import Path  # noqa: TC003 - cyclopts reads annotations at run time
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from aeron_async.cli.figures import plural
 from aeron_async.cli.options import (  # noqa: TC001 - cyclopts reads annotations at run time
     Count,
     Flag,
-    Folder,
 )
 from aeron_async.cli.output import (
     LINE_LENGTH_MAX,
@@ -30,11 +28,13 @@ from aeron_async.cli.output import (
 from aeron_async.cli.runner import ExitCode
 from aeron_async.errors import ArchiveError, ConfigurationError
 from aeron_async.spark.pipeline.session import check_installed
+from aeron_async.spark.urls import told
 from aeron_async.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from concurrent.futures import Executor, Future
+    from pathlib import Path
 
     from duckdb import DuckDBPyConnection
 
@@ -57,7 +57,7 @@ FETCHED: Final = 1_000
 
 
 def query(
-    lake: Folder,
+    lake: str,
     sql: str,
     /,
     *,
@@ -70,7 +70,7 @@ def query(
     The tables are bronze, quarantine, silver_KIND, gold_TABLE and batches.
 
     Args:
-        lake: Directory that `pipeline run` has filled.
+        lake: Directory that `pipeline run` has filled, or its URL, such as s3://bucket/lake.
         sql: Query of DuckDB, such as "SELECT count(*) FROM bronze"; "SHOW TABLES" lists the tables.
         output: A table for people, CSV, or one JSON object a line.
         limit: Most rows to print.
@@ -102,7 +102,7 @@ def query(
     return ExitCode.SUCCESS
 
 
-def add_tables(connection: DuckDBPyConnection, lake: Path, sql: str) -> None:
+def add_tables(connection: DuckDBPyConnection, lake: str | Path, sql: str) -> None:
     """Make the tables that a query names known to DuckDB; all if it names none.
 
     Raises:
@@ -115,8 +115,8 @@ def add_tables(connection: DuckDBPyConnection, lake: Path, sql: str) -> None:
     twice = sorted(name for name in folders if lowered.count(name.lower()) > 1)
     if twice:
         message = (
-            f"lake {str(lake)!r} has tables whose names differ in case only, and DuckDB ignores "
-            f"case: {printable(', '.join(twice))}; read them by `TableSnapshot`"
+            f"lake {told(str(lake))!r} has tables whose names differ in case only, and DuckDB "
+            f"ignores case: {printable(', '.join(twice))}; read them by `TableSnapshot`"
         )
         raise ConfigurationError(message)
     named = {name: each for name, each in folders.items() if name.lower() in sql.lower()}

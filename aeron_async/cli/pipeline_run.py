@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from aeron_async.cli.archive_where import opened
 from aeron_async.cli.figures import format_bytes, plural
-from aeron_async.cli.options import Flag, Folder, Int32, RunOptions, is_url
+from aeron_async.cli.options import Flag, Int32, RunOptions, is_url
 from aeron_async.cli.output import print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode, TerminatedError
 from aeron_async.cli.runner import run as run_async
@@ -22,6 +22,7 @@ from aeron_async.spark.pipeline.session import NEEDED_BY_REPORT, check_installed
 from aeron_async.spark.pipeline.settings import PipelineSettings
 
 if TYPE_CHECKING:
+    from aeron_async.spark.lake.tables import Lake
     from aeron_async.spark.pipeline.job import BatchReport
     from aeron_async.spark.pipeline.query import Lag
     from aeron_async.spark.pipeline.watermark import Watermark
@@ -35,7 +36,7 @@ __all__ = [
 
 
 def report(
-    lake: Folder,
+    lake: str,
     /,
     *,
     output: Annotated[Path, Parameter(name=("--output", "-o"))] = Path("report.html"),
@@ -46,7 +47,7 @@ def report(
     """Write a report on a lake: one HTML file, without a server.
 
     Args:
-        lake: Directory that `pipeline run` has filled.
+        lake: Directory that `pipeline run` has filled, or its URL, such as s3://bucket/lake.
         output: Where to write the page.
         since: Leave out what is earlier than this date or time in UTC, such as 2026-11-18 or
             2026-11-18T09:30, or so long ago as 24h or 7d.
@@ -59,7 +60,7 @@ def report(
 
 
 def write_report(
-    lake: Path,
+    lake: str | Path,
     output: Path,
     *,
     since: str | None = None,
@@ -71,7 +72,8 @@ def write_report(
     if output.is_dir() or not output.name:
         message = f"--output {str(output)!r} is a directory: name a file in it, such as report.html"
         raise ConfigurationError(message)
-    from aeron_async.spark.lake.tables import Lake, write_atomically  # noqa: PLC0415 - needs pyarrow
+    from aeron_async.spark.lake.places import write_atomically  # noqa: PLC0415 - needs pyarrow
+    from aeron_async.spark.lake.tables import Lake  # noqa: PLC0415 - as above
     from aeron_async.spark.pipeline.report import (  # noqa: PLC0415 - needs pyarrow, jinja2
         ReportRange,
         render_report,
@@ -126,7 +128,7 @@ class LakeOptions:
 
 def run(
     archive: str,
-    lake: Folder,
+    lake: str,
     /,
     *,
     available_now: Flag = False,
@@ -140,9 +142,9 @@ def run(
     """Load recordings into a lake: bronze, silver and gold.
 
     Args:
-        archive: Directory of an archive, ours or the official one, which may be running; or the URL
-            of a copy in a store of objects.
-        lake: Directory of the lake; created if missing.
+        archive: Directory of an archive, ours or the official one; it may be running. Or its URL,
+            such as s3://bucket/archive.
+        lake: Directory of the lake, or its URL, such as s3://bucket/lake; created if missing.
         available_now: Ingest what is there, and end; this is the default without --trigger.
         trigger: Interval between batches, such as 1m; continues until Ctrl-C.
         take_over: Go on with a lake that has lost its checkpoint, behind its last batch.
@@ -159,7 +161,8 @@ def run(
     from aeron_async.spark.pipeline.job import PipelineJob  # noqa: PLC0415 - needs PySpark
 
     output = PipelineOutput(is_json=json)
-    job = PipelineJob(archive, Lake(lake), settings, output.batch)
+    place = Lake(lake)
+    job = PipelineJob(archive, place, settings, output.batch)
     spark = make_session(settings, lambda: remark("starting Spark: this takes some seconds"))
     with SignalStop() as stopper:
         try:
@@ -178,10 +181,7 @@ def run(
             purge_files(control or archive, found)
         elif found:
             remark("nothing was purged: --purge does it")
-    if Lake(lake).is_empty():
-        remark(f"the lake is {lake}, and has no messages yet")
-    else:
-        remark(f"the lake is {lake}; `aeron-async pipeline report {lake}` draws it")
+    tell_lake(place, lake)
     return stopper.finished()
 
 
@@ -193,6 +193,15 @@ def check_flags(archive: str, trigger: str | None, *, is_purged: bool) -> None:
     if is_purged and is_url(archive):
         message = "--purge removes files of an archive, and this is a copy: name its --control"
         raise ConfigurationError(message)
+
+
+def tell_lake(lake: Lake, given: str) -> None:
+    """Print where the lake is: as it was given, or without what may be secret in a URL."""
+    named = given if lake.root.is_local else str(lake.root)
+    if lake.is_empty():
+        remark(f"the lake is {named}, and has no messages yet")
+    else:
+        remark(f"the lake is {named}; `aeron-async pipeline report {named}` draws it")
 
 
 def purge_files(where: str, found: list[Watermark]) -> None:
@@ -271,6 +280,7 @@ class PipelineOutput:
         """Print a line if the lake is behind."""
         if self._is_json or any(lag.behind.values()):
             parts = [f"recording {key} by {length:,} B" for key, length in lag.behind.items()]
+            parts += [f"and {plural(lag.untold, 'more recording')}"] if lag.untold else []
             self._write(lag, f"behind after batch {lag.batch_id}: {', '.join(parts)}")
 
     def watermark(self, watermark: Watermark) -> None:
@@ -306,4 +316,8 @@ def format_batch(report: BatchReport) -> str:
         parts.append(f"{report.quarantined:,} in quarantine")
     if report.gaps:
         parts.append(plural(report.gaps, "gap"))
+    if report.unlisted_gaps:
+        parts.append(f"{report.unlisted_gaps:,} of them not listed")
+    for table, step in report.rounded.items():
+        parts.append(f"times of {table} in steps of {step:,}")
     return f"{', '.join(parts)}; {report.seconds:.1f} s"

@@ -11,8 +11,6 @@ its length is the old one and its bytes are the new ones.
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 from urllib.parse import unquote, urlsplit
 
@@ -23,16 +21,14 @@ from aeron_async.archive.disk.catalog import CATALOG_NAME
 from aeron_async.archive.disk.files import OsDirectory, check_name
 from aeron_async.errors import ArchiveFileError, ConfigurationError
 from aeron_async.spark.read_only import ReadOnlyDirectory, ReadOnlyFile
-from aeron_async.text import printable
+from aeron_async.spark.urls import first_line, s3_url, scheme_of, shown
 
 if TYPE_CHECKING:
     from aeron_async.archive.disk.files import Directory, File
 
-__all__ = ["StoredDirectory", "archive_name", "directory_at"]
+__all__ = ["StoredDirectory", "directory_at"]
 
 STORED: Final = "what is in a store"
-URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-S3_OF_HADOOP: Final = re.compile(r"s3[an]://", re.IGNORECASE)
 LONGEST_CATALOG: Final = 1 << 28
 """Upper limit on a catalog that is read, in bytes: a quarter of a million recordings."""
 SHORTEST_REQUEST: Final = 1 << 16
@@ -49,39 +45,16 @@ def directory_at(path: str) -> Directory:
     Raises:
         ConfigurationError: There is no such directory, or its store does not answer.
     """
-    found = URL.match(path)
+    scheme = scheme_of(path)
     try:
-        if found is None:
+        if scheme is None:
             return OsDirectory(path, create=False)
-        if found[1].lower() == "file":
+        if scheme == "file":
             return OsDirectory(unquote(urlsplit(path).path), create=False)
     except FileNotFoundError as error:
         message = f"path={path!r} is no directory on this host: change path"
         raise ConfigurationError(message) from error
     return StoredDirectory(path)
-
-
-def archive_name(path: Path | str) -> str:
-    """Return what names an archive: an absolute path, or a URL without what may be secret.
-
-    Raises:
-        ConfigurationError: It is no URL.
-    """
-    return shown(str(path)) if URL.match(str(path)) else str(Path(path).absolute())
-
-
-def shown(url: str) -> str:
-    """Return a URL without what may be secret: user, password and query.
-
-    Raises:
-        ConfigurationError: It is no URL.
-    """
-    try:
-        parts = urlsplit(url)
-    except ValueError as error:
-        message = f"path is no URL that can be opened: {error}; change path"
-        raise ConfigurationError(message) from error
-    return printable(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/"))
 
 
 def opened(url: str) -> tuple[Any, str]:
@@ -92,7 +65,7 @@ def opened(url: str) -> tuple[Any, str]:
     """
     scheme = urlsplit(url).scheme
     try:
-        found: tuple[Any, str] = fs.FileSystem.from_uri(S3_OF_HADOOP.sub("s3://", url))
+        found: tuple[Any, str] = fs.FileSystem.from_uri(s3_url(url))
     except pa.ArrowInvalid as error:
         if scheme in {"s3", "s3a", "s3n", "gs", "gcs", "hdfs", "abfs", "abfss"}:
             message = f"path={shown(url)!r} is no URL that can be opened: {first_line(error, url)}"
@@ -114,15 +87,6 @@ def opened(url: str) -> tuple[Any, str]:
         message = f"path={shown(url)!r} cannot be opened by fsspec: {first_line(error, url)}"
         raise ConfigurationError(message) from error
     return fs.PyFileSystem(fs.FSSpecHandler(files)), root
-
-
-def first_line(error: BaseException, url: str) -> str:
-    """Return the first line of a foreign error's text, without the secrets of a URL in it."""
-    parts = urlsplit(url)
-    text = str(error).partition("\n")[0]
-    for secret in ("".join(parts.netloc.rpartition("@")[:2]), f"?{parts.query}"):
-        text = text.replace(secret, "") if len(secret) > 1 else text
-    return printable(text)
 
 
 @final

@@ -44,13 +44,20 @@ def test_people_read_lines(capsys: pytest.CaptureFixture[str]) -> None:
     output = PipelineOutput(is_json=False)
     output.batch(REPORT)
     output.batch(attrs.evolve(REPORT, gaps=0, quarantined=0, decoded={}))
+    output.batch(attrs.evolve(REPORT, unlisted_gaps=1, rounded={"latency": 4}))
     output.lag(Lag(3, {0: 0, 1: 2_000}))
+    output.lag(Lag(3, {1: 2_000}, 5))
     output.lag(Lag(3, {0: 0}))
     output.watermark(WATERMARK)
     assert capsys.readouterr().out.splitlines() == [
         "batch 3: 1,000 messages, 64.0 kB, 990 quotes, 10 in quarantine, 2 gaps; 1.2 s",
         "batch 3: 1,000 messages, 64.0 kB; 1.2 s",
+        (
+            "batch 3: 1,000 messages, 64.0 kB, 990 quotes, 10 in quarantine, 2 gaps, 1 of them "
+            "not listed, times of latency in steps of 4; 1.2 s"
+        ),
         "behind after batch 3: recording 0 by 0 B, recording 1 by 2,000 B",
+        "behind after batch 3: recording 1 by 2,000 B, and 5 more recordings",
         "recording 0: all have read up to 140,000; 2 files before position 131,072 may go",
     ]
 
@@ -61,7 +68,7 @@ def test_programs_read_objects(capsys: pytest.CaptureFixture[str]) -> None:
     output.lag(Lag(3, {0: 0}))
     batch, lag = map(json.loads, capsys.readouterr().out.splitlines())
     assert batch["positions"] == {"0": 128}
-    assert lag == {"batch_id": 3, "behind": {"0": 0}}
+    assert lag == {"batch_id": 3, "behind": {"0": 0}, "untold": 0}
 
 
 def test_a_reader_that_goes_away_fails_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,14 +4,24 @@ The fence of a Delta table is an application transaction: whoever commits a batc
 looks whether a batch of this query is there that is not older, and commits with that same handle.
 If another job with the same query came in between, Delta refuses the commit.
 
+A batch commits to one table after another, so that alone would not stop a job that is taken over
+between two of them: its query has another id than that of its successor, which rolls its batch back
+and begins it again, and what it commits after that would be in a table twice. So all jobs of a lake
+have one more application id in common, `aeron:job`, whose version is the turn of the job. It is a
+part of each of their commits. Who takes over commits the next turn to `batches`, which ends what
+the other one may complete, reads which batch was the last one, and then rolls back each table by a
+commit with its turn. So a commit of the job before it is in a table before that, and rolled back,
+or it is refused.
+
 Tables in Parquet have a folder for each batch. An attempt writes its files elsewhere; a commit
 moves them into a new folder and gives that its name. A folder that has the name already refuses it.
+They have no turns: end a job before another one takes over its lake.
 """
 
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 from deltalake import Transaction
@@ -20,10 +30,12 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from aeron_async.clock import SystemClock
 from aeron_async.errors import ArchiveError
-from aeron_async.spark.lake.files import batch_of, sync
+from aeron_async.spark.lake.files import batch_of
 from aeron_async.spark.lake.maintenance import next_turn
+from aeron_async.spark.lake.places import LocalPlace, sync
 from aeron_async.spark.lake.reading import lake_tables, load_table
 from aeron_async.spark.lake.tables import (
+    BATCHES,
     batch_folder,
     batch_folders,
     check_columns,
@@ -33,23 +45,33 @@ from aeron_async.spark.lake.tables import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     import pyarrow as pa
     from deltalake import DeltaTable
 
     from aeron_async.spark.lake.files import DataFile
+    from aeron_async.spark.lake.places import LakePlace
     from aeron_async.spark.lake.tables import Lake
 
-__all__ = ["DeltaStore", "FolderStore", "Store"]
+__all__ = ["JOBS", "DeltaStore", "FolderStore", "Store"]
 
+JOBS: Final = "aeron:job"
+"""Application id of all jobs that write a lake; its version is the turn of a job."""
 ATTEMPTS: Final = 10
 """How often a commit is tried again after another one came between."""
 
 
 class Store(Protocol):
-    """Tables of a lake in one format, written by one query."""
+    """Tables of a lake in one format, written by one query.
+
+    Attributes:
+        query: Id of the query; known when it has begun.
+        turn: How often a job had taken over the lake when this one began, itself included.
+    """
 
     query: str
+    turn: int
 
     def prepare(self, table: str, schema: pa.Schema) -> None:
         """Create a table, or check and complete its columns; partition columns are in them.
@@ -63,7 +85,19 @@ class Store(Protocol):
         """Return the last batch of this query in a table; None if there is none."""
         ...
 
-    def folder(self, table: str, batch: int) -> Path:
+    def begin(self) -> None:
+        """Learn which turn it is; all tables are prepared."""
+        ...
+
+    def take_turn(self) -> None:
+        """Begin the next turn: no job of an earlier one completes a batch any more.
+
+        Raises:
+            ArchiveError: Other processes commit all the time.
+        """
+        ...
+
+    def folder(self, table: str, batch: int) -> LakePlace:
         """Return where files of a table are written before they are committed."""
         ...
 
@@ -79,7 +113,8 @@ class Store(Protocol):
             replace: Whether they replace all files of the table.
 
         Raises:
-            ArchiveError: Another job has committed the batch, or commits all the time.
+            ArchiveError: Another job has committed the batch, has taken over, or commits all the
+                time.
         """
         ...
 
@@ -90,8 +125,10 @@ class Store(Protocol):
     def roll_back(self, last: int) -> None:
         """Take out of all tables what batches after the last one have left.
 
+        No job of an earlier turn commits to any of them after that.
+
         Raises:
-            ArchiveError: Other processes commit all the time.
+            ArchiveError: Other processes commit all the time, or another job has taken over.
         """
         ...
 
@@ -101,6 +138,14 @@ def is_taken(table: str, batch: int) -> ArchiveError:
     return ArchiveError(
         f"another job has committed batch {batch} to table {table} of this lake: nothing is lost, "
         "and nothing is there twice; let one of the two jobs end"
+    )
+
+
+def is_taken_over(table: str, turn: int, mine: int) -> ArchiveError:
+    """Return the error about a lake that another job has taken over."""
+    return ArchiveError(
+        f"another job has taken over this lake: table {table} is at turn {turn}, and this job has "
+        f"turn {mine}; nothing is lost, and nothing is there twice; let one of the two jobs end"
     )
 
 
@@ -122,11 +167,13 @@ class DeltaStore:
     Attributes:
         query: Id of the query, which is the id of its application transactions; known when the
             query has begun.
+        turn: Turn of the job, which is the version of `JOBS`.
     """
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
         self.query: str = ""
+        self.turn: int = 0
         self._tables: dict[str, DeltaTable] = {}
 
     def prepare(self, table: str, schema: pa.Schema) -> None:
@@ -138,7 +185,27 @@ class DeltaStore:
         self._tables[table].update_incremental()
         return self._tables[table].transaction_version(self.query)
 
-    def folder(self, table: str, batch: int) -> Path:
+    def begin(self) -> None:
+        """Learn which turn it is: the one that `batches` has."""
+        self.turn = self._seen_turn(BATCHES)
+
+    def take_turn(self) -> None:
+        """Commit the next turn to `batches`, which has a row of a batch that is complete."""
+        for _ in range(ATTEMPTS):
+            self.turn = self._seen_turn(BATCHES) + 1
+            try:
+                self._write(BATCHES, [], None)
+            except CommitFailedError:
+                continue
+            return
+        problem = f"turn {self.turn} could not be taken"
+        raise is_busy(problem, BATCHES)
+
+    def _seen_turn(self, table: str) -> int:
+        self._tables[table].update_incremental()
+        return self._tables[table].transaction_version(JOBS) or 0
+
+    def folder(self, table: str, batch: int) -> LakePlace:
         """Return the folder of the table: its log says which files count."""
         del batch
         return self._lake.path(table)
@@ -162,6 +229,7 @@ class DeltaStore:
             last = self.last(table)
             if last is not None and last >= batch:
                 raise is_taken(table, batch)
+            self._check_turn(table)
             removed = removals(self._tables[table]) if replace else []
             try:
                 self._write(table, [*removed, *done], batch)
@@ -184,12 +252,19 @@ class DeltaStore:
                 self._tables[name] = load_table(folder)
             self._roll_back(name, last)
 
+    def _check_turn(self, table: str) -> None:
+        """Refuse to commit if the loaded version of a table has a later turn."""
+        turn = self._tables[table].transaction_version(JOBS) or 0
+        if turn > self.turn:
+            raise is_taken_over(table, turn, self.turn)
+
     def _roll_back(self, table: str, last: int) -> None:
         for _ in range(ATTEMPTS):
-            self._tables[table].update_incremental()
+            is_mine = self._seen_turn(table) == self.turn
+            self._check_turn(table)
             actions = removals(self._tables[table], after=last)
             try:
-                if actions:
+                if actions or not is_mine:
                     self._write(table, actions, None)
             except CommitFailedError:
                 continue
@@ -201,7 +276,9 @@ class DeltaStore:
         self, table: str, actions: Sequence[AddAction | RemoveAction], batch: int | None
     ) -> None:
         handle = self._tables[table]
-        fence = [] if batch is None else [Transaction(self.query, batch)]
+        fence = [Transaction(JOBS, self.turn)]
+        if batch is not None:
+            fence.append(Transaction(self.query, batch))
         if any(isinstance(each, RemoveAction) for each in actions):
             # Maintenance may replace the same files meanwhile: one of the two commits is refused.
             fence.append(next_turn(handle))
@@ -245,32 +322,46 @@ class FolderStore:
 
     Attributes:
         query: Not used here: whoever is first with a folder has it.
+        turn: Not used here.
+
+    Raises:
+        ConfigurationError: The lake is in a store.
     """
 
     def __init__(self, lake: Lake) -> None:
+        self._attempts = lake.attempts
         self._lake = lake
         self.query: str = ""
-        self._tables: set[str] = set()
+        self.turn: int = 0
 
     def prepare(self, table: str, schema: pa.Schema) -> None:
         """Check the columns of a table."""
-        check_columns(self._lake.path(table), schema)
+        check_columns(LocalPlace(self._path(table)), schema)
 
     def last(self, table: str) -> int | None:
         """Return the last batch in a table."""
-        return max(batch_folders(self._lake.path(table)), default=None)
+        return max(batch_folders(self._path(table)), default=None)
 
-    def folder(self, table: str, batch: int) -> Path:
+    def begin(self) -> None:
+        """Do nothing: there are no turns."""
+
+    def take_turn(self) -> None:
+        """Do nothing: there are no turns."""
+
+    def folder(self, table: str, batch: int) -> LocalPlace:
         """Return a folder outside of the table, which no reader knows."""
-        return self._lake.attempts / str(batch) / table
+        return self._attempts / f"{batch}/{table}"
+
+    def _path(self, table: str) -> Path:
+        return self._attempts.path.parent.parent / table
 
     def commit(
         self, table: str, batch: int, files: Sequence[DataFile], *, replace: bool = False
     ) -> None:
         """Move files into a folder, which gets its name when it is complete."""
-        source, root = self.folder(table, batch), self._lake.path(table)
+        source, root = self.folder(table, batch).path, self._path(table)
         target = batch_folder(root, batch)
-        partial = root / f".{target.name}.{Path(files[0].path).stem}"
+        partial = root / f".{target.name}.{PurePosixPath(files[0].path).stem}"
         earlier = batch_folders(root).values() if replace else ()
         try:
             for each in files:
@@ -303,6 +394,6 @@ class FolderStore:
     def roll_back(self, last: int) -> None:
         """Remove the folders of later batches."""
         for name in self._lake.tables():
-            for batch, folder in batch_folders(self._lake.path(name)).items():
+            for batch, folder in batch_folders(self._path(name)).items():
                 if batch > last:
                     shutil.rmtree(folder)

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import heapq
 import json
-import os
 import uuid
 from collections import defaultdict
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import lru_cache
 from itertools import groupby, pairwise
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
@@ -25,11 +24,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from aeron_async.errors import ArchiveError
-from aeron_async.spark.lake.files import RANGED, statistics, sync
+from aeron_async.spark.lake.files import RANGED, statistics
 from aeron_async.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from aeron_async.spark.lake.places import LakePlace
 
 __all__ = [
     "JoinedFile",
@@ -196,7 +197,7 @@ class Piece:
     """Rows of one recording and session in a row group, in order of position.
 
     Attributes:
-        file: Place of the file among the parts.
+        file: LakePlace of the file among the parts.
         group: The row group.
         start: First of the rows.
         count: Number of rows.
@@ -212,7 +213,9 @@ class Piece:
     first: int
 
 
-def join_files(root: Path, parts: Sequence[TableFile], schema: pa.Schema, name: str) -> JoinedFile:
+def join_files(
+    root: LakePlace, parts: Sequence[TableFile], schema: pa.Schema, name: str
+) -> JoinedFile:
     """Write one file with the rows of several, and sync it to the disk.
 
     Args:
@@ -226,34 +229,44 @@ def join_files(root: Path, parts: Sequence[TableFile], schema: pa.Schema, name: 
     """
     folder = PurePosixPath(parts[0].path).parent
     path = str(folder / f"{name}-{uuid.uuid4().hex[:8]}-000.parquet")
-    target = root / path
+    stream = None
     try:
-        with ExitStack() as opened, target.open("xb") as file:
-            readers = [
-                opened.enter_context(pq.ParquetFile(root / each.path, memory_map=False))
-                for each in parts
-            ]
-            metadata = write_rows(file, readers, schema)
-            file.flush()
-            os.fsync(file.fileno())
-        sync(target.parent)
+        with ExitStack() as opened:
+            readers = [opened_file(opened, root, each.path) for each in parts]
+            stream = root.create(path)
+            metadata = write_rows(stream, readers, schema)
+            size = int(stream.tell())
+        stream.close()
+        root.keep(path)
         check_rows(parts, metadata.num_rows)
     except (OSError, pa.ArrowException, ArchiveError) as error:
-        target.unlink(missing_ok=True)
+        remove(root, path, stream)
         message = (
             f"table {printable(root)!r} cannot join {len(parts)} files from "
             f"{printable(parts[0].path)!r} on: {printable(error)}; none of them was changed"
         )
         raise ArchiveError(message) from error
     except BaseException:
-        target.unlink(missing_ok=True)
+        remove(root, path, stream)
         raise
     return JoinedFile(
-        parts=tuple(parts),
-        path=path,
-        size=target.stat().st_size,
-        statistics=json.dumps(statistics(metadata)),
+        parts=tuple(parts), path=path, size=size, statistics=json.dumps(statistics(metadata))
     )
+
+
+def opened_file(opened: ExitStack, root: LakePlace, path: str) -> pq.ParquetFile:
+    """Return a file of a table, which is closed with what was opened before it."""
+    source = opened.enter_context(root.files.open_input_file(root.inside(path)))
+    return opened.enter_context(pq.ParquetFile(source))
+
+
+def remove(root: LakePlace, path: str, stream: Any) -> None:
+    """Remove a file that could not be completed; what is left belongs to no table."""
+    if stream is not None:
+        with suppress(OSError):
+            stream.close()
+        with suppress(OSError, ArchiveError):
+            root.remove(path)
 
 
 def check_rows(parts: Sequence[TableFile], rows: int) -> None:

@@ -12,7 +12,6 @@ and texts have a dictionary.
 from __future__ import annotations
 
 import json
-import os
 import re
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
@@ -24,9 +23,12 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from aeron_async.errors import ArchiveError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+    from aeron_async.spark.lake.places import LakePlace
 
 __all__ = [
     "BATCH_COLUMN",
@@ -41,7 +43,6 @@ __all__ = [
     "file_schema",
     "is_partitioned",
     "statistics",
-    "sync",
 ]
 
 BATCH_COLUMN: Final = "ingest_batch"
@@ -116,27 +117,12 @@ def batch_of(path: str) -> int:
     return -1 if match is None else int(match[1])
 
 
-def sync(path: Path) -> None:
-    """Sync a file or a folder to the disk; do nothing for a folder on Windows.
-
-    Raises:
-        OSError: The sync failed.
-    """
-    if os.name == "nt" and path.is_dir():
-        return
-    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 @final
 class FileWriter:
     """Writes the rows of one table in one attempt.
 
     Args:
-        folder: Folder of the table, or another one whose files are moved there.
+        place: Folder of the table, or another one whose files are moved there.
         name: Beginning of the names of the files; see `attempt`.
         schema: Columns of the files, without partition columns.
         max_bytes: Length at which a file is closed and the next one begun.
@@ -146,8 +132,8 @@ class FileWriter:
         rows: Rows written so far.
     """
 
-    def __init__(self, folder: Path, name: str, schema: pa.Schema, *, max_bytes: int) -> None:
-        self._folder = folder
+    def __init__(self, place: LakePlace, name: str, schema: pa.Schema, *, max_bytes: int) -> None:
+        self._place = place
         self._name = name
         self.schema: pa.Schema = schema
         self._max_bytes = max_bytes
@@ -168,7 +154,7 @@ class FileWriter:
         if file is None:
             if len(self._open) == OPEN_FILES:
                 self._close(next(iter(self._open)))
-            file = OpenFile(self._folder / self._next(key), self.schema)
+            file = OpenFile(self._place, self._next(key), self.schema)
         # The one that was used last comes last.
         self._open[key] = file
         self.rows += batch.num_rows
@@ -197,11 +183,11 @@ class FileWriter:
     def _close(self, key: tuple[int, int] | None) -> None:
         file = self._open[key]
         metadata = file.close()
-        sync_new(file.path, self._folder)
+        self._place.keep(file.path)
         self._files.append(
             DataFile(
-                path=file.path.relative_to(self._folder).as_posix(),
-                size=file.path.stat().st_size,
+                path=file.path,
+                size=file.size,
                 rows=metadata.num_rows,
                 partition=partition_of(key),
                 stats=json.dumps(statistics(metadata)),
@@ -220,33 +206,26 @@ def partition_of(key: tuple[int, int] | None) -> dict[str, str]:
     return dict(zip(PARTITION_COLUMNS, values, strict=True))
 
 
-def sync_new(path: Path, root: Path) -> None:
-    """Sync a new file, and the folders that lead to it, which may be new."""
-    sync(path)
-    for folder in path.parents:
-        sync(folder)
-        if folder == root:
-            break
-    sync(root.parent)
-
-
 @final
 class OpenFile:
     """A file that is being written.
 
     Args:
-        path: Of the file, whose folder is created.
+        place: Folder of the table.
+        path: Of the file within it.
         schema: Its columns.
 
     Attributes:
         path: The same.
         waiting_bytes: Memory of the rows that wait for their row group.
+        size: Its length in bytes, when it is closed.
     """
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
+    def __init__(self, place: LakePlace, path: str, schema: pa.Schema) -> None:
+        self._place = place
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._stream = path.open("xb")
+        self.size = 0
+        self._stream = place.create(path)
         self._metadata: list[pq.FileMetaData] = []
         self._writer = pq.ParquetWriter(
             self._stream,
@@ -267,7 +246,7 @@ class OpenFile:
         self.waiting_bytes += batch.nbytes
         if self._rows >= ROW_GROUP:
             self.flush()
-        return self._stream.tell()
+        return int(self._stream.tell())
 
     def flush(self) -> None:
         """Write the rows that wait as a row group."""
@@ -280,6 +259,7 @@ class OpenFile:
         """Complete the file; return what its footer says."""
         self.flush()
         self._writer.close()
+        self.size = int(self._stream.tell())
         self._stream.close()
         return self._metadata[0]
 
@@ -287,9 +267,11 @@ class OpenFile:
         """Remove the file."""
         with suppress(OSError, pa.ArrowException):
             self._writer.close()
+        # A store has what was written so far when the stream is closed, and only then.
         with suppress(OSError):
             self._stream.close()
-            self.path.unlink()
+        with suppress(OSError, ArchiveError):
+            self._place.remove(self.path)
 
 
 def encodings(schema: pa.Schema) -> dict[str, Any]:

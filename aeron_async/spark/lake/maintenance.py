@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 import re
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 import attrs
@@ -31,21 +30,18 @@ from aeron_async.clock import Clock, SystemClock
 from aeron_async.errors import ArchiveError, ConfigurationError
 from aeron_async.logs import get_logger
 from aeron_async.spark.lake.compaction import is_small, join_files, plan_joins, table_files
-from aeron_async.spark.lake.files import BATCH_COLUMN, batch_of, sync
-from aeron_async.spark.lake.reading import (
-    LOG,
-    TableSnapshot,
-    folder_of,
-    lake_tables,
-    load_table,
-)
+from aeron_async.spark.lake.files import BATCH_COLUMN, batch_of
+from aeron_async.spark.lake.places import place_at, place_of
+from aeron_async.spark.lake.reading import LOG, TableSnapshot, lake_tables, load_table
 from aeron_async.spark.lake.tables import BATCHES, sync_log, write_commit
 from aeron_async.text import printable
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterator
 
     from aeron_async.spark.lake.compaction import JoinedFile, TableFile
+    from aeron_async.spark.lake.places import LakePlace
 
 __all__ = [
     "APPLICATION",
@@ -167,7 +163,7 @@ class TableReport:
 
 
 def maintain(
-    root: str | Path,
+    root: str | os.PathLike[str] | LakePlace,
     settings: MaintenanceSettings | None = None,
     *,
     is_plan: bool = False,
@@ -176,7 +172,7 @@ def maintain(
     """Maintain all tables of a lake, one after another; yield a report of each.
 
     Args:
-        root: Folder of the lake. Batches may run, and other processes may maintain it, too.
+        root: Path or URL of the lake. Batches may run, and other processes may maintain it, too.
         settings: What to do.
         is_plan: Only say what would be done.
         clock: Tells the time.
@@ -193,7 +189,7 @@ def maintain(
         )
 
 
-def last_batch(tables: dict[str, Path]) -> int | None:
+def last_batch(tables: dict[str, LakePlace]) -> int | None:
     """Return the last batch that all tables have, -1 before the first; None if no table says."""
     if BATCHES not in tables:
         return None
@@ -202,7 +198,7 @@ def last_batch(tables: dict[str, Path]) -> int | None:
 
 
 def maintain_table(
-    folder: str | Path,
+    folder: str | os.PathLike[str] | LakePlace,
     settings: MaintenanceSettings | None = None,
     *,
     name: str | None = None,
@@ -213,7 +209,7 @@ def maintain_table(
     """Maintain one table: join small files, remove old ones, and write a checkpoint.
 
     Args:
-        folder: Folder of the table.
+        folder: Path or URL of the table.
         settings: What to do.
         name: Name for the report; by default that of the folder.
         last_batch: Files of later batches are not joined; None joins all.
@@ -224,7 +220,7 @@ def maintain_table(
         ConfigurationError: The folder has no table.
         ArchiveError: The table cannot be read or written.
     """
-    report = TableReport(table=name or Path(folder).name, is_plan=is_plan)
+    report = TableReport(table=name or place_at(folder).name, is_plan=is_plan)
     settings = settings or MaintenanceSettings()
     now_ms = (clock or SystemClock()).epoch_ms()
     table = load_table(folder)
@@ -275,15 +271,15 @@ def compact(
         try:
             for group in batch:
                 start = f"m{table.version():08}"
-                done.append(join_files(folder_of(table), group, inside, start))
+                done.append(join_files(place_of(table), group, inside, start))
             is_in = commit(table, done, now_ms)
         except BaseException:
             # Not those that were committed: an error of the commit itself leaves that open.
-            remove_unused(load_table(folder_of(table)), done)
+            remove_unused(load_table(place_of(table)), done)
             raise
         note(report, done, is_in=is_in)
         if not is_in:
-            remove_unused(load_table(folder_of(table)), done)
+            remove_unused(load_table(place_of(table)), done)
             return
         table.update_incremental()
 
@@ -360,7 +356,7 @@ def commit(table: DeltaTable, done: list[JoinedFile], now_ms: int) -> bool:
             note = {"aeron.operation": "compaction"}
             write_commit(handle, [*removed, *added], [next_turn(handle)], note)
         except CommitFailedError:
-            handle = load_table(folder_of(table))
+            handle = load_table(place_of(table))
         else:
             return True
     return False
@@ -382,7 +378,7 @@ def remove_unused(table: DeltaTable, done: list[JoinedFile]) -> None:
     known = paths_of(table)
     for each in done:
         if each.path not in known:
-            (folder_of(table) / each.path).unlink(missing_ok=True)
+            place_of(table).remove(each.path)
 
 
 def remove_old_files(
@@ -398,9 +394,9 @@ def remove_old_files(
         # `deltalake` refuses less than the table's own retention, which may be longer than needed.
         return table.vacuum(hours, dry_run=dry_run, enforce_retention_duration=False, full=full)
 
-    found, folder = vacuum(dry_run=True, full=True), folder_of(table)
+    found, folder = vacuum(dry_run=True, full=True), place_of(table)
     replaced = set(vacuum(dry_run=True, full=False)) & set(found)
-    report.removed_bytes = sum(size_of(folder / each) for each in found)
+    report.removed_bytes = sum(folder.sizes(found))
     report.replaced_files = len(replaced)
     report.unknown_files = len(found) - len(replaced)
     if report.is_plan:
@@ -428,14 +424,6 @@ def keep_replaced_files(table: DeltaTable, hours: int) -> None:
 RETENTION: Final = "delta.deletedFileRetentionDuration"
 
 
-def size_of(path: Path) -> int:
-    """Return the size of a file; 0 if it is gone."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
 def claim_vacuum(table: DeltaTable, now_ms: int) -> bool:
     """Note the time of a vacuum in the log; return False if another process does so now."""
     seen = table.transaction_version(VACUUM)
@@ -449,7 +437,7 @@ def claim_vacuum(table: DeltaTable, now_ms: int) -> bool:
 
 def tidy_log(table: DeltaTable, report: TableReport) -> None:
     """Write a checkpoint if there are many commits without one, and remove the old log."""
-    folder = folder_of(table) / LOG
+    folder = place_of(table) / LOG
     report.has_checkpoint = table.version() - last_checkpoint(folder) >= CHECKPOINT_COMMITS
     if report.is_plan:
         return
@@ -457,18 +445,16 @@ def tidy_log(table: DeltaTable, report: TableReport) -> None:
         table.update_incremental()
         table.create_checkpoint()
     # Once the log before it is gone, the checkpoint is all there is.
-    for path in folder.glob(f"{last_checkpoint(folder):020}.checkpoint*"):
-        sync(path)
-    sync(folder)
-    before = sum(1 for _ in folder.iterdir())
+    names, start = folder.names(), f"{last_checkpoint(folder):020}.checkpoint"
+    folder.sync_names([each for each in names if each.startswith(start)])
     table.cleanup_metadata()
-    report.log_files = max(before - sum(1 for _ in folder.iterdir()), 0)
+    report.log_files = max(len(names) - len(folder.names()), 0)
 
 
-def last_checkpoint(log_folder: Path) -> int:
+def last_checkpoint(log_folder: LakePlace) -> int:
     """Return the version of the last checkpoint; -1 if there is none."""
     try:
-        return int(json.loads((log_folder / "_last_checkpoint").read_bytes())["version"])
+        return int(json.loads(log_folder.read("_last_checkpoint") or b"")["version"])
     except (OSError, ValueError, KeyError):
         return -1
 
@@ -485,14 +471,14 @@ class Maintainer:
     files are removed. In between, a call reads only the new commits of each table's log.
 
     Args:
-        root: Folder of the lake.
+        root: Path or URL of the lake.
         settings: What to do in one call.
         clock: Tells the time.
     """
 
     def __init__(
         self,
-        root: str | Path,
+        root: str | os.PathLike[str] | LakePlace,
         settings: MaintenanceSettings = BETWEEN_BATCHES,
         clock: Clock | None = None,
     ) -> None:

@@ -15,8 +15,7 @@ import tempfile
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, final
-from urllib.parse import quote, urlsplit
-from urllib.request import url2pathname
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.dataset as pds
@@ -25,53 +24,74 @@ from deltalake.exceptions import DeltaError
 
 from aeron_async.errors import ArchiveError, ConfigurationError
 from aeron_async.spark.lake.conditions import all_of, fitting_files, parse_conditions
+from aeron_async.spark.lake.places import LocalPlace, place_at, place_of
 from aeron_async.text import printable
 
 if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+
     import polars as pl
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["LOG", "TableSnapshot", "folder_of", "lake_tables", "load_table", "read_delta"]
+    from aeron_async.spark.lake.places import LakePlace
+
+__all__ = ["LOG", "TableSnapshot", "lake_tables", "load_table", "read_delta", "table_folders"]
 
 FOLDERS: Final = ("bronze", "quarantine", "silver/*", "gold/*", "batches")
 LOG: Final = "_delta_log"
 
 
-def lake_tables(root: str | Path) -> dict[str, Path]:
+def table_folders(root: LakePlace) -> Iterator[tuple[str, LakePlace]]:
+    """Yield the names of all tables of a lake that may be there, and their folders."""
+    top = root.folders()
+    for pattern in FOLDERS:
+        parent, _, is_several = pattern.partition("/")
+        if parent in top:
+            names = (root / parent).folders() if is_several else [""]
+            for each in names:
+                name = f"{parent}/{each}" if each else parent
+                yield name, root / name
+
+
+def lake_tables(root: str | os.PathLike[str] | LakePlace) -> dict[str, LakePlace]:
     """Return the folders of a lake's tables by name: `bronze`, `silver/KIND`, `gold/TABLE`.
+
+    Args:
+        root: Path or URL of the lake.
 
     Raises:
         ConfigurationError: The folder has no such table.
+        ArchiveError: Its store does not answer.
     """
-    folder = Path(root).absolute()
-    found = {
-        each.relative_to(folder).as_posix(): each
-        for pattern in FOLDERS
-        for each in sorted(folder.glob(pattern))
-        if (each / LOG).is_dir()
-    }
+    folder = place_at(root)
+    found = {name: each for name, each in table_folders(folder) if each.has(LOG)}
     if not found:
         message = (
             f"lake {printable(folder)!r} has no Delta table: name the LAKE of `pipeline run`, "
-            "which wrote it without --format parquet"
+            f"which wrote it without --format parquet{folder.hint()}"
         )
         raise ConfigurationError(message)
     return found
 
 
-def load_table(path: str | Path, version: int | None = None) -> DeltaTable:
+def load_table(path: str | os.PathLike[str] | LakePlace, version: int | None = None) -> DeltaTable:
     """Load a table.
+
+    Args:
+        path: Path or URL of the table.
+        version: Version to load; by default the newest one.
 
     Raises:
         ConfigurationError: The folder has no table, or no such version.
         ArchiveError: The table cannot be loaded.
     """
-    folder = Path(path).absolute()
-    if not (folder / LOG).is_dir():
+    folder = place_at(path)
+    if not folder.has(LOG):
         message = f"path {printable(folder)!r} is no Delta table: name the folder of a table"
         raise ConfigurationError(message)
     try:
-        return DeltaTable(str(folder), version=version)
+        return DeltaTable(folder.uri, version=version, storage_options=folder.options)
     except (DeltaError, OSError) as error:
         if version is not None:
             message = (
@@ -79,13 +99,8 @@ def load_table(path: str | Path, version: int | None = None) -> DeltaTable:
                 f"after its retention: {printable(error)}; choose a newer version"
             )
             raise ConfigurationError(message) from error
-        message = f"table {printable(folder)!r} cannot be loaded: {printable(error)}"
+        message = f"table {printable(folder)!r} cannot be loaded: {printable(error)}{folder.hint()}"
         raise ArchiveError(message) from error
-
-
-def folder_of(table: DeltaTable) -> Path:
-    """Return the folder of a table."""
-    return Path(url2pathname(urlsplit(table.table_uri).path))
 
 
 @final
@@ -98,17 +113,17 @@ class TableSnapshot:
 
     def __init__(self, table: DeltaTable) -> None:
         self._table = table
-        self.folder: Path = folder_of(table)
+        self.folder: LakePlace = place_of(table)
         self.version: int = table.version()
         self.schema: pa.Schema = pa.schema(table.schema().to_arrow())
         self.partition_columns: tuple[str, ...] = tuple(table.metadata().partition_columns)
 
     @classmethod
-    def open(cls, path: str | Path, version: int | None = None) -> Self:
+    def open(cls, path: str | os.PathLike[str] | LakePlace, version: int | None = None) -> Self:
         """Open a table.
 
         Args:
-            path: Folder of the table.
+            path: Path or URL of the table.
             version: Version to read; by default the newest one.
 
         Raises:
@@ -133,9 +148,8 @@ class TableSnapshot:
         return fitting_files(self._files, parse_conditions(where, self.schema))
 
     def paths(self, where: str | None = None) -> list[str]:
-        """Return the absolute paths of those files."""
-        root = str(self.folder)
-        return [f"{root}/{each}" for each in self.files(where).column("path").to_pylist()]
+        """Return the absolute paths of those files, or their URLs."""
+        return [self.folder.url_of(each) for each in self.files(where).column("path").to_pylist()]
 
     def polars(self, where: str | None = None) -> pl.LazyFrame:
         """Return the rows for which the conditions hold as a lazy frame of Polars."""
@@ -156,6 +170,7 @@ class TableSnapshot:
             missing_columns="insert",
             extra_columns="ignore",
             cast_options=pl.ScanCastOptions(integer_cast="upcast"),
+            storage_options=self.folder.options,
         ).select(schema.names())
         rows = all_of([each.holds(pl.col(each.column), pl.lit) for each in conditions])
         return frame if rows is None else frame.filter(rows)
@@ -166,7 +181,7 @@ class TableSnapshot:
         DuckDB reads it once it is registered: `duckdb.register("quotes", snapshot.arrow())`.
         """
         conditions = parse_conditions(where, self.schema)
-        local = pa.fs.LocalFileSystem()
+        stored = self.folder.files
         parquet = pds.ParquetFileFormat()
         files = self.files(where)
         keys = {name: files.column(f"partition.{name}") for name in self.partition_columns}
@@ -174,12 +189,12 @@ class TableSnapshot:
         for place, path in enumerate(files.column("path").to_pylist()):
             values = [pds.field(name) == column[place] for name, column in keys.items()]
             fragment = parquet.make_fragment(
-                f"{self.folder}/{path}",
-                filesystem=local,
+                self.folder.inside(path),
+                filesystem=stored,
                 partition_expression=all_of(values) if values else None,
             )
             fragments.append(fragment)
-        found = pds.FileSystemDataset(fragments, self.schema, parquet, local)
+        found = pds.FileSystemDataset(fragments, self.schema, parquet, stored)
         rows = all_of([each.holds(pds.field(each.column), pds.scalar) for each in conditions])
         return found if rows is None else found.filter(rows)
 
@@ -194,7 +209,8 @@ class TableSnapshot:
             where: Conditions on the rows.
 
         Raises:
-            ConfigurationError: `where` has another form, or the session ignores such lists.
+            ConfigurationError: `where` has another form, the session ignores such lists, or the
+                table is not in a folder that Spark opens.
         """
         from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name
         from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - as above
@@ -203,9 +219,15 @@ class TableSnapshot:
             message = f"{IGNORED} must be false for `read_delta`: change it in the session"
             raise ConfigurationError(message)
         conditions = parse_conditions(where, self.schema)
+        if not isinstance(self.folder, LocalPlace):
+            message = (
+                f"table {printable(self.folder)!r} is in a store, which Spark opens with packages "
+                "of its own only: read it by `arrow` or `polars`"
+            )
+            raise ConfigurationError(message)
         with tempfile.TemporaryDirectory(prefix="aeron-files-") as folder:
             # Spark reads the list at once.
-            write_file_list(Path(folder), self.folder, self.files(where))
+            write_file_list(Path(folder), self.folder.path, self.files(where))
             reader = spark.read.schema(from_arrow_schema(self.schema))
             frame = reader.parquet(folder).select([F.col(f"`{n}`") for n in self.schema.names])
         rows = all_of([each.holds(F.col(f"`{each.column}`"), F.lit) for each in conditions])
@@ -235,7 +257,10 @@ def write_file_list(folder: Path, root: Path, files: pa.Table) -> None:
 
 
 def read_delta(
-    spark: SparkSession, path: str | Path, version: int | None = None, where: str | None = None
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    version: int | None = None,
+    where: str | None = None,
 ) -> DataFrame:
     """Return a table, or some of its rows, as a frame of Spark.
 

@@ -6,16 +6,23 @@
     ├── silver/KIND          decoded messages
     ├── gold/TABLE           partial results, which add up
     ├── batches              one row per batch, after all other tables have it
-    ├── _checkpoint/         of Spark: how far recordings were read
+    ├── _checkpoint/         of Spark: how far recordings were read; not in a store
     └── _state/              of this package: settings, last runs
 
 Each is a Delta table, or with `--format parquet` a folder with a folder `batch=N` for each batch.
+
+Spark without more packages writes no checkpoint to a store. There each job begins behind the last
+batch that all tables have, and its checkpoint is a folder of its own that ends with it.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
+import tempfile
+import weakref
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
@@ -23,22 +30,27 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake.exceptions import DeltaError
 
-from aeron_async.errors import ConfigurationError
+from aeron_async.errors import ArchiveError, ConfigurationError
 from aeron_async.spark.lake.files import (
     BATCH_COLUMN,
     PARTITION_COLUMNS,
     file_schema,
     is_partitioned,
-    sync,
 )
-from aeron_async.spark.lake.reading import LOG, folder_of, load_table
+from aeron_async.spark.lake.places import LocalPlace, place_at, place_of
+from aeron_async.spark.lake.reading import LOG, load_table, table_folders
+from aeron_async.text import printable
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping, Sequence
 
     from deltalake import Transaction
     from deltalake.transaction import AddAction, RemoveAction
+
+    from aeron_async.spark.lake.places import LakePlace
 
 __all__ = [
     "BATCHES",
@@ -47,11 +59,12 @@ __all__ = [
     "Lake",
     "batch_folder",
     "batch_folders",
+    "files_of",
     "gold",
+    "is_delta",
     "open_table",
     "silver",
     "sync_log",
-    "write_atomically",
     "write_commit",
 ]
 
@@ -85,46 +98,55 @@ class Lake:
     """Folders of a lake.
 
     Args:
-        root: Folder of the lake, which every executor must see under the same path.
+        root: Folder of the lake, which every executor must see under the same path, or its URL.
+
+    Raises:
+        ConfigurationError: A lake cannot be there.
     """
 
-    def __init__(self, root: str | Path) -> None:
-        self.root: Path = Path(root).absolute()
+    def __init__(self, root: str | os.PathLike[str] | LakePlace) -> None:
+        self.root: LakePlace = place_at(root)
 
-    @property
+    @cached_property
     def checkpoint(self) -> Path:
-        """Return the folder of Spark's checkpoint."""
-        return self.root / "_checkpoint"
+        """Return the folder of Spark's checkpoint; one that ends with this object for a store."""
+        if isinstance(self.root, LocalPlace):
+            return self.root.path / "_checkpoint"
+        folder = tempfile.mkdtemp(prefix="aeron-checkpoint-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return Path(folder)
 
     @property
-    def state(self) -> Path:
+    def state(self) -> LakePlace:
         """Return the folder of what only the job reads."""
         return self.root / "_state"
 
     @property
-    def attempts(self) -> Path:
-        """Return the folder of files that belong to no table in Parquet yet, by batch."""
-        return self.state / "attempts"
+    def attempts(self) -> LocalPlace:
+        """Return the folder of files that belong to no table in Parquet yet, by batch.
 
-    def path(self, table: str) -> Path:
+        Raises:
+            ConfigurationError: The lake is in a store, in which folders cannot get a name at once.
+        """
+        if isinstance(self.root, LocalPlace):
+            return self.root / "_state" / "attempts"
+        message = f"lake {str(self.root)!r} is in a store, and --format parquet needs a folder"
+        raise ConfigurationError(message)
+
+    def path(self, table: str) -> LakePlace:
         """Return the folder of a table."""
         return self.root / table
 
     def tables(self) -> list[str]:
         """Return the names of all existing tables."""
-        found = [BRONZE, QUARANTINE, BATCHES]
-        for parent in ("silver", "gold"):
-            folder = self.root / parent
-            found += (
-                sorted(f"{parent}/{each.name}" for each in folder.iterdir())
-                if folder.is_dir()
-                else []
-            )
-        return [each for each in found if self.path(each).is_dir()]
+        found = [name for name, _ in table_folders(self.root)]
+        # As they are listed: what batches sum up comes behind them.
+        return sorted(found, key=lambda name: "/" in name)
 
     def files(self, table: str) -> list[str]:
-        """Return the files of the newest version of a table; none if there is no table."""
-        return files_of(self.path(table))
+        """Return the paths or URLs of the files of a table's newest version; none without one."""
+        place = self.path(table)
+        return [place.url_of(each) for each in files_of(place)]
 
     def read(self, table: str, schema: pa.Schema, where: ds.Expression | None = None) -> pa.Table:
         """Read a small table; a column that a file lacks is null.
@@ -134,11 +156,13 @@ class Lake:
             schema: Columns to read.
             where: Rows to read; all by default.
         """
-        files = self.files(table)
+        files = files_of(self.path(table))
         if not files:
             return schema.empty_table()
         known = schema if BATCH_COLUMN in schema.names else schema.append(BATCH_FIELD)
-        read = ds.dataset(files, schema=known, format="parquet")
+        place = self.path(table)
+        paths = [place.inside(each) for each in files]
+        read = ds.dataset(paths, schema=known, format="parquet", filesystem=place.files)
         return read.to_table(columns=schema.names, filter=where)
 
     def check_readable(self) -> None:
@@ -147,8 +171,11 @@ class Lake:
         Raises:
             ConfigurationError: The folder does not exist, or nothing was ingested into it.
         """
-        if not self.root.is_dir():
-            message = f"lake {str(self.root)!r} is no directory: name the LAKE of `pipeline run`"
+        if not self.root.has(""):
+            message = (
+                f"lake {str(self.root)!r} is no directory: name the LAKE of `pipeline run`"
+                f"{self.root.hint()}"
+            )
             raise ConfigurationError(message)
         if self.is_empty():
             message = (
@@ -189,46 +216,67 @@ class Lake:
 
     def begun(self) -> dict[str, Any]:
         """Return what was noted when the lake was begun, and since; nothing for a new lake."""
-        path = self.state / "begun.json"
-        found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        found: dict[str, Any] = json.loads(self.state.read("begun.json") or b"{}")
         return found
 
     def note(self, values: Mapping[str, Any]) -> None:
         """Add to what is noted about the lake."""
         data = json.dumps(self.begun() | dict(values), indent=2)
-        write_atomically(self.state / "begun.json", data.encode())
+        self.state.write("begun.json", data.encode())
 
 
 BATCH_FIELD: Final = pa.field(BATCH_COLUMN, pa.int64())
 
 
-def files_of(folder: Path) -> list[str]:
-    """Return the files of the newest version of a table; none if there is no table."""
-    if DeltaTable.is_deltatable(str(folder)):
+def is_delta(folder: LakePlace) -> bool:
+    """Return whether a folder has a Delta table.
+
+    Raises:
+        ArchiveError: Its store does not answer.
+    """
+    try:
+        return DeltaTable.is_deltatable(folder.uri, folder.options)
+    except (DeltaError, OSError) as error:
+        message = f"table {str(folder)!r} cannot be looked for: {printable(error)}{folder.hint()}"
+        raise ArchiveError(message) from error
+
+
+def files_of(folder: LakePlace) -> list[str]:
+    """Return the files of the newest version of a table, in it; none if there is no table."""
+    if is_delta(folder):
         # Not `file_uris`, which spells a space in the folder of the table as %20.
-        paths = load_table(folder).get_add_actions().column("path").to_pylist()
-        return sorted(str(folder / each) for each in paths)
-    found = [each.rglob("*.parquet") for each in batch_folders(folder).values()]
-    return [str(file) for files in found for file in sorted(files)]
+        return sorted(load_table(folder).get_add_actions().column("path").to_pylist())
+    if not isinstance(folder, LocalPlace):
+        return []
+    found = [each.rglob("*.parquet") for each in batch_folders(folder.path).values()]
+    return [str(file.relative_to(folder.path)) for files in found for file in sorted(files)]
 
 
-def open_table(folder: Path, schema: pa.Schema) -> DeltaTable:
+def open_table(folder: LakePlace, schema: pa.Schema) -> DeltaTable:
     """Return a Delta table with at least these columns; it is created if it is not there.
 
     Raises:
         ConfigurationError: The table has a column as another type.
-        ArchiveError: The table cannot be loaded.
+        ArchiveError: The table cannot be loaded, or its store does not answer.
     """
-    if not DeltaTable.is_deltatable(str(folder)):
-        table = DeltaTable.create(
-            str(folder),
-            schema=schema,
-            partition_by=list(PARTITION_COLUMNS) if is_partitioned(schema) else [],
-            mode="ignore",
-            configuration=PROPERTIES,
-        )
-        sync_log(table, -1)
-        return table
+    if not is_delta(folder):
+        try:
+            table = DeltaTable.create(
+                folder.uri,
+                schema=schema,
+                partition_by=list(PARTITION_COLUMNS) if is_partitioned(schema) else [],
+                mode="ignore",
+                configuration=PROPERTIES,
+                storage_options=folder.options,
+            )
+        except (DeltaError, OSError) as error:
+            # Another job may have been first with it.
+            if not is_delta(folder):
+                message = f"table {str(folder)!r} cannot be created: {printable(error)}"
+                raise ArchiveError(message + folder.hint()) from error
+        else:
+            sync_log(table, -1)
+            return table
     table = load_table(folder)
     there = {field.name: field.type for field in table.schema().fields}
     added = []
@@ -283,13 +331,11 @@ def sync_log(table: DeltaTable, before: int) -> None:
         OSError: They could not be synced.
     """
     table.update_incremental()
-    log = folder_of(table) / LOG
-    for version in range(before + 1, table.version() + 1):
-        sync(log / f"{version:020}.json")
-    sync(log)
+    versions = range(before + 1, table.version() + 1)
+    (place_of(table) / LOG).sync_names([f"{version:020}.json" for version in versions])
 
 
-def check_columns(folder: Path, schema: pa.Schema) -> None:
+def check_columns(folder: LocalPlace, schema: pa.Schema) -> None:
     """Refuse a table in Parquet that has other columns: readers take them from any of its files.
 
     Raises:
@@ -298,7 +344,7 @@ def check_columns(folder: Path, schema: pa.Schema) -> None:
     files = files_of(folder)
     if not files:
         return
-    there = types_of(pq.read_schema(files[0]))
+    there = types_of(pq.read_schema(folder.inside(files[0])))
     wanted = types_of(file_schema(schema))
     for name in {**wanted, **there}:
         if there.get(name) != wanted.get(name):
@@ -310,7 +356,7 @@ def types_of(schema: pa.Schema) -> dict[str, Any]:
     return {field.name: field.type for field in Schema.from_arrow(schema).fields}
 
 
-def refuse_type(folder: Path, column: str, before: object, now: object) -> NoReturn:
+def refuse_type(folder: LakePlace, column: str, before: object, now: object) -> NoReturn:
     """Raise an error about a column whose type has changed."""
     message = (
         f"table {str(folder)!r} has column {column!r} as {name_of(before)}, and now it is "
@@ -335,21 +381,3 @@ def batch_folders(table: Path) -> dict[int, Path]:
 def batch_folder(table: Path, batch: int) -> Path:
     """Return the folder of a batch of a table in Parquet."""
     return table / f"batch={batch}"
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file atomically, and sync it to the disk.
-
-    Raises:
-        ConfigurationError: The file cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.partial")
-        partial.write_bytes(data)
-        sync(partial)
-        partial.replace(path)
-        sync(path.parent)
-    except OSError as error:
-        message = f"{str(path)!r} could not be written: {error.strerror}; choose another place"
-        raise ConfigurationError(message) from error

@@ -7,7 +7,8 @@ ingested again, so that is refused, unless the user says that the new query take
 begins where the last batch ended, and numbers its batches behind those that are there.
 
 The last runs are stored beside the tables, so that a batch costs the same however many came before.
-If they are missing, the job reads the runs themselves: those of later batches, or all.
+If they are missing, the job reads the runs themselves: those of later batches, or all. Their names
+have the turn of the job, because one that was taken over may still write its own.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import pyarrow.parquet as pq
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.lake.files import BATCH_COLUMN
-from aeron_async.spark.lake.tables import BATCHES, gold, write_atomically
+from aeron_async.spark.lake.tables import BATCHES, gold
 from aeron_async.spark.pipeline.gold import RUNS
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class BatchLog:
         return True
 
 
-NAME: Final = re.compile(r"(\d{1,19})\.parquet")
+NAME: Final = re.compile(r"(\d{1,19})(?:-(\d{1,19}))?\.parquet")
 
 
 def last_runs(runs: pa.Table) -> pa.Table:
@@ -186,15 +187,30 @@ class Edges:
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
-        self._folder = lake.state / "edges"
+        self._place = lake.state / "edges"
+        self._turn = 0
+        self._last = -1
+
+    def begin(self, turn: int, last: int) -> None:
+        """Say who writes from now on.
+
+        Args:
+            turn: Turn of the job; see `commits`.
+            last: Last batch that all tables have. What another job stores of a later one is not
+                read: it may have been taken over before it was complete.
+        """
+        self._turn = turn
+        self._last = last
 
     def before(self, batch: int) -> pa.Table:
         """Return the last runs of all batches before this one."""
         last, known = -1, RUNS.empty_table()
-        for each in reversed([each for each in self._kept() if each < batch]):
-            kept = read_runs(self._path(each))
+        for place, turn in reversed([each for each in self._kept() if each[0] < batch]):
+            if turn != self._turn and place > self._last:
+                continue
+            kept = read_runs(self._place.read(name_of(place, turn)))
             if kept is not None:
-                last, known = each, kept
+                last, known = place, kept
                 break
         if last == batch - 1:
             return known
@@ -216,31 +232,31 @@ class Edges:
         found = last_runs(runs.filter(pc.is_in(runs.column("recording_id"), ids)))
         sink = pa.BufferOutputStream()
         pq.write_table(found, sink)
-        write_atomically(self._path(batch), sink.getvalue().to_pybytes())
+        self._place.write(name_of(batch, self._turn), sink.getvalue().to_pybytes())
         # Keep the one before as well, because Spark may repeat this batch.
-        for each in [each for each in self._kept() if each < batch][:-1]:
-            self._path(each).unlink()
+        for each in [each for each in self._kept() if each[0] < batch][:-1]:
+            self._place.remove(name_of(*each))
 
     def forget_after(self, last: int) -> None:
         """Remove what was kept after later batches, which were taken out of the lake."""
         for each in self._kept():
-            if each > last:
-                self._path(each).unlink()
+            if each[0] > last:
+                self._place.remove(name_of(*each))
 
-    def _kept(self) -> list[int]:
-        """Return the batches after which runs were stored, in order."""
-        if not self._folder.is_dir():
-            return []
-        matches = [NAME.fullmatch(each.name) for each in self._folder.iterdir()]
-        return sorted(int(match[1]) for match in matches if match is not None)
-
-    def _path(self, batch: int) -> Path:
-        return self._folder / f"{batch}.parquet"
+    def _kept(self) -> list[tuple[int, int]]:
+        """Return the batches after which runs were stored, and in which turn, in order."""
+        matches = [NAME.fullmatch(each) for each in self._place.names()]
+        return sorted((int(each[1]), int(each[2] or 0)) for each in matches if each is not None)
 
 
-def read_runs(path: Path) -> pa.Table | None:
+def name_of(batch: int, turn: int) -> str:
+    """Return the name of the file with the last runs after a batch."""
+    return f"{batch}-{turn}.parquet" if turn else f"{batch}.parquet"
+
+
+def read_runs(data: bytes | None) -> pa.Table | None:
     """Return stored runs; None if another version wrote them, or the file is incomplete."""
     try:
-        return pq.read_table(path).select(RUNS.names).cast(RUNS)
+        return pq.read_table(pa.BufferReader(data or b"")).select(RUNS.names).cast(RUNS)
     except (OSError, KeyError, ValueError, pa.ArrowException):
         return None

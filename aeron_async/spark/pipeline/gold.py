@@ -162,13 +162,16 @@ class Sums:
         keys: Number of its columns by which the others are added.
         most: Upper limit on its rows; None for none. If there are more, times are rounded down to
             longer steps. Sums stay exact.
+
+    Attributes:
+        step: To how many of its units times were rounded; 1 for none.
     """
 
     def __init__(self, schema: pa.Schema, keys: int, most: int | None = None) -> None:
         self._schema = schema
         self._limit = most
         self._time = next(place for place, name in enumerate(schema.names) if name in TIMES)
-        self._step = 1
+        self.step = 1
         self._keys = schema.names[:keys]
         self._parts: list[pa.Table] = []
         self._count = 0
@@ -199,8 +202,8 @@ class Sums:
     def table(self) -> pa.Table:
         """Return the sums."""
         found = self._added_up()
-        while self._limit is not None and self._limit < len(found) and self._step < LONGEST_STEP:
-            self._step *= 2
+        while self._limit is not None and self._limit < len(found) and self.step < LONGEST_STEP:
+            self.step *= 2
             self._parts = [found]
             found = self._added_up()
         return found
@@ -208,8 +211,8 @@ class Sums:
     def _added_up(self) -> pa.Table:
         names = [name for name in self._schema.names if name not in self._keys]
         whole = pa.concat_tables([self._schema.empty_table(), *self._parts])
-        if self._step > 1:
-            times = whole.column(self._time).to_numpy() // self._step * self._step
+        if self.step > 1:
+            times = whole.column(self._time).to_numpy() // self.step * self.step
             whole = whole.set_column(self._time, self._schema.field(self._time), pa.array(times))
         sums = whole.group_by(self._keys, use_threads=False).aggregate(
             [(name, "sum") for name in names]

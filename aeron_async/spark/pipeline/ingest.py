@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["IngestedBatch", "StreamToRecord", "ingest", "job_command"]
 
 LONGEST_LINE: Final = 1 << 20
+"""Upper limit on a report of the job in bytes; `MOST_TOLD` recordings take less than half of it."""
 ENDING_SECONDS: Final = 120
 """How long a batch may take to end after SIGTERM."""
 
@@ -48,10 +49,12 @@ class IngestedBatch:
     Attributes:
         report: Output of `pipeline run --json`.
         behind: Bytes that are recorded and not in the lake, by recording id.
+        unknown: Recordings of which no report has named a position so far.
     """
 
     report: dict[str, Any]
     behind: dict[int, int]
+    unknown: int = 0
 
 
 async def ingest(
@@ -82,6 +85,7 @@ async def ingest(
             await archive.start_recording(
                 each.channel, each.stream_id, source_location=SourceLocation.REMOTE
             )
+        known: dict[int, int] = {}
         process = await asyncio.create_subprocess_exec(
             *job,
             stdout=asyncio.subprocess.PIPE,
@@ -90,25 +94,36 @@ async def ingest(
             start_new_session=True,
         )
         try:
-            await listen(process, archive, tell)
+            await listen(process, archive, known, tell)
             code = await process.wait()
             message = f"the job ended by itself, with code {code}; its output says why"
             raise ArchiveError(message)
         finally:
-            await end(process, archive, tell)
+            await end(process, archive, known, tell)
 
 
 async def listen(
     process: asyncio.subprocess.Process,
     archive: LocalArchive,
+    known: dict[int, int],
     tell: Callable[[IngestedBatch], None],
 ) -> None:
-    """Report every batch until the job closes its output."""
+    """Report every batch until the job closes its output.
+
+    Args:
+        process: The job.
+        archive: The archive that it reads.
+        known: Positions in the lake that reports have named so far, by recording id.
+        tell: Called with every batch.
+    """
     assert process.stdout is not None
     async for line in process.stdout:
         report = parsed(line)
         if report is not None:
-            tell(IngestedBatch(report, await behind(archive, report["positions"])))
+            known |= {int(key): end for key, end in report["positions"].items()}
+            is_whole = not report.get("untold")
+            found, unknown = await behind(archive, known, is_whole=is_whole)
+            tell(IngestedBatch(report, found, unknown))
 
 
 def parsed(line: bytes) -> dict[str, Any] | None:
@@ -121,19 +136,35 @@ def parsed(line: bytes) -> dict[str, Any] | None:
     return found if is_batch else None
 
 
-async def behind(archive: LocalArchive, positions: dict[str, int]) -> dict[int, int]:
-    """Return how many bytes of each recording are not in the lake yet."""
-    found = {}
+async def behind(
+    archive: LocalArchive, known: dict[int, int], *, is_whole: bool
+) -> tuple[dict[int, int], int]:
+    """Return how many bytes of each recording are not in the lake yet, and how many are unknown.
+
+    Args:
+        archive: The archive.
+        known: Positions in the lake by recording id; those of recordings that are gone are removed.
+        is_whole: Whether a recording that is not among them is not in the lake at all.
+    """
+    found, ids = {}, set()
     async for descriptor in archive.recordings():
+        ids.add(descriptor.recording_id)
+        read = known.get(descriptor.recording_id)
+        if read is None and not is_whole:
+            continue
         recorded = await archive.max_recorded_position(descriptor.recording_id)
-        read = positions.get(str(descriptor.recording_id), descriptor.start_position)
-        found[descriptor.recording_id] = max(recorded - read, 0)
-    return found
+        found[descriptor.recording_id] = max(
+            recorded - (descriptor.start_position if read is None else read), 0
+        )
+    for each in known.keys() - ids:
+        del known[each]
+    return found, len(ids) - len(found)
 
 
 async def end(
     process: asyncio.subprocess.Process,
     archive: LocalArchive,
+    known: dict[int, int],
     tell: Callable[[IngestedBatch], None],
 ) -> None:
     """Send SIGTERM to the job and report its last batch; kill it if it does not end."""
@@ -143,7 +174,7 @@ async def end(
         process.send_signal(signal.SIGTERM)
     try:
         async with asyncio.timeout(ENDING_SECONDS):
-            await listen(process, archive, tell)
+            await listen(process, archive, known, tell)
             await process.wait()
     except TimeoutError:
         with suppress(ProcessLookupError):

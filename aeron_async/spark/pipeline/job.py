@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
-from collections import Counter
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Final, final
 
 import attrs
 import pyarrow as pa
@@ -54,23 +54,24 @@ from aeron_async.spark.pipeline.gold import (
     RATES_MINUTE,
     RECORDINGS,
     RUNS,
-    decoded_sums,
-    latency_sums,
-    length_sums,
     per_minute,
-    rate_sums,
     recording_rows,
-    stitched,
     table_of,
 )
-from aeron_async.spark.pipeline.query import QueryStopper, follow, source_options, start_query
-from aeron_async.spark.pipeline.runs import SUMMARY, Run
+from aeron_async.spark.pipeline.query import (
+    MOST_TOLD,
+    QueryStopper,
+    follow,
+    source_options,
+    start_query,
+)
 from aeron_async.spark.pipeline.session import in_one_line
 from aeron_async.spark.pipeline.silver import BRONZE_SCHEMA, QUARANTINE_SCHEMA, kinds_of
 from aeron_async.spark.pipeline.task import RESULT, BatchTask
+from aeron_async.spark.pipeline.totals import BatchTotals
 from aeron_async.spark.pipeline.watermark import committed_offsets, watermarks
 from aeron_async.spark.ranges import ScanSettings
-from aeron_async.spark.stored_archive import archive_name
+from aeron_async.spark.urls import s3_url, scheme_of, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -82,8 +83,9 @@ if TYPE_CHECKING:
     from aeron_async.spark.lake.files import DataFile
     from aeron_async.spark.lake.tables import Lake
     from aeron_async.spark.pipeline.query import Lag
+    from aeron_async.spark.pipeline.runs import Run
     from aeron_async.spark.pipeline.settings import PipelineSettings
-    from aeron_async.spark.pipeline.task import TaskResult
+    from aeron_async.spark.pipeline.totals import BatchSums
     from aeron_async.spark.pipeline.watermark import Watermark
 
 __all__ = ["BatchReport", "BatchWork", "PipelineJob", "with_batch"]
@@ -113,8 +115,13 @@ class BatchReport:
         gaps: Gaps found.
         decoded: Decoded messages, by kind.
         quarantined: Messages that could not be decoded.
-        positions: Position in the lake by recording id, in bytes.
+        positions: Position in the lake by recording id, in bytes; those of this batch first, and
+            not more than `MOST_TOLD`.
         seconds: Duration of the batch.
+        untold: How many more recordings the lake has.
+        unlisted_gaps: How many gaps are not in the table of gaps, because there are too many.
+        rounded: To how many seconds or minutes times were rounded, because a batch has too many
+            different ones, by table of gold.
     """
 
     batch_id: int
@@ -125,6 +132,9 @@ class BatchReport:
     quarantined: int
     positions: Mapping[int, int]
     seconds: float
+    untold: int = 0
+    unlisted_gaps: int = 0
+    rounded: Mapping[str, int] = attrs.field(factory=dict)
 
 
 @final
@@ -132,7 +142,7 @@ class PipelineJob:
     """Ingests an archive into a lake; its constructor checks all settings before Spark starts.
 
     Args:
-        archive: Directory of the archive, or a URL of a copy in a store of objects.
+        archive: Directory of the archive, or its URL.
         lake: Lake to write to.
         settings: Settings of the pipeline.
         tell: Called with the report of every batch.
@@ -143,12 +153,12 @@ class PipelineJob:
 
     def __init__(
         self,
-        archive: Path | str,
+        archive: str | Path,
         lake: Lake,
         settings: PipelineSettings,
         tell: Callable[[BatchReport], None],
     ) -> None:
-        self._archive = archive_name(archive)
+        self._archive = str(archive)
         self._lake = lake
         self._settings = settings
         self._tell = tell
@@ -202,7 +212,9 @@ class PipelineJob:
         ending = QueryStopper(is_stopped)
         process = ending.guarded(self.process)
         checkpoint = self._lake.checkpoint
-        query = start_query(spark, options, checkpoint, self._settings.trigger, process)
+        # That of a lake in a store is on this host, whatever file system Spark has by default.
+        where = checkpoint if self._lake.root.is_local else checkpoint.as_uri()
+        query = start_query(spark, options, where, self._settings.trigger, process)
         follow(query, tell_lag, ending)
 
     def begin(self, *, take_over: bool = False) -> dict[str, str]:
@@ -214,16 +226,24 @@ class PipelineJob:
         Raises:
             ConfigurationError: See `run`.
         """
-        self._lake.check_settings({"archive": self._archive, "format": self._settings.format})
+        is_url = scheme_of(self._archive) is not None
+        archive = shown(s3_url(self._archive)) if is_url else str(Path(self._archive).absolute())
+        self._lake.check_settings({"archive": archive, "format": self._settings.format})
         self._log = BatchLog(self._lake)
-        is_taken_over = self._log.check(take_over=take_over)
+        is_stored = not self._lake.root.is_local
+        is_taken_over = is_stored or self._log.check(take_over=take_over)
         for table, schema in self._tables.items():
             self._store.prepare(table, schema)
+        self._store.begin()
+        if is_taken_over and (is_stored or not has_checkpoint(self._lake)):
+            self._store.take_turn()
+            # A batch that came in until then counts, and none that comes after it.
+            self._log = BatchLog(self._lake)
+            self._store.roll_back(self._log.last)
+            self._edges.forget_after(self._log.last)
+        self._edges.begin(self._store.turn, self._log.last)
         options = dict(self._given)
-        if is_taken_over:
-            if not has_checkpoint(self._lake):
-                self._store.roll_back(self._log.last)
-                self._edges.forget_after(self._log.last)
+        if is_taken_over and not (is_stored and self._log.last < 0):
             options["startingPositions"] = positions_text(self._edges.before(self._log.last + 1))
         self._known_recordings = self._lake.read(gold("recordings"), RECORDINGS)
         return options
@@ -258,36 +278,44 @@ class PipelineJob:
         self._between_batches(batch)
         earlier = self._edges.before(batch)
         work = BatchWork(self._store, batch, missing)
-        results = self._written(frame, work, earlier)
-        done = summed_up(results, earlier)
+        totals = self._written(frame, work, earlier)
+        done = totals.summed_up(earlier)
         if not done.runs:
             return
         self._watch.look()
         self._check_owner()
         for table in self._data_tables:
-            work.commit(table, [file for each in results for file in each.files.get(table, ())])
-        self._commit_gold(work, results, done)
+            work.commit(table, totals.files[table])
+        self._commit_gold(work, totals, done)
         self._edges.keep(batch, done.all_runs, list(self._watch.recordings))
+        positions = told_first(positions_of(done.all_runs), done.runs)
         report = BatchReport(
             batch_id=batch,
             messages=sum(run.messages for run in done.runs if not run.name),
             bytes=sum(run.bytes for run in done.runs),
-            gaps=len(done.gaps),
+            gaps=done.found_gaps,
+            unlisted_gaps=done.unlisted_gaps,
             decoded={
-                each.decoding.kind: done.counts[silver(each.decoding.kind)] for each in self._kinds
+                each.decoding.kind: totals.counts[silver(each.decoding.kind)]
+                for each in self._kinds
             },
-            quarantined=done.counts[QUARANTINE],
-            positions=positions_of(done.all_runs),
+            quarantined=totals.counts[QUARANTINE],
+            positions=dict(islice(positions.items(), MOST_TOLD)),
+            untold=max(len(positions) - MOST_TOLD, 0),
+            rounded=totals.rounded(),
             seconds=(self._clock.now_ns() - began_ns) / NS_PER_SECOND,
         )
+        if report.rounded or report.unlisted_gaps:
+            limits = {"rounded": report.rounded, "unlisted_gaps": report.unlisted_gaps}
+            log.warning("batch_limited", batch=batch, **limits)
         self._commit_batch(work, report, batch_id, times_of(done.runs))
         self._tell(report)
 
     def _check_owner(self) -> None:
         """Refuse to commit for a query whose checkpoint was removed or replaced meanwhile.
 
-        Its batch is that of whoever has taken over the lake, under another id, so that no fence of
-        a table stands between the two.
+        Whoever goes on with the lake begins behind the last batch, so that all of this one would be
+        rolled back; see `commits` for who takes over while it commits.
         """
         found = query_of(self._lake.checkpoint) or ""
         if found != self._store.query:
@@ -304,10 +332,11 @@ class PipelineJob:
 
     def _between_batches(self, batch: int) -> None:
         """Do what may be done while all tables have all batches before this one."""
-        folder = self._lake.attempts
-        for each in folder.iterdir() if folder.is_dir() else ():
-            if each.name.isdecimal() and int(each.name) < batch:
-                shutil.rmtree(each)
+        if self._lake.root.is_local:
+            attempts = self._lake.attempts
+            for each in attempts.folders():
+                if each.isdecimal() and int(each) < batch:
+                    shutil.rmtree(attempts / each)
         if self._maintainer is None:
             return
         try:
@@ -316,8 +345,8 @@ class PipelineJob:
             # The batch does not depend on it, and the next call tries again.
             log.warning("maintenance_failed", error=str(error))
 
-    def _written(self, frame: DataFrame, work: BatchWork, earlier: pa.Table) -> list[TaskResult]:
-        """Run the tasks of a batch."""
+    def _written(self, frame: DataFrame, work: BatchWork, earlier: pa.Table) -> BatchTotals:
+        """Run the tasks of a batch; return what they have found."""
         options = self._options
         task = BatchTask(
             batch=work.batch,
@@ -334,22 +363,16 @@ class PipelineJob:
         # Spark would show this error within one of its own, and that within another.
         with in_one_line():
             found = frame.mapInArrow(task, RESULT).toArrow()
-        return [pickle.loads(each) for each in found.column("result").to_pylist()]  # noqa: S301 - from our own tasks
+        totals = BatchTotals()
+        for each in found.column("result"):
+            totals.add(pickle.loads(each.as_py()))  # noqa: S301 - from our own tasks
+        return totals
 
-    def _commit_gold(self, work: BatchWork, results: list[TaskResult], done: BatchSums) -> None:
-        rates, latency = rate_sums(), latency_sums()
-        lengths, decoded = length_sums(), decoded_sums()
-        for each in results:
-            rates.add_table(each.rates)
-            latency.add_table(each.latency)
-            lengths.add_table(each.lengths)
-            decoded.add_table(each.decoded)
-        seconds = rates.table()
-        work.write(gold("rates_second"), seconds)
-        work.write(gold("rates_minute"), per_minute(seconds))
-        work.write(gold("latency"), latency.table())
-        work.write(gold("lengths"), lengths.table())
-        work.write(gold("decoded"), decoded.table())
+    def _commit_gold(self, work: BatchWork, totals: BatchTotals, done: BatchSums) -> None:
+        for name, rows in totals.tables().items():
+            work.write(gold(name), rows)
+            if name == "rates_second":
+                work.write(gold("rates_minute"), per_minute(rows))
         work.write(gold("gaps"), table_of(done.gaps, GAPS))
         work.write(gold("runs"), table_of(done.runs, RUNS))
         recordings = recording_rows(self._watch.selected.values())
@@ -422,41 +445,6 @@ def with_batch(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(BATCH_COLUMN, pa.int64()), *schema])
 
 
-@final
-@attrs.frozen
-class BatchSums:
-    """What the tasks of a batch have found together.
-
-    Attributes:
-        runs: Runs of positions and numbers.
-        gaps: Gaps, those to the batch before among them.
-        all_runs: These runs, and the last ones before.
-        counts: Rows of each table.
-    """
-
-    runs: list[Run]
-    gaps: list[Any]
-    all_runs: pa.Table
-    counts: Counter[str]
-
-
-def summed_up(results: list[TaskResult], earlier: pa.Table) -> BatchSums:
-    """Add up what tasks have found, and what they leave to a batch after them."""
-    counts: Counter[str] = Counter()
-    lengths: dict[int, int] = {}
-    rows: list[dict[str, Any]] = []
-    for each in results:
-        counts.update(each.counts)
-        lengths |= each.term_lengths
-        rows += each.summary
-    ids = pa.array(list(lengths), pa.int64())
-    before = earlier.filter(pc.is_in(earlier.column("recording_id"), ids))
-    summary = pa.Table.from_pylist(rows, schema=SUMMARY)
-    runs, gaps = stitched(summary, (Run(**row) for row in before.to_pylist()), lengths)
-    all_runs = pa.concat_tables([earlier, table_of(runs, RUNS)])
-    return BatchSums(runs, gaps, all_runs, counts)
-
-
 def times_of(runs: Iterable[Run]) -> tuple[int | None, int | None]:
     """Return the earliest and the latest time of runs; None if none has one."""
     times = [each for run in runs for each in (run.first_ns, run.last_ns) if each is not None]
@@ -477,6 +465,12 @@ def sessions_of(runs: pa.Table) -> dict[int, tuple[int, int]]:
 def positions_of(runs: pa.Table) -> dict[int, int]:
     """Return the end of what was ingested, by recording id."""
     return {key: end for key, (_, end) in sessions_of(last_runs(runs)).items()}
+
+
+def told_first(positions: Mapping[int, int], runs: Iterable[Run]) -> dict[int, int]:
+    """Return positions, of which those of some runs come first."""
+    first = {run.recording_id: positions[run.recording_id] for run in runs if not run.name}
+    return first | dict(positions)
 
 
 def positions_text(runs: pa.Table) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from heapq import nlargest
+from operator import itemgetter
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from aeron_async.spark.pipeline.settings import PipelineSettings
 
 __all__ = [
+    "MOST_TOLD",
     "Lag",
     "QueryStopper",
     "follow",
@@ -30,7 +33,7 @@ __all__ = [
 ]
 
 
-def source_options(archive: Path | str, settings: PipelineSettings) -> dict[str, str]:
+def source_options(archive: str | Path, settings: PipelineSettings) -> dict[str, str]:
     """Return the options of `aeron_archive` for a pipeline."""
     options = {"path": str(archive), **settings.source}
     if settings.timestamp_from is not None:
@@ -57,11 +60,18 @@ class Lag:
 
     Attributes:
         batch_id: Last batch in the lake.
-        behind: Bytes not yet in the lake, by recording id.
+        behind: Bytes not yet in the lake, by recording id, of those that are farthest behind; not
+            more than `MOST_TOLD`.
+        untold: How many more recordings are behind or not.
     """
 
     batch_id: int
     behind: Mapping[int, int]
+    untold: int = 0
+
+
+MOST_TOLD: Final = 8_192
+"""Upper limit on the recordings that a report of a batch names, which is a line of JSON."""
 
 
 @final
@@ -124,7 +134,7 @@ class QueryStopper:
 def start_query(
     spark: SparkSession,
     options: Mapping[str, str],
-    checkpoint: Path,
+    checkpoint: str | Path,
     trigger: int | None,
     process: Callable[[DataFrame, int], None],
 ) -> StreamingQuery:
@@ -133,7 +143,7 @@ def start_query(
     Args:
         spark: The session.
         options: Options of the source.
-        checkpoint: Directory of the query's checkpoint.
+        checkpoint: Directory of the query's checkpoint, or its URL.
         trigger: Interval between batches in milliseconds; None to read what there is.
         process: Takes the plans of a batch, and its id.
 
@@ -199,4 +209,11 @@ def lag_of(progress: Any) -> Lag | None:
     end, latest = offsets_of(source["endOffset"]), offsets_of(source["latestOffset"])
     if end is None or latest is None:
         return None
-    return Lag(progress["batchId"], bytes_behind(end, latest))
+    behind = bytes_behind(end, latest)
+    told = behind if len(behind) <= MOST_TOLD else farthest(behind)
+    return Lag(progress["batchId"], told, len(behind) - len(told))
+
+
+def farthest(behind: Mapping[int, int]) -> dict[int, int]:
+    """Return the recordings that are farthest behind."""
+    return dict(nlargest(MOST_TOLD, behind.items(), key=itemgetter(1)))

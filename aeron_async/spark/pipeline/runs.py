@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST_MISSING",
+    "RUN",
     "SUMMARY",
     "GapKind",
     "MessageRows",

@@ -32,13 +32,13 @@ from aeron_async.spark.scan import Scanner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.codecs.columns import Decoded, Flags
     from aeron_async.spark.lake.files import DataFile
+    from aeron_async.spark.lake.places import LakePlace
     from aeron_async.spark.pipeline.settings import Latency, PipelineSettings
     from aeron_async.spark.pipeline.silver import MessageKind
     from aeron_async.spark.ranges import RecordingRange, ScanSettings
@@ -74,7 +74,7 @@ class BatchTask(SentToWorkers):
     scan: ScanSettings
     settings: PipelineSettings
     kinds: tuple[MessageKind, ...]
-    folders: Mapping[str, Path]
+    folders: Mapping[str, LakePlace]
     ends: Mapping[int, tuple[int, int]]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -102,6 +102,7 @@ class TaskResult:
         lengths: Counts of lengths.
         decoded: Counts of what was decoded or put aside.
         term_lengths: Term lengths by recording id.
+        steps: To how many seconds or minutes times were rounded, by table of sums.
     """
 
     files: dict[str, list[DataFile]]
@@ -112,6 +113,7 @@ class TaskResult:
     lengths: pa.Table
     decoded: pa.Table
     term_lengths: dict[int, int]
+    steps: dict[str, int]
 
 
 def run_plan(task: BatchTask, parts: Sequence[RecordingRange], partition: int) -> TaskResult:
@@ -177,15 +179,24 @@ class PlanWriter:
         for each in self._summarisers:
             each.close()
         lengths = {part.descriptor.recording_id: part.descriptor.term_length for part in parts}
+        sums = {
+            "rates_second": self._rates,
+            "latency": self._latency,
+            "lengths": self._lengths,
+            "decoded": self._decoded,
+        }
+        tables = [each.table() for each in sums.values()]
+        rates, latency, message_lengths, decoded = tables
         return TaskResult(
             files={table: each.close() for table, each in self._writers.items()},
             counts=dict(self._counts),
             summary=[row for each in self._summarisers for row in each.rows],
-            rates=self._rates.table(),
-            latency=self._latency.table(),
-            lengths=self._lengths.table(),
-            decoded=self._decoded.table(),
+            rates=rates,
+            latency=latency,
+            lengths=message_lengths,
+            decoded=decoded,
             term_lengths=lengths,
+            steps={table: each.step for table, each in sums.items()},
         )
 
     def abandon(self) -> None:

@@ -134,7 +134,7 @@ class LakeTables:
 
     def is_written_since(self, moment_ns: int) -> bool:
         """Return whether a task has begun a file since then."""
-        return is_newer(self._lake.path(BRONZE).rglob("b*.parquet"), moment_ns)
+        return is_newer(Path(str(self._lake.path(BRONZE))).rglob("b*.parquet"), moment_ns)
 
     def arrived(self) -> Arrived:
         """Return what has come, when bronze, silver and gold agree about it."""
@@ -148,7 +148,7 @@ class LakeTables:
         assert sum(counted.column(0).to_pylist()) == rows
         runs = self._lake.read("gold/runs", RUNS).to_pylist()
         assert sum(each["messages"] for each in runs) == 2 * rows
-        on_disk = sum(1 for _ in self._lake.path(BRONZE).rglob("b*.parquet"))
+        on_disk = sum(1 for _ in Path(str(self._lake.path(BRONZE))).rglob("b*.parquet"))
         return Arrived(rows, on_disk - len(files))
 
 

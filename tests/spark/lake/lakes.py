@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.transaction import AddAction
 
-from aeron_async.spark.lake import compaction, files, maintenance, tables
+from aeron_async.spark.lake import places
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,10 +65,10 @@ def files_synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
     def noted(path: Path) -> None:
         found.append(path)
-        files.sync(path)
+        sync(path)
 
-    for each in (compaction, maintenance, tables):
-        monkeypatch.setattr(each, "sync", noted)
+    sync = places.sync
+    monkeypatch.setattr(places, "sync", noted)
     return found
 
 

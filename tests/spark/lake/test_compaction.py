@@ -23,6 +23,7 @@ from aeron_async.spark.lake.compaction import (
     table_files,
 )
 from aeron_async.spark.lake.files import FileWriter, attempt
+from aeron_async.spark.lake.places import LocalPlace
 from aeron_async.spark.lake.reading import TableSnapshot
 from tests.spark.lake.lakes import QUOTES, commit, make_table, quotes, write_file
 
@@ -101,7 +102,7 @@ def joined(table: Path, *parts: pa.Table) -> tuple[JoinedFile, pa.Table]:
                 start=(0, 0),
             )
         )
-    found = join_files(table, files, INSIDE, "m00000001")
+    found = join_files(LocalPlace(table), files, INSIDE, "m00000001")
     return found, pq.ParquetFile(table / found.path).read()
 
 
@@ -191,7 +192,7 @@ def test_ranges_of_all_columns_that_readers_ask_for_stay(tmp_path: Path) -> None
     columns = pa.schema([("ingest_batch", pa.int64()), ("second", pa.int64()), ("n", pa.int64())])
     parts = []
     for batch in range(2):
-        writer = FileWriter(tmp_path, attempt(batch, 0), columns, max_bytes=1 << 20)
+        writer = FileWriter(LocalPlace(tmp_path), attempt(batch, 0), columns, max_bytes=1 << 20)
         seconds = [100 * batch, 100 * batch + 5]
         writer.write([pa.array(each) for each in ([batch, batch], seconds, [1, 2])])
         (file,) = writer.close()
@@ -199,7 +200,9 @@ def test_ranges_of_all_columns_that_readers_ask_for_stay(tmp_path: Path) -> None
             path=file.path, size=file.size, rows=2, partition={}, modified_ms=0, start=(0, 0)
         )
         parts.append(found)
-    statistics = json.loads(join_files(tmp_path, parts, columns, "m00000000").statistics)
+    statistics = json.loads(
+        join_files(LocalPlace(tmp_path), parts, columns, "m00000000").statistics
+    )
     assert statistics == {
         "numRecords": 4,
         "minValues": {"ingest_batch": 0, "second": 0},
@@ -221,8 +224,8 @@ def test_a_part_that_is_not_what_the_log_says_changes_nothing(table: Path) -> No
         start=(0, 0),
     )
     with pytest.raises(ArchiveError, match="9 rows, and by the log 10"):
-        join_files(table, [wrong, found.parts[1]], INSIDE, "m00000001")
+        join_files(LocalPlace(table), [wrong, found.parts[1]], INSIDE, "m00000001")
     (table / found.parts[1].path).write_bytes(b"damaged, and longer than a magic number")
     with pytest.raises(ArchiveError, match="cannot join 2 files"):
-        join_files(table, found.parts, INSIDE, "m00000001")
+        join_files(LocalPlace(table), found.parts, INSIDE, "m00000001")
     assert sorted(table.rglob("*.parquet")) == before

@@ -13,7 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from aeron_async.spark.lake import files as module
+from aeron_async.spark.lake import places
 from aeron_async.spark.lake.files import FileWriter, attempt, file_schema
+from aeron_async.spark.lake.places import LocalPlace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +50,7 @@ def rows(first: int, count: int, payload: bytes = b"x") -> list[Any]:
 
 
 def writer(folder: Path, max_bytes: int = 1 << 30) -> FileWriter:
-    return FileWriter(folder, attempt(7, 3), SCHEMA, max_bytes=max_bytes)
+    return FileWriter(LocalPlace(folder), attempt(7, 3), SCHEMA, max_bytes=max_bytes)
 
 
 def test_a_file_says_where_it_belongs_and_what_is_in_it(tmp_path: Path) -> None:
@@ -143,7 +145,7 @@ def test_a_file_that_cannot_be_completed_is_removed(
     def fail(path: Path) -> None:
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr(module, "sync", fail)
+    monkeypatch.setattr(places, "sync", fail)
     table = tmp_path / "table"
     writing = writer(table)
     writing.write(rows(0, 1), (DAY, 1))

@@ -26,12 +26,14 @@ from aeron_async.spark.lake.maintenance import (
     compact,
     maintain_table,
 )
-from aeron_async.spark.lake.reading import folder_of
+from aeron_async.spark.lake.places import LocalPlace, place_of
 from tests.spark.lake.lakes import QUOTES, add_batch, files_synced, little_lake, make_table
 from tests.tracing import untraced_environment
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from aeron_async.spark.lake.places import LakePlace
 
 NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000
@@ -63,7 +65,7 @@ def table(tmp_path: Path) -> Path:
 
 def join(table: Path, parts: list[TableFile]) -> JoinedFile:
     schema = pa.schema([each for each in QUOTES if each.name not in {"date", "stream_id"}])
-    return join_files(table, parts, schema, "m00000000")
+    return join_files(LocalPlace(table), parts, schema, "m00000000")
 
 
 def numbers(table: Path) -> list[int]:
@@ -157,7 +159,7 @@ def test_what_another_process_joins_after_an_update_is_left_alone(
 
     def commit_on_a_newer_handle(table: DeltaTable, *others: Any) -> bool:
         monkeypatch.setattr(subject, "commit", commit)
-        maintain_table(folder_of(table))
+        maintain_table(place_of(table))
         table.update_incremental()
         return commit(table, *others)
 
@@ -461,7 +463,7 @@ def test_a_damaged_table_keeps_no_other_from_being_maintained(
     asked: list[int | None] = []
     last_batch = subject.last_batch
 
-    def counted(tables: dict[str, Path]) -> int | None:
+    def counted(tables: dict[str, LakePlace]) -> int | None:
         asked.append(last_batch(tables))
         return 99
 

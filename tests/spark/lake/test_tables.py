@@ -12,7 +12,8 @@ from deltalake import DeltaTable
 from aeron_async.errors import ArchiveError, ConfigurationError
 from aeron_async.spark.lake.commits import DeltaStore, FolderStore
 from aeron_async.spark.lake.files import FileWriter, attempt
-from aeron_async.spark.lake.tables import Lake, gold, open_table, silver, write_atomically
+from aeron_async.spark.lake.places import LocalPlace, write_atomically
+from aeron_async.spark.lake.tables import Lake, gold, open_table, silver
 from tests.spark.lake.lakes import files_synced
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def test_a_table_is_partitioned_by_what_it_has_and_keeps_its_log_short(tmp_path:
     dated = pa.schema([*SCHEMA, ("date", pa.date32()), ("stream_id", pa.int32())])
     for schema, partitions in ((SCHEMA, []), (dated, ["date", "stream_id"])):
         path = tmp_path / str(len(partitions))
-        metadata = open_table(path, schema).metadata()
+        metadata = open_table(LocalPlace(path), schema).metadata()
         assert metadata.partition_columns == partitions
         assert metadata.configuration == {
             "delta.checkpointInterval": "100",
@@ -91,7 +92,7 @@ def test_what_is_not_there_has_no_rows(tmp_path: Path) -> None:
 def test_a_damaged_table_is_named(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     open_table(lake.path(RUNS), SCHEMA)
-    (lake.path(RUNS) / "_delta_log" / f"{0:020}.json").write_text("{")
+    (tmp_path / RUNS / "_delta_log" / f"{0:020}.json").write_text("{")
     for use in (lambda: open_table(lake.path(RUNS), SCHEMA), lambda: lake.files(RUNS)):
         with pytest.raises(ArchiveError, match="gold/runs' cannot be loaded"):
             use()
@@ -100,7 +101,7 @@ def test_a_damaged_table_is_named(tmp_path: Path) -> None:
 def test_what_is_created_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced = files_synced(monkeypatch)
     for schema in (SCHEMA, WIDER):
-        open_table(tmp_path / "table", schema)
+        open_table(LocalPlace(tmp_path / "table"), schema)
     log = tmp_path / "table" / "_delta_log"
     assert {log, log / f"{0:020}.json", log / f"{1:020}.json"} <= set(synced)
 
@@ -128,7 +129,7 @@ def test_a_lake_is_gone_on_with_as_it_was_begun(tmp_path: Path) -> None:
 
 def test_a_lake_of_an_older_version_is_left_alone(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
-    write_atomically(lake.state / "begun.json", json.dumps({"archive": "/a"}).encode())
+    lake.state.write("begun.json", json.dumps({"archive": "/a"}).encode())
     with pytest.raises(ConfigurationError, match="begun by an older version"):
         lake.check_settings({"archive": "/a"})
 

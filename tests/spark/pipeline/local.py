@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from aeron_async.spark.columns import default_columns
 from aeron_async.spark.lake.commits import DeltaStore
+from aeron_async.spark.lake.places import LocalPlace
 from aeron_async.spark.lake.tables import Lake, gold
 from aeron_async.spark.options import ArchiveOptions
 from aeron_async.spark.pipeline.job import BatchReport, BatchWork, PipelineJob, with_batch
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from aeron_async.spark.lake.places import LakePlace
     from aeron_async.spark.ranges import RecordingRange
 
 __all__ = ["LocalJob", "Plans", "planned", "ran", "write_gold"]
@@ -79,7 +81,7 @@ def ran(
         scan=ScanSettings.of(options, default_columns(options)),
         settings=settings,
         kinds=tuple(kinds_of(settings)),
-        folders={each: folder / each for each in tables},
+        folders={each: LocalPlace(folder / each) for each in tables},
         ends=ends or {},
     )
     return run_plan(task, plan_batch(options) if parts is None else parts, 0)
@@ -88,7 +90,9 @@ def ran(
 class LocalJob:
     """A job on a lake, whose batches a test decides."""
 
-    def __init__(self, archive: Path | str, lake: Path, query: str = "q", **given: Any) -> None:
+    def __init__(
+        self, archive: str | Path, lake: str | Path | LakePlace, query: str = "q", **given: Any
+    ) -> None:
         self.lake = Lake(lake)
         self.reports: list[BatchReport] = []
         settings = PipelineSettings.parse(given)

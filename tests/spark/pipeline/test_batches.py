@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import attrs
 import pyarrow as pa
@@ -20,9 +20,6 @@ from aeron_async.spark.pipeline.runs import Run
 from tests.archive.golden import golden_path
 from tests.spark.pipeline.local import LocalJob, planned, write_gold
 from tests.spark.pipeline.test_task import DAY_NS, SPEC, quotes
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COUNT = 3_000
 
@@ -51,7 +48,7 @@ def ends(runs: pa.Table) -> list[tuple[int, str, int]]:
 
 
 def kept(lake: Lake) -> list[str]:
-    return sorted(each.name for each in (lake.state / "edges").iterdir())
+    return (lake.state / "edges").names()
 
 
 def test_the_last_run_is_that_which_ends_last_whenever_it_came() -> None:
@@ -102,7 +99,7 @@ def test_what_cannot_be_read_is_found_again(tmp_path: Path, data: bytes) -> None
     for batch, end in ((0, 64), (1, 128)):
         write_gold(lake, "runs", of(run_of(1, end)), batch)
         Edges(lake).keep(batch, of(run_of(1, end)), [1])
-    (lake.state / "edges" / "1.parquet").write_bytes(data)
+    lake.state.write("edges/1.parquet", data)
     assert ends(Edges(lake).before(2)) == [(1, "", 128)]
     assert Edges(Lake(tmp_path / "none")).before(2).num_rows == 0
 
@@ -299,8 +296,9 @@ def test_a_lake_may_do_without_bronze(archive: Path, tmp_path: Path, kind: str) 
 def test_attempts_of_earlier_batches_are_removed(archive: Path, tmp_path: Path) -> None:
     job = local(archive, tmp_path / "lake", format="parquet")
     job.begin()
-    (job.lake.attempts / ".strange").mkdir(parents=True)
-    left = [job.lake.attempts / each / "bronze" for each in ("0", "1")]
+    attempts = Path(str(job.lake.attempts))
+    (attempts / ".strange").mkdir(parents=True)
+    left = [attempts / each / "bronze" for each in ("0", "1")]
     for each in left:
         each.mkdir(parents=True)
     job.process(1, *planned(archive))
@@ -320,4 +318,4 @@ def test_a_lake_of_another_archive_is_left_alone(archive: Path, tmp_path: Path) 
     lake = Lake(tmp_path / "lake")
     lake.check_settings({"archive": "/elsewhere"})
     with pytest.raises(ConfigurationError, match="begun with archive='/elsewhere'"):
-        local(archive, lake.root).begin()
+        local(archive, tmp_path / "lake").begin()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from aeron_async.spark.pipeline import ingest as module
 from aeron_async.spark.pipeline.ingest import IngestedBatch, StreamToRecord, ingest, job_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
 REPORT = {"batch_id": 0, "messages": 3, "gaps": 1, "seconds": 2.0, "positions": {"0": 64}}
@@ -109,6 +110,30 @@ async def test_a_job_that_ends_by_itself_ends_all(
         await ingest([stream], context, [sys.executable, "-c", "raise SystemExit(3)"], print)
 
 
+class Recordings:
+    """An archive with some recordings of 1,000 bytes."""
+
+    def __init__(self, *ids: int) -> None:
+        self.ids = ids
+
+    async def recordings(self) -> AsyncIterator[Any]:
+        for each in self.ids:
+            yield SimpleNamespace(recording_id=each, start_position=100)
+
+    async def max_recorded_position(self, _recording_id: int) -> int:
+        return 1_100
+
+
+async def test_a_report_need_not_name_all_recordings() -> None:
+    archive: Any = Recordings(1, 2, 3)
+    known = {1: 600, 9: 5}
+    assert await module.behind(archive, known, is_whole=False) == ({1: 500}, 2)
+    # Of one that is gone nothing is kept.
+    assert known == {1: 600}
+    known |= {2: 1_100}
+    assert await module.behind(archive, known, is_whole=True) == ({1: 500, 2: 0, 3: 1_000}, 0)
+
+
 def test_streams_come_in_pairs() -> None:
     assert live_streams(("aeron:ipc", "-1", "aeron:udp?endpoint=a:1", "2")) == [
         StreamToRecord("aeron:ipc", -1),
@@ -140,10 +165,12 @@ def test_a_batch_is_written_for_people_and_for_programs(
 ) -> None:
     line_of(IngestedBatch(REPORT, {0: 1_000}))
     line_of(IngestedBatch(REPORT, {}))
+    line_of(IngestedBatch(REPORT, {0: 1}, 2))
     json_of(IngestedBatch(REPORT, {0: 5}))
-    people, nothing, programs = capsys.readouterr().out.splitlines()
+    people, nothing, unknown, programs = capsys.readouterr().out.splitlines()
     assert people == "batch 0: 3 messages, 1 gap; 2.0 s; behind: recording 0 by 1,000 B"
     assert nothing.endswith("behind: nothing")
+    assert unknown.endswith("by 1 B; 2 recordings without a report so far")
     assert json.loads(programs)["behind"] == {"0": 5}
 
 

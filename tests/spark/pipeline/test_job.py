@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -25,7 +26,6 @@ from tests.spark.sessions import LONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -150,13 +150,13 @@ def test_a_worker_that_is_killed_behind_its_files_leaves_none_that_counts(
     monkeypatch.setattr(job_module, "BatchTask", KilledTask)
     with pytest.raises(ArchiveError, match="rashed"):
         ingest(spark, archive, lake)
-    orphans = list(lake.path(BRONZE).rglob("*.parquet"))
+    orphans = list(Path(str(lake.path(BRONZE))).rglob("*.parquet"))
     assert orphans
     assert not lake.files(BRONZE)
     monkeypatch.undo()
     assert sum(each.messages for each in ingest(spark, archive, lake)) == FEW
     assert len(lake.files(BRONZE)) == 1
-    assert len(list(lake.path(BRONZE).rglob("*-000.parquet"))) == 1 + len(orphans)
+    assert len(list(Path(str(lake.path(BRONZE))).rglob("*-000.parquet"))) == 1 + len(orphans)
 
 
 def test_what_spark_refuses_at_once_is_one_line(

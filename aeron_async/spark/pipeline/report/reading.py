@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
 import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from deltalake import DeltaTable
 
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.lake.conditions import all_of
 from aeron_async.spark.lake.files import BATCH_COLUMN, EPOCH
-from aeron_async.spark.lake.tables import BATCHES
+from aeron_async.spark.lake.reading import load_table
+from aeron_async.spark.lake.tables import BATCHES, files_of, is_delta
 from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
@@ -296,7 +295,8 @@ class TableReader:
     ) -> Iterator[pa.RecordBatch]:
         if not paths:
             return
-        data = ds.dataset(paths, schema=schema, format="parquet")
+        files = self._lake.root.files
+        data = ds.dataset(paths, schema=schema, format="parquet", filesystem=files)
         given = {"schema": schema, "columns": names, "filter": where, "batch_size": ENOUGH_ROWS}
         given |= {"batch_readahead": 1, "fragment_readahead": 1, "use_threads": False}
         for fragment in data.get_fragments(where):
@@ -309,13 +309,11 @@ class TableReader:
         """Return the files of a table: path and size, and statistics if it is a Delta table."""
         if table not in self._found:
             folder = self._lake.path(table)
-            if DeltaTable.is_deltatable(str(folder)):
-                self._found[table] = pa.table(DeltaTable(str(folder)).get_add_actions(flatten=True))
+            if is_delta(folder):
+                self._found[table] = pa.table(load_table(folder).get_add_actions(flatten=True))
             else:
-                files = [Path(each) for each in self._lake.files(table)]
-                paths = [each.relative_to(folder).as_posix() for each in files]
-                sizes = [each.stat().st_size for each in files]
-                self._found[table] = pa.table([paths, sizes], schema=FILES)
+                paths = files_of(folder)
+                self._found[table] = pa.table([paths, folder.sizes(paths)], schema=FILES)
         return self._found[table]
 
     def extent(self, table: str, column: str) -> tuple[int, int] | None:
@@ -345,4 +343,4 @@ class TableReader:
         paths = found.filter(chosen).column("path").to_pylist()
         self.skipped += found.num_rows - len(paths)
         folder = self._lake.path(table)
-        return [str(folder / each) for each in paths]
+        return [folder.inside(each) for each in paths]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,9 +22,6 @@ from aeron_async.spark.pipeline.report.reading import (
 )
 from tests.spark.pipeline.local import write_gold
 from tests.spark.pipeline.report.lakes import write_batches
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NOW_MS = 1_800_000_000_000
 DAY = 86_400
@@ -85,7 +82,7 @@ def test_files_without_statistics_are_read(tmp_path: Path) -> None:
     """Tables in Parquet have no log that could have them; their row groups do."""
     lake = Lake(tmp_path)
     for batch in range(2):
-        folder = lake.path(LENGTHS) / f"batch={batch}"
+        folder = Path(str(lake.path(LENGTHS))) / f"batch={batch}"
         folder.mkdir(parents=True)
         rows = lengths(range(100 * batch, 100 * batch + 100))
         pq.write_table(rows, folder / "a.parquet", row_group_size=20)
