@@ -35,6 +35,15 @@ def test_code_in_a_page_stands_in_its_example(block: Block) -> None:
     assert dedent(block.text).strip() == dedent(held).strip()
 
 
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_a_page_names_the_examples_that_it_shows(page: Path) -> None:
+    """A reader does not see the comments that name them."""
+    text = page.read_text()
+    seen = re.sub(r"<!--.*?-->", "", text)
+    named = set(re.findall(r"^<!-- (?:output of )?(examples/\S+\.py) -->$", text, re.MULTILINE))
+    assert {each for each in named if Path(each).name not in seen} == set()
+
+
 def test_the_first_snippet_of_a_tutorial_shows_its_imports() -> None:
     pages = [page for page in PAGES if page.parent.name == "tutorial"]
     first = [next((each for each in CODE if each.page == page), None) for page in pages]
