@@ -163,7 +163,8 @@ def test_a_receiver_where_the_requests_come_from_goes_before_all_others() -> Non
     rig.answer(OTHER_SOURCE, 1)
     assert rig.responses.answered == OTHER_SOURCE, "a client may receive elsewhere"
     rig.ask(OTHER_PORT, 2)
-    assert rig.responses.address == OTHER_PORT
+    rig.answer(OTHER_SOURCE, 2)
+    assert rig.responses.address == OTHER_PORT, "nobody else answers in the meantime"
     assert [rig.responses.answered] == [None]
     rig.answer(OTHER_PORT, 3)
     assert rig.responses.answered == OTHER_PORT

@@ -289,9 +289,10 @@ class ControlPacketDispatcher:
         # the receiver that has them keeps them while it is alive, unless it is elsewhere than the
         # requests come from; and only who has asked can answer.
         if not sm.is_setup_elicit:
-            return outbox.may_answer(source)
-        if not publication.has_receivers or outbox.goes_before(source):
-            if outbox.address is None:
+            return outbox.may_answer(source, now_ns)
+        goes_before = outbox.goes_before(source)
+        if goes_before or not publication.has_receivers:
+            if goes_before or outbox.address is None:
                 publication.send_setup_soon()
             outbox.on_asked(source, STATUS_MESSAGE_LENGTH, now_ns)
         return True

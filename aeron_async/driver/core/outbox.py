@@ -329,12 +329,9 @@ class ResponseOutbox:
 
     def goes_before(self, address: Address) -> bool:
         """Return whether a receiver may take the responses from the one that has them."""
-        return (
-            self._host is not None
-            and address[0] == self._host
-            and self.address is not None
-            and self.address[0] != self._host
-        )
+        if address[0] != self._host:
+            return False
+        return self.address is not None and self.address[0] != self._host
 
     def on_asked(self, address: Address, length: int, now_ns: int) -> None:
         """Send to this address from now on, unless a receiver goes before it.
@@ -344,7 +341,7 @@ class ResponseOutbox:
             length: Length of the request, in bytes.
             now_ns: The time.
         """
-        if self._host is not None and address[0] == self._host:
+        if address[0] == self._host:
             self._preferred_ns = now_ns + PREFERRED_NS
         elif now_ns < self._preferred_ns:
             return
@@ -356,9 +353,12 @@ class ResponseOutbox:
             self.answered = None
         self._budget.on_received(length)
 
-    def may_answer(self, address: Address) -> bool:
+    def may_answer(self, address: Address, now_ns: int) -> bool:
         """Return whether a status message is of the receiver, or of one that may become it."""
-        return address == self.address or (self._budget is not None and address in self._known)
+        if address == self.address or self._budget is None:
+            return address == self.address
+        is_behind = now_ns < self._preferred_ns and address[0] != self._host
+        return address in self._known and not is_behind
 
     def on_answered(self, address: Address) -> None:
         """Send to this receiver, which may answer, from now on without a budget."""

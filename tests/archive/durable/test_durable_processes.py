@@ -158,7 +158,9 @@ def test_the_example_hands_over_to_postgres(tmp_path: Path) -> None:
     with running_postgres() as where:
         for life in (1, 2):
             printed = finish(start("durable_postgres", str(tmp_path), DATABASE=where))
-            assert re.fullmatch(r"up to aeron-log:[-0-9a-f]{36}/0/\d+/\d+-[0-9a-f]{8}", printed[0])
+            assert re.fullmatch(
+                r"up to aeron-log:[-0-9a-f]{36}/0/\d+/\d+-[0-9a-f]{8}@\d+", printed[0]
+            )
             with psycopg.connect(where) as database:
                 rows = database.execute("SELECT number, data FROM orders").fetchall()
             assert rows == [(number, "an order") for number in range(1, life + 1)]

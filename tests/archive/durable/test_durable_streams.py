@@ -269,6 +269,30 @@ async def test_what_was_purged_before_it_was_read_is_a_boundary(open_archive: An
         assert [each for each in lines if each["event"] == "log_records_purged"] != []
 
 
+async def test_behind_a_recording_that_was_purged_the_next_one_is_read(open_archive: Any) -> None:
+    async with open_archive() as (aeron, archive):
+        for life in range(3):
+            await record_anew(aeron, archive, b"life %d" % life)
+        log = DurableStream(archive, aeron, IPC, STREAM)
+        async with log.consume() as consumer:
+            (record,) = await read(consumer, 1)
+        began_ms = (await archive.describe(0)).start_timestamp_ms
+        assert (record.cursor.recording_id, record.cursor.began_ms) == (0, began_ms)
+        await archive.purge_recording(0)
+        for cursor in (record.cursor, Cursor(await log.log_id(), 0, record.cursor.position)):
+            async with log.consume(start=cursor) as consumer:
+                (following,) = await read(consumer, 1)
+            assert following.data == b"life 1"
+            assert following.boundary is not None
+            assert following.boundary.is_lost
+        other = Cursor(await log.log_id(), 1, 0, began_ms=began_ms + 10**9)
+        with pytest.raises(DataLossError, match="it is another one; begin at aeron-log:") as caught:
+            await log.consume(start=other)
+        place = str(caught.value).partition("begin at ")[2].partition(",")[0]
+        async with log.consume(start=Cursor.parse(place)) as consumer:
+            assert [each.data for each in await read(consumer, 2)] == [b"life 1", b"life 2"]
+
+
 async def test_a_cursor_behind_the_end_is_an_error(open_archive: Any) -> None:
     async with open_archive() as (aeron, archive):
         log = DurableStream(archive, aeron, IPC, STREAM)
