@@ -182,7 +182,8 @@ class DeltaStore:
 
     def last(self, table: str) -> int | None:
         """Return the last batch of this query in a table."""
-        self._tables[table].update_incremental()
+        with self._lake.path(table).answering():
+            self._tables[table].update_incremental()
         return self._tables[table].transaction_version(self.query)
 
     def begin(self) -> None:
@@ -202,7 +203,8 @@ class DeltaStore:
         raise is_busy(problem, BATCHES)
 
     def _seen_turn(self, table: str) -> int:
-        self._tables[table].update_incremental()
+        with self._lake.path(table).answering():
+            self._tables[table].update_incremental()
         return self._tables[table].transaction_version(JOBS) or 0
 
     def folder(self, table: str, batch: int) -> LakePlace:
@@ -283,7 +285,9 @@ class DeltaStore:
             # Maintenance may replace the same files meanwhile: one of the two commits is refused.
             fence.append(next_turn(handle))
         # Spark commits the batch behind this one, and the host may fail after that.
-        write_commit(handle, actions, fence, {"aeron.query": self.query, "aeron.batch": str(batch)})
+        note = {"aeron.query": self.query, "aeron.batch": str(batch)}
+        with self._lake.path(table).answering():
+            write_commit(handle, actions, fence, note)
 
 
 def removals(table: DeltaTable, after: int = -1) -> list[RemoveAction]:

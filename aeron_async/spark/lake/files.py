@@ -148,7 +148,14 @@ class FileWriter:
         Args:
             columns: In the order of the schema.
             key: Day since 1970 and stream id; None for a table without partitions.
+
+        Raises:
+            ArchiveError: The store of the table does not answer.
         """
+        with self._place.answering():
+            self._write(columns, key)
+
+    def _write(self, columns: list[Any], key: tuple[int, int] | None) -> None:
         batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
         file = self._open.pop(key, None)
         if file is None:
@@ -165,8 +172,9 @@ class FileWriter:
 
     def close(self) -> list[DataFile]:
         """Complete all files and return them."""
-        for key in list(self._open):
-            self._close(key)
+        with self._place.answering():
+            for key in list(self._open):
+                self._close(key)
         return self._files
 
     def abandon(self) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import re
 from abc import ABC, abstractmethod
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, final
@@ -24,6 +24,7 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
 import attrs
+from deltalake.exceptions import CommitFailedError, DeltaError
 from pyarrow import fs
 
 from aeron_async.errors import ArchiveError, ConfigurationError
@@ -37,6 +38,7 @@ from aeron_async.spark.urls import first_line, s3_url, scheme_of, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from deltalake import DeltaTable
 
@@ -99,6 +101,10 @@ class LakePlace(ABC):
     def hint(self) -> str:
         """Return what may be set otherwise if nothing answers; empty for a folder of this host."""
         return ""
+
+    def answering(self) -> AbstractContextManager[None]:
+        """Return a context that names a store in errors; it does nothing for a folder of a host."""
+        return nullcontext()
 
     @abstractmethod
     def has(self, path: str) -> bool:
@@ -306,7 +312,7 @@ class StoredPlace(LakePlace):
 
     def has(self, path: str) -> bool:
         """Return whether there is such an object, or one whose name begins with it."""
-        with self._answering():
+        with self.answering():
             found: Any = self.files.get_file_info(self.inside(path))
         return bool(found.type != fs.FileType.NotFound)
 
@@ -319,14 +325,14 @@ class StoredPlace(LakePlace):
         return self._listed(fs.FileType.Directory)
 
     def _listed(self, kind: Any) -> list[str]:
-        with self._answering():
+        with self.answering():
             selector = fs.FileSelector(self.inside(""), allow_not_found=True)
             found = self.files.get_file_info(selector)
         return sorted(each.base_name for each in found if each.type == kind)
 
     def read(self, path: str) -> bytes | None:
         """Return an object, in one request; None if it is not there."""
-        with self._answering():
+        with self.answering():
             try:
                 with self.files.open_input_stream(self.inside(path)) as stream:
                     found: bytes = stream.read()
@@ -336,12 +342,12 @@ class StoredPlace(LakePlace):
 
     def write(self, path: str, data: bytes) -> None:
         """Write an object, in one request."""
-        with self._answering(), self.files.open_output_stream(self.inside(path)) as stream:
+        with self.answering(), self.files.open_output_stream(self.inside(path)) as stream:
             stream.write(data)
 
     def create(self, path: str) -> Any:
         """Return a stream into a new object, which is there when the stream is closed."""
-        with self._answering():
+        with self.answering():
             return self.files.open_output_stream(self.inside(path))
 
     def keep(self, path: str) -> None:
@@ -349,12 +355,12 @@ class StoredPlace(LakePlace):
 
     def remove(self, path: str) -> None:
         """Remove an object."""
-        with self._answering(), suppress(FileNotFoundError):
+        with self.answering(), suppress(FileNotFoundError):
             self.files.delete_file(self.inside(path))
 
     def sizes(self, paths: Sequence[str]) -> list[int]:
         """Return the sizes of objects."""
-        with self._answering():
+        with self.answering():
             found = self.files.get_file_info([self.inside(each) for each in paths])
         return [each.size or 0 for each in found]
 
@@ -362,7 +368,7 @@ class StoredPlace(LakePlace):
         """Do nothing: the store has them."""
 
     @contextmanager
-    def _answering(self) -> Iterator[None]:
+    def answering(self) -> Iterator[None]:
         """Name the store in errors, and what may be set otherwise.
 
         Raises:
@@ -370,7 +376,10 @@ class StoredPlace(LakePlace):
         """
         try:
             yield
-        except OSError as error:
+        except CommitFailedError:
+            # It answered: another commit came between.
+            raise
+        except (DeltaError, OSError) as error:
             message = f"{self.url!r} did not answer: {first_line(error, self.url)}{self.hint()}"
             raise ArchiveError(message) from error
 

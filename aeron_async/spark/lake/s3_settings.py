@@ -88,6 +88,13 @@ def with_environment(url: str, given: Mapping[str, str]) -> dict[str, str]:
     found = dict(given)
     names = {each: (each,) for each in (*S3_SETTINGS, SESSION)} | OTHER_NAMES
     if not set(found).isdisjoint(CREDENTIALS):
+        if SESSION not in found and os.environ.get(SESSION):
+            # `deltalake` would use it all the same.
+            message = (
+                f"lake {shown(url)!r} has credentials in its URL, and {SESSION} of the environment "
+                "belongs to others: unset it, or set all of them in the environment"
+            )
+            raise ConfigurationError(message)
         names = {name: others for name, others in names.items() if name not in CREDENTIALS}
     for name, others in names.items():
         value = next(filter(None, map(os.environ.get, others)), None)

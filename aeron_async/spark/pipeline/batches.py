@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.lake.files import BATCH_COLUMN
 from aeron_async.spark.lake.tables import BATCHES, gold
+from aeron_async.spark.offsets import Offsets
 from aeron_async.spark.pipeline.gold import RUNS
 
 if TYPE_CHECKING:
@@ -110,6 +111,16 @@ class BatchLog:
         """Return the number of the first batch of a query."""
         others = [row[BATCH_COLUMN] for row in self._rows if row["query"] != query]
         return max(others, default=-1) + 1
+
+    def offsets(self) -> Offsets:
+        """Return the offsets at which the last batch ends; empty if Spark had not written them."""
+        where = pc.field(BATCH_COLUMN) == self.last
+        columns = pa.schema([BATCHES_SCHEMA.field(name) for name in (BATCH_COLUMN, "offsets")])
+        for each in self._lake.read(BATCHES, columns, where).column("offsets").to_pylist():
+            given = json.loads(each or "null")
+            if isinstance(given, dict) and "v" in given:
+                return Offsets.from_json(given)
+        return Offsets()
 
     def check(self, *, take_over: bool) -> bool:
         """Return whether a new query takes over the lake.

@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from aeron_async.spark.lake.commits import Store
     from aeron_async.spark.lake.files import DataFile
     from aeron_async.spark.lake.tables import Lake
+    from aeron_async.spark.offsets import Offsets
     from aeron_async.spark.pipeline.query import Lag
     from aeron_async.spark.pipeline.runs import Run
     from aeron_async.spark.pipeline.settings import PipelineSettings
@@ -243,8 +244,15 @@ class PipelineJob:
             self._edges.forget_after(self._log.last)
         self._edges.begin(self._store.turn, self._log.last)
         options = dict(self._given)
-        if is_taken_over and not (is_stored and self._log.last < 0):
-            options["startingPositions"] = positions_text(self._edges.before(self._log.last + 1))
+        if is_taken_over and self._log.last >= 0:
+            # Those of the user are for who begins a lake.
+            options = {
+                k: each for k, each in options.items() if not k.lower().startswith("starting")
+            }
+            runs = self._edges.before(self._log.last + 1)
+            found = positions_behind(runs, self._log.offsets(), self.recordings())
+            text = json.dumps({str(key): end for key, end in found.items()})
+            options["startingPositions"] = text if found else "earliest"
         self._known_recordings = self._lake.read(gold("recordings"), RECORDINGS)
         return options
 
@@ -473,7 +481,16 @@ def told_first(positions: Mapping[int, int], runs: Iterable[Run]) -> dict[int, i
     return first | dict(positions)
 
 
-def positions_text(runs: pa.Table) -> str:
-    """Return the option `startingPositions` for a query that goes on with a lake."""
-    found = positions_of(runs)
-    return json.dumps({str(key): end for key, end in found.items()}) if found else "earliest"
+def positions_behind(
+    runs: pa.Table, offsets: Offsets, recordings: Mapping[int, RecordingDescriptor]
+) -> dict[int, int]:
+    """Return where a query goes on that another one has left, by recording id.
+
+    Args:
+        runs: The last runs of the lake.
+        offsets: Offsets of its last batch, which also know what was passed over and has no message.
+        recordings: Catalog entries.
+    """
+    passed = {key: offsets.position_in(each) for key, each in recordings.items()}
+    is_passed = {key: end for key, end in passed.items() if end > recordings[key].start_position}
+    return positions_of(runs) | is_passed

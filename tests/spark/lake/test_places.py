@@ -121,6 +121,12 @@ def test_a_url_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
     assert "cret" not in f"{found} {found!r} {found.hint()} {found / 'bronze'!r}"
 
 
+def test_a_session_of_other_credentials_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of others")
+    with pytest.raises(ConfigurationError, match="AWS_SESSION_TOKEN of the environment belongs"):
+        place_at("s3://KEY:secret@bucket/lake")
+
+
 @pytest.mark.parametrize(
     ("url", "says"),
     [

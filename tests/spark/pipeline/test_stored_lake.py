@@ -16,6 +16,7 @@ from aeron_async.spark.lake.commits import JOBS
 from aeron_async.spark.lake.maintenance import MaintenanceSettings
 from aeron_async.spark.lake.reading import load_table
 from aeron_async.spark.lake.tables import BATCHES, Lake, gold
+from aeron_async.spark.offsets import IdRanges, Offsets, RecordingOffset
 from aeron_async.spark.pipeline.batches import BATCHES_SCHEMA
 from aeron_async.spark.pipeline.gold import GAPS, RATES, RUNS
 from aeron_async.spark.pipeline.report import render_report
@@ -267,6 +268,30 @@ def test_files_of_a_job_that_failed_are_of_no_table_and_removed(
     # Two were joined, and one was rolled back.
     assert removed["bronze"].replaced_files + removed["bronze"].unknown_files == 3
     assert count(Lake(url), "bronze") == COUNT
+
+
+def test_who_goes_on_begins_where_the_last_batch_ended_whatever_the_settings_say(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder_as_store(monkeypatch)
+    jobs, plans = Jobs(archive, (tmp_path / "stored").as_uri()), planned(archive, 3)
+    source = {"startingpositions": "latest", "startingTimestamp": "5"}
+    job, options = jobs.begin(source=source)
+    assert source.items() <= options.items()
+    job.process(0, plans[0])
+    # Spark had written no offsets: the messages of the lake say where it ended.
+    options = jobs.begin(source=source)[1]
+    starting = {name: each for name, each in options.items() if name.lower().startswith("start")}
+    assert starting == {"startingPositions": json.dumps({"0": plans[0][-1].end})}
+    job, _ = jobs.begin()
+    # Of the second batch nothing is a message behind some position.
+    passed = plans[1][-1].end + 64
+    offset = RecordingOffset.of(plans[0][0].descriptor, passed)
+    given = Offsets({0: offset}, met=IdRanges((0, 1))).to_json()
+    (job.lake.checkpoint / "offsets").mkdir()
+    (job.lake.checkpoint / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(given)}")
+    job.process(0, plans[1])
+    assert jobs.begin()[1]["startingPositions"] == json.dumps({"0": passed})
 
 
 def test_parquet_needs_a_folder(archive: Path, url: str) -> None:
