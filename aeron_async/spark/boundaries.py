@@ -22,6 +22,7 @@ Source: Aeron `Catalog.recoverStopOffset`, `RecordingPos`.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
@@ -220,6 +221,29 @@ def pieces(
         length = min(2 * length, PIECE_LENGTH)
 
 
+def frames_from(
+    directory: Directory, descriptor: RecordingDescriptor, start: int, limit: int
+) -> Iterator[tuple[int, Frames]]:
+    """Yield positions and frames of the file that holds a start, up to the first invalid frame.
+
+    Raises:
+        FileNotFoundError: The file is missing.
+    """
+    base = descriptor.segment_base(start)
+    file = directory.open_to_read(segment_name(descriptor.recording_id, base))
+    try:
+        for at, _, frames in pieces(file, descriptor, base=base, start=start, limit=limit):
+            yield at, frames
+    finally:
+        file.close()
+
+
+def are_ends(frames: Frames) -> Any:
+    """Return which frames are the last of a message; padding is one by itself."""
+    kinds = frames.heads[:, KIND]
+    return (kinds & END != 0) | (kinds & DATA == 0)
+
+
 def last_message_end(directory: Directory, descriptor: RecordingDescriptor, limit: int) -> int:
     """Return the last message end at or before a limit; the beginning of the limit's term if none.
 
@@ -231,22 +255,11 @@ def last_message_end(directory: Directory, descriptor: RecordingDescriptor, limi
     Raises:
         FileNotFoundError: The file that holds the limit is missing.
     """
-    start = max(term_base(limit, descriptor.term_length), descriptor.start_position)
-    found = start
-    if limit == start:
-        return start
-    base = descriptor.segment_base(start)
+    found = start = max(term_base(limit, descriptor.term_length), descriptor.start_position)
     limit &= -HEADER_LENGTH
-    file = directory.open_to_read(segment_name(descriptor.recording_id, base))
-    try:
-        for at, _, frames in pieces(file, descriptor, base=base, start=start, limit=limit):
-            kinds = frames.heads[:, KIND]
-            is_end = ((kinds & END != 0) | (kinds & DATA == 0)) & (at + frames.ends <= limit)
-            ends = np.flatnonzero(is_end)
-            if len(ends):
-                found = at + int(frames.ends[ends[-1]])
-    finally:
-        file.close()
+    for at, frames in frames_from(directory, descriptor, start, limit) if start < limit else ():
+        ends = at + frames.ends[are_ends(frames)]
+        found = int(ends[ends <= limit].max(initial=found))
     return found
 
 
@@ -316,35 +329,21 @@ class DiskBoundaries:
         while position < limit:
             base = descriptor.segment_base(position)
             behind = min(limit, base + descriptor.segment_length)
-            for at, frames in self._pieces(descriptor, base, position, behind):
-                position = at + frames.end
-                yield self._ends(frames, at, limit)
+            with suppress(FileNotFoundError):
+                for at, frames in frames_from(self._directory, descriptor, position, behind):
+                    position = at + frames.end
+                    yield self._ends(frames, at, limit)
             if position < behind:
                 position = term_base(position, descriptor.term_length) + descriptor.term_length
                 is_within = position <= limit
                 yield np.array([position] * is_within, np.int64), np.array([True] * is_within)
 
-    def _pieces(
-        self, descriptor: RecordingDescriptor, base: int, start: int, limit: int
-    ) -> Iterator[tuple[int, Frames]]:
-        """Yield positions and frames of a file; nothing if the file is missing."""
-        try:
-            file = self._directory.open_to_read(segment_name(descriptor.recording_id, base))
-        except FileNotFoundError:
-            return
-        try:
-            for at, _, frames in pieces(file, descriptor, base=base, start=start, limit=limit):
-                yield at, frames
-        finally:
-            file.close()
-
     def _ends(self, frames: Frames, at: int, limit: int) -> tuple[Longs, Any]:
-        kinds = frames.heads[:, KIND]
-        is_data = kinds & DATA != 0
+        is_data = frames.heads[:, KIND] & DATA != 0
         ends = at + frames.ends
         is_end = ends <= limit
         if self._by_message:
-            is_end &= (kinds & END != 0) | ~is_data
+            is_end &= are_ends(frames)
         is_row = is_data | self._with_padding
         return ends[is_end], is_row[is_end]
 
@@ -376,25 +375,17 @@ def first_in_term(
     directory: Directory, descriptor: RecordingDescriptor, begin: int, end: int
 ) -> int:
     """Return the position from which all frames in part of a term are of the last session."""
-    base = descriptor.segment_base(begin)
-    try:
-        file = directory.open_to_read(segment_name(descriptor.recording_id, base))
-    except FileNotFoundError:
-        return end
-    found = position = begin
+    found = begin
     # Walk to the end of the term: the new data need not have a frame that ends exactly at `end`.
     limit = term_base(begin, descriptor.term_length) + descriptor.term_length
-    try:
-        for at, _, frames in pieces(file, descriptor, base=base, start=begin, limit=limit):
+    with suppress(FileNotFoundError):
+        for at, frames in frames_from(directory, descriptor, begin, limit):
             is_other = frames.heads[:, SESSION] != descriptor.session_id
             others = np.flatnonzero(is_other & (at + frames.starts < end))
             if len(others):
                 found = at + int(frames.ends[others[-1]])
-            position = at + frames.end
-            if position >= end:
+            if at + frames.end >= end:
                 return found
-    finally:
-        file.close()
     return end
 
 
@@ -404,22 +395,23 @@ def whole_end(directory: Directory, descriptor: RecordingDescriptor) -> int:
     Return the stop position if the last term is missing or damaged: its reader reports that.
     """
     stop = descriptor.stop_position
+    found = position = max(term_base(stop, descriptor.term_length), descriptor.start_position)
     try:
         if ends_message(directory, descriptor, stop):
             return stop
-        start = max(term_base(stop, descriptor.term_length), descriptor.start_position)
-        base = descriptor.segment_base(start)
-        file = directory.open_to_read(segment_name(descriptor.recording_id, base))
+        for at, frames in frames_from(directory, descriptor, position, stop):
+            found = at + int(frames.ends[are_ends(frames)].max(initial=found - at))
+            position = at + frames.end
     except FileNotFoundError:
         return stop
-    try:
-        return walked(file, descriptor, base=base, start=start)
-    finally:
-        file.close()
+    return found if position == stop else stop
 
 
 def ends_message(directory: Directory, descriptor: RecordingDescriptor, end: int) -> bool:
     """Return whether the end of a frame is that of a message; False if that takes a longer look.
+
+    A payload may hold bytes that look like a frame. If every candidate for the last frame ends a
+    message, the last frame does. A candidate has the right length and the right place.
 
     Raises:
         FileNotFoundError: The file that holds the end is missing.
@@ -429,40 +421,16 @@ def ends_message(directory: Directory, descriptor: RecordingDescriptor, end: int
         # No message continues behind the end of a term.
         return True
     base = descriptor.segment_base(start)
+    begin = max(start, end - ((descriptor.mtu_length + HEADER_LENGTH - 1) & -HEADER_LENGTH))
+    memory = memoryview(bytearray(end - begin))
     file = directory.open_to_read(segment_name(descriptor.recording_id, base))
     try:
-        return is_end_whole(file, descriptor, base=base, start=start, stop=end)
+        read_exactly(file, memory, begin - base)
     finally:
         file.close()
-
-
-def is_end_whole(
-    file: File, descriptor: RecordingDescriptor, *, base: int, start: int, stop: int
-) -> bool:
-    """Return whether the last frame is the end of a message, without walking the term.
-
-    A payload may hold bytes that look like a frame. If every candidate for the last frame ends a
-    message, the last frame does. A candidate has the right length and the right place.
-    """
-    begin = max(start, stop - ((descriptor.mtu_length + HEADER_LENGTH - 1) & -HEADER_LENGTH))
-    memory = memoryview(bytearray(stop - begin))
-    read_exactly(file, memory, begin - base)
     words = np.frombuffer(memory, "<i4").reshape(-1, WORDS)
     begins = np.arange(0, len(memory), HEADER_LENGTH)
     ends = begins + (words[:, FRAME_LENGTH] + (HEADER_LENGTH - 1) & -HEADER_LENGTH)
     places = begin + begins & descriptor.term_length - 1
     kinds = words[(ends == len(memory)) & (words[:, TERM_OFFSET] == places), KIND]
     return bool(len(kinds)) and bool(np.all(kinds & (END | DATA) == END | DATA))
-
-
-def walked(file: File, descriptor: RecordingDescriptor, *, base: int, start: int) -> int:
-    """Return where the last message of a term ends; the stop position if the term is damaged."""
-    stop = descriptor.stop_position
-    found = position = start
-    for at, _, frames in pieces(file, descriptor, base=base, start=start, limit=stop):
-        position = at + frames.end
-        kinds = frames.heads[:, KIND]
-        ends = np.flatnonzero((kinds & END != 0) | (kinds & DATA == 0))
-        if len(ends):
-            found = at + int(frames.ends[ends[-1]])
-    return found if position == stop else stop
