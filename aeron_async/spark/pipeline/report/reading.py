@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import ConfigurationError
-from aeron_async.spark.lake.conditions import all_of
+from aeron_async.spark.lake.conditions import Condition, all_of, fitting_files
 from aeron_async.spark.lake.files import BATCH_COLUMN, EPOCH
 from aeron_async.spark.lake.reading import load_table
 from aeron_async.spark.lake.tables import BATCHES, files_of, is_delta
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from aeron_async.spark.lake.tables import Lake
 
-__all__ = ["EVERYTHING", "Bound", "Fold", "ReportRange", "TableReader"]
+__all__ = ["EVERYTHING", "Fold", "ReportRange", "TableReader"]
 
 MINUTE: Final = 60
 DAY: Final = 86_400
@@ -40,29 +40,6 @@ ENOUGH_ROWS: Final = 64 << 10
 BATCH_FIELD: Final = pa.field(BATCH_COLUMN, pa.int64())
 FARTHEST_NS: Final = (1 << 63) - 1
 FILES: Final = pa.schema([("path", pa.string()), ("size_bytes", pa.int64())])
-
-
-@final
-@attrs.frozen
-class Bound:
-    """Values of a column that are read.
-
-    Attributes:
-        column: Column of integers.
-        low: Smallest value; None for no limit.
-        high: Largest value; None for no limit.
-    """
-
-    column: str
-    low: int | None
-    high: int | None
-
-    def where(self) -> Any:
-        """Return the rows within as an expression; None for all rows."""
-        column = pc.field(self.column)
-        parts = [] if self.low is None else [column >= self.low]
-        parts += [] if self.high is None else [column <= self.high]
-        return all_of(parts)
 
 
 @final
@@ -109,8 +86,8 @@ class ReportRange:
         """Return whether it is about a part of time only."""
         return self.since_s is not None or self.until_s is not None
 
-    def bounds(self, first: str, last: str, unit_ns: int) -> list[Bound]:
-        """Return the bounds of rows that overlap the range.
+    def bounds(self, first: str, last: str, unit_ns: int) -> list[Condition]:
+        """Return what must hold for rows that overlap the range.
 
         Args:
             first: Column with the first time of a row.
@@ -121,11 +98,8 @@ class ReportRange:
             None if each is None else clipped(each * NS_PER_SECOND // unit_ns)
             for each in (self.since_s, self.until_s)
         )
-        high = None if high is None else high - 1
-        if first == last:
-            return [Bound(first, low, high)] if self.is_timed else []
-        found = [] if low is None else [Bound(last, low, None)]
-        return found if high is None else [*found, Bound(first, None, high)]
+        found = [] if low is None else [Condition(last, ">=", (low,))]
+        return found if high is None else [*found, Condition(first, "<=", (high - 1,))]
 
     def days(self) -> tuple[str, str]:
         """Return the first and the last date of the range, as folders have them."""
@@ -248,7 +222,7 @@ class TableReader:
         self._found: dict[str, pa.Table] = {}
         # First of all: what other tables have beyond it is of batches that are not complete.
         batches = self.extent(BATCHES, BATCH_COLUMN)
-        self._complete = [] if batches is None else [Bound(BATCH_COLUMN, None, batches[1])]
+        self._complete = [] if batches is None else [Condition(BATCH_COLUMN, "<=", (batches[1],))]
         self.rows = 0
         self.files = 0
         self.skipped = 0
@@ -257,7 +231,7 @@ class TableReader:
         self,
         table: str,
         schema: pa.Schema,
-        bounds: Sequence[Bound] = (),
+        bounds: Sequence[Condition] = (),
         *,
         is_replaced: bool = False,
     ) -> Iterator[pa.Table]:
@@ -274,7 +248,7 @@ class TableReader:
         if not is_replaced and self._complete:
             bounds = [*bounds, *self._complete]
             known = schema.append(BATCH_FIELD) if BATCH_COLUMN not in schema.names else schema
-        where = [part for each in bounds if (part := each.where()) is not None]
+        where = [each.holds(pc.field(each.column), pc.scalar) for each in bounds]
         streams = self._shown.streams if "stream_id" in schema.names else ()
         if streams:
             where.append(pc.field("stream_id").isin(list(streams)))
@@ -327,20 +301,13 @@ class TableReader:
             return None
         return pc.min(lows).as_py(), pc.max(highs).as_py()
 
-    def _chosen(self, table: str, bounds: Sequence[Bound], streams: Sequence[int]) -> list[str]:
+    def _chosen(self, table: str, bounds: Sequence[Condition], streams: Sequence[int]) -> list[str]:
         """Return the files that may have rows within bounds."""
         found = self.stored(table)
-        more = [Bound("stream_id", min(streams), max(streams))] if streams else []
-        chosen = pa.repeat(pa.scalar(value=True), found.num_rows)
-        for each in (*bounds, *more):
-            for limit, name, is_within in (
-                (each.low, f"max.{each.column}", pc.greater_equal),
-                (each.high, f"min.{each.column}", pc.less_equal),
-            ):
-                if limit is not None and name in found.column_names:
-                    within = is_within(found.column(name), pa.scalar(limit, pa.int64()))
-                    chosen = pc.and_(chosen, pc.fill_null(within, fill_value=True))
-        paths = found.filter(chosen).column("path").to_pylist()
+        if streams:
+            ends = Condition("stream_id", ">=", (min(streams),))
+            bounds = [*bounds, ends, Condition("stream_id", "<=", (max(streams),))]
+        paths = fitting_files(found, bounds).column("path").to_pylist()
         self.skipped += found.num_rows - len(paths)
         folder = self._lake.path(table)
         return [folder.inside(each) for each in paths]

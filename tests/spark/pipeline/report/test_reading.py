@@ -10,12 +10,12 @@ import pytest
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.lake import tables
+from aeron_async.spark.lake.conditions import Condition
 from aeron_async.spark.lake.tables import Lake
 from aeron_async.spark.pipeline import gold
 from aeron_async.spark.pipeline.report.reading import (
     ENOUGH_ROWS,
     EVERYTHING,
-    Bound,
     Fold,
     ReportRange,
     TableReader,
@@ -34,12 +34,16 @@ def lengths(minutes: range, stream_id: int = 1) -> pa.Table:
 
 
 def read(
-    lake: Lake, shown: ReportRange = EVERYTHING, *bounds: Bound
+    lake: Lake, shown: ReportRange = EVERYTHING, *bounds: Condition
 ) -> tuple[TableReader, list[int]]:
     reader = TableReader(lake, shown)
     parts = list(reader.read(LENGTHS, gold.LENGTHS, bounds))
     assert all(0 < len(each) < 2 * ENOUGH_ROWS for each in parts)
     return reader, [minute for each in parts for minute in each.column("minute").to_pylist()]
+
+
+def within(low: int, high: int) -> list[Condition]:
+    return [Condition("minute", ">=", (low,)), Condition("minute", "<=", (high,))]
 
 
 @pytest.fixture
@@ -54,10 +58,10 @@ def lake(tmp_path: Path) -> Lake:
 def test_files_outside_the_range_are_not_opened(lake: Lake) -> None:
     reader, found = read(lake)
     assert (len(found), reader.rows, reader.files, reader.skipped) == (1_500, 1_500, 6, 0)
-    reader, found = read(lake, EVERYTHING, Bound("minute", 150, 249))
+    reader, found = read(lake, EVERYTHING, *within(150, 249))
     assert sorted(found) == sorted([*range(150, 250)] * 2)
     assert (reader.rows, reader.files, reader.skipped) == (1_200, 3, 3)
-    reader, found = read(lake, ReportRange(streams=(1,)), Bound("minute", 450, None))
+    reader, found = read(lake, ReportRange(streams=(1,)), Condition("minute", ">=", (450,)))
     assert (found, reader.rows, reader.skipped) == ([*range(450, 500)], 100, 5)
     reader, found = read(lake, ReportRange(streams=(3, 4)))
     assert (found, reader.rows, reader.skipped) == ([], 0, 6)
@@ -87,7 +91,7 @@ def test_files_without_statistics_are_read(tmp_path: Path) -> None:
         rows = lengths(range(100 * batch, 100 * batch + 100))
         pq.write_table(rows, folder / "a.parquet", row_group_size=20)
         pq.write_table(rows.drop(["bin"]), folder / "b.parquet", write_statistics=False)
-    reader, found = read(lake, EVERYTHING, Bound("minute", 110, 119))
+    reader, found = read(lake, EVERYTHING, *within(110, 119))
     assert found == [*range(110, 120)] * 2
     # One row group of the file with statistics, and two files without.
     assert (reader.rows, reader.skipped) == (220, 0)
@@ -155,10 +159,10 @@ def test_what_is_no_range_is_refused(since: str | None, until: str | None, probl
 
 def test_a_range_at_the_end_of_times_has_bounds() -> None:
     shown = ReportRange.parse("0001-01-01", "9999-12-31", [], NOW_MS)
-    (bound,) = shown.bounds("minute", "minute", 60 * 10**9)
-    assert (bound.low, bound.high) == (-1_035_593_280, 4_223_370_239)
-    low, high = shown.bounds("first_ns", "last_ns", 1)
-    assert (low.low, low.high) == (-(2**63) + 1, None)
-    assert (high.low, high.high) == (None, 2**63 - 2)
+    assert shown.bounds("minute", "minute", 60 * 10**9) == within(-1_035_593_280, 4_223_370_239)
+    assert shown.bounds("first_ns", "last_ns", 1) == [
+        Condition("last_ns", ">=", (-(2**63) + 1,)),
+        Condition("first_ns", "<=", (2**63 - 2,)),
+    ]
     assert shown.days() == ("0001-01-01", "9999-12-30")
     assert ReportRange.parse("999999d", None, [], NOW_MS).days() == ("0001-01-01", "9999-12-31")
