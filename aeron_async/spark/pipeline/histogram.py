@@ -87,26 +87,12 @@ class Histogram:
         """Return the upper bound of the last bin; 0 if there is none."""
         return upper_bound(max(self._counts)) if self._counts else 0
 
-    @property
-    def mean(self) -> float:
-        """Return the mean, with each value taken as the middle of its bin; 0 if empty."""
-        total = sum(
-            count * (lower_bound(index) + upper_bound(index))
-            for index, count in self._counts.items()
-        )
-        return total / (2 * self.count) if self.count else 0.0
-
     def add(self, index: int, count: int) -> None:
         """Add to the count of a bin."""
         if index == NEGATIVE:
             self.negative_count += count
         else:
             self._counts[index] += count
-
-    def merge(self, other: Histogram) -> None:
-        """Add the counts of another histogram."""
-        self._counts.update(other._counts)
-        self.negative_count += other.negative_count
 
     def bins(self) -> Iterator[tuple[int, int]]:
         """Yield bins and their counts, in ascending order."""

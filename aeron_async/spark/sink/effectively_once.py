@@ -320,7 +320,6 @@ class OnceWriting:
 
     Attributes:
         row_count: Rows of the task so far, skipped or not.
-        skipped_count: Rows that were recorded already.
     """
 
     def __init__(
@@ -343,7 +342,6 @@ class OnceWriting:
         self._stream: RecordedStream | None = None
         self._done_count = 0
         self.row_count: int = 0
-        self.skipped_count: int = 0
 
     async def publish(self, rows: Rows) -> None:
         """Publish those rows of a batch that are not recorded yet, in order.
@@ -361,7 +359,6 @@ class OnceWriting:
         for offset in range(skipped, len(payloads)):
             await stream.offer(payloads[offset], reserved + offset)
         self.row_count += len(payloads)
-        self.skipped_count += skipped
 
     async def finish(self) -> list[StreamEnd]:
         """Wait until everything is recorded, and return where the recording ends.
