@@ -104,7 +104,7 @@ def task_seconds(archive: Path, way: str) -> float:
     with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
         task = BatchTask(
             batch=0,
-            scan=ScanSettings.of(options, default_columns(options)),
+            scan=ScanSettings(options, default_columns(options)),
             settings=settings,
             kinds=tuple(kinds_of(settings)),
             folders={table: LocalPlace(Path(folder)) / table for table in tables},

@@ -183,7 +183,7 @@ class Planner:
 
         given = {"path": path, "aeron.dir": driver, "positionSource": "counter"}
         options = ArchiveOptions.parse({**given, "startingPositions": start})
-        settings = ScanSettings.of(options, project(("position", "length"), "message"))
+        settings = ScanSettings(options, project(("position", "length"), "message"))
         self._reader = StreamReader(options, settings)
         self._start = json.loads(json.dumps(self._reader.initialOffset()))
         return {"offsets": len(json.dumps(self._start))}

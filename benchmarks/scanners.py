@@ -56,7 +56,7 @@ def scan(path: str, given: dict[str, str]) -> int:
     columns, decoded = default_columns(options), None
     if options.decoder is not None:
         decoded = decoder_named(options.decoder, columns).schema
-    settings = ScanSettings.of(options, columns, decoded=decoded)
+    settings = ScanSettings(options, columns, decoded=decoded)
     partition = ArchivePartition(tuple(plan_batch(options)))
     before = process_time_ns()
     for _ in read_partition(settings, partition):

@@ -58,7 +58,7 @@ def best(rounds: int, work: Callable[[], object]) -> float:
 def parser_seconds(given: dict[str, str], rounds: int) -> float:
     """Return how long the parser takes in this process."""
     options = ArchiveOptions.parse(given)
-    settings = ScanSettings.of(options, default_columns(options))
+    settings = ScanSettings(options, default_columns(options))
     parts = plan_batch(options)
     return best(rounds, lambda: sum(batch.num_rows for batch in Scanner(settings).batches(parts)))
 

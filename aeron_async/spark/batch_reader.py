@@ -28,9 +28,11 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from aeron_async.spark.few_lines import few_lines, in_few_lines
-from aeron_async.spark.planning import Predicate, partitions_of, plan_batch, pruned
+from aeron_async.spark.few_lines import few_lines
+from aeron_async.spark.lake.conditions import Condition
+from aeron_async.spark.planning import partitions_of, plan_batch, pruned
 from aeron_async.spark.query_schema import decoder_named
+from aeron_async.spark.scan import Scanner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -101,7 +103,7 @@ OPERATORS: Final[Mapping[type, str]] = {
     LessThanOrEqual: "<=",
     GreaterThan: ">",
     GreaterThanOrEqual: ">=",
-    In: "in",
+    In: "=",
 }
 
 
@@ -130,7 +132,7 @@ class ArchiveBatchReader(SentToWorkers, DataSourceReader):
         """Return the range to read of each recording."""
         return plan_batch(self.options)
 
-    @in_few_lines
+    @few_lines()
     def partitions(self) -> Sequence[InputPartition]:
         """Return the partitions, one for each task; Spark wants a list."""
         groups = partitions_of(
@@ -149,37 +151,39 @@ class ArchiveBatchReader(SentToWorkers, DataSourceReader):
 class PruningBatchReader(ArchiveBatchReader):
     """Skips what filters exclude; Spark refuses such a reader unless its own setting allows it."""
 
-    predicates: tuple[Predicate, ...] = ()
+    conditions: tuple[Condition, ...] = ()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Keep the usable filters, and return all: Spark still applies each filter to every row."""
-        found = filter(None, map(predicate_of, filters))
-        self.predicates = tuple(each for each in found if is_ours(each.column, self.settings))
+        found = filter(None, map(condition_of, filters))
+        self.conditions = tuple(each for each in found if is_ours(each.column, self.settings))
         return filters
 
     def planned(self) -> list[RecordingRange]:
         """Return the range to read of each recording, without parts that no row can come from."""
-        return pruned(super().planned(), self.predicates)
+        return pruned(super().planned(), self.conditions)
 
 
 def is_ours(column: str, settings: ScanSettings) -> bool:
     """Return whether a column is one of a recording, and not made by a decoder."""
-    if settings.decoder is None:
+    if settings.options.decoder is None:
         return True
-    # Imported here: pyarrow is heavy, and few queries use a decoder.
+    # Imported here because few queries use a decoder.
     from aeron_async.spark.decoding import KINDS  # noqa: PLC0415
 
     # These decoders replace the payload by their columns, and refuse a name that already exists.
-    return settings.decoder.partition(":")[0] in KINDS and column in settings.projection.names
+    kind = settings.options.decoder.partition(":")[0]
+    return kind in KINDS and column in settings.projection.names
 
 
-def predicate_of(each: Filter) -> Predicate | None:
-    """Return the predicate of a Spark filter; None if it does not help."""
+def condition_of(each: Filter) -> Condition | None:
+    """Return the condition of a Spark filter; None if it does not help."""
     operator = OPERATORS.get(type(each))
     if operator is None:
         return None
     column, value = ".".join(each.attribute), each.value  # type: ignore[attr-defined] # all of these have both
-    return None if value is None else Predicate(column, operator, value)
+    values = tuple(value or ()) if isinstance(each, In) else (value,)
+    return Condition(column, operator, values) if values and value is not None else None
 
 
 @in_few_lines
@@ -187,12 +191,9 @@ def read_partition(settings: ScanSettings, partition: InputPartition) -> Iterato
     """Return an iterator of the batches of a partition."""
     if not isinstance(partition, ArchivePartition):
         return iter(())
-    # Imported here because numpy and pyarrow are heavy, and planning needs neither.
-    from aeron_async.spark.scan import Scanner  # noqa: PLC0415
-
-    if settings.decoder is None:
+    if settings.options.decoder is None:
         return settling(Scanner(settings).batches(partition.parts))
-    decoder = decoder_named(settings.decoder, settings.projection)
+    decoder = decoder_named(settings.options.decoder, settings.projection)
     batches = Scanner(settings, decoder=decoder.of_payloads).batches(partition.parts)
     return settling(decoder.decoded(batches, settings.decoded))
 

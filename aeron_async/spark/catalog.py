@@ -8,10 +8,11 @@ through mapped memory, and the system updates that time later.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, Protocol, final, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, final, runtime_checkable
 
 import attrs
 import numpy as np
+import pyarrow as pa
 
 from aeron_async.archive.disk.catalog import (
     CATALOG_NAME,
@@ -28,9 +29,9 @@ from aeron_async.archive.disk.descriptor import (
 from aeron_async.archive.recording_channels import stripped_channel
 from aeron_async.errors import ConfigurationError, UnknownRecordingError
 from aeron_async.protocol.channel_uri import ChannelUri
-from aeron_async.spark.options import REPLAY, ArchiveAccess
+from aeron_async.spark.options import REPLAY
 from aeron_async.spark.read_again import ReadAgain
-from aeron_async.spark.stored_archive import directory_at
+from aeron_async.spark.stored_archive import StoredFile, directory_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CatalogWatch",
-    "Listing",
+    "LiveDirectory",
     "is_selective",
     "open_directory",
     "read_recordings",
@@ -67,7 +68,7 @@ def open_directory(options: ArchiveOptions, *, clock: Clock | None = None) -> Di
         # Imported here because it starts a driver, and few queries need it.
         from aeron_async.spark.replayed_archive import ReplayedDirectory  # noqa: PLC0415
 
-        return ReplayedDirectory(ArchiveAccess.of(options), clock=clock)
+        return ReplayedDirectory(options, clock=clock)
     return directory_at(options.path)
 
 
@@ -88,11 +89,15 @@ def read_recordings(
 
 
 @runtime_checkable
-class Listing(Protocol):
-    """A directory that lists its recordings itself."""
+class LiveDirectory(Protocol):
+    """A directory whose live archive says which recordings it has, and how far they go."""
 
     def recordings(self) -> Mapping[int, RecordingDescriptor]:
         """Return the recordings by id, in order; the same object if it has not asked again."""
+        ...
+
+    def recorded(self, descriptor: RecordingDescriptor) -> int:
+        """Return the current end of a recording, in bytes."""
         ...
 
 
@@ -120,32 +125,18 @@ def selector(options: ArchiveOptions) -> Callable[[RecordingDescriptor], bool]:
     return is_meant
 
 
-@final
-class CatalogBytes:
-    """The bytes of a catalog as a file that can only be read; see `File`."""
+def file_of(data: bytearray) -> StoredFile:
+    """Return the bytes of a catalog as a file."""
+    return StoredFile(CATALOG_NAME, pa.BufferReader(pa.py_buffer(data)))
 
-    name: str = CATALOG_NAME
 
-    def __init__(self, data: bytearray) -> None:
-        self._data = memoryview(data)
-
-    def length(self) -> int:
-        """Return their number."""
-        return len(self._data)
-
-    def read_into(self, buffer: memoryview, offset: int) -> int:
-        """Read up to a buffer's length; return how much, 0 at the end."""
-        piece = self._data[offset : offset + len(buffer)]
-        buffer[: len(piece)] = piece
-        return len(piece)
-
-    def descriptor(self, offset: int) -> RecordingDescriptor | None:
-        """Return the descriptor in the entry at an offset; None if the entry is not valid."""
-        length, state, _ = ENTRY_HEADER.unpack_from(self._data, offset)
-        if state != RecordingState.VALID:
-            return None
-        at = offset + ENTRY_HEADER_LENGTH
-        return decode_descriptor(self._data[at : at + length], file=CATALOG_NAME, offset=at)
+def descriptor_in(data: bytearray, offset: int) -> RecordingDescriptor | None:
+    """Return the descriptor in the entry at an offset; None if the entry is not valid."""
+    length, state, _ = ENTRY_HEADER.unpack_from(data, offset)
+    if state != RecordingState.VALID:
+        return None
+    at = offset + ENTRY_HEADER_LENGTH
+    return decode_descriptor(memoryview(data)[at : at + length], file=CATALOG_NAME, offset=at)
 
 
 @final
@@ -177,7 +168,7 @@ class CatalogWatch:
             ConfigurationError: The catalog is gone.
             ArchiveFileError: The catalog is damaged.
         """
-        if isinstance(self._directory, Listing):
+        if isinstance(self._directory, LiveDirectory):
             listed = self._directory.recordings()
             if listed is self._listed:
                 return set()
@@ -226,8 +217,7 @@ class CatalogWatch:
 
     def _whole(self, data: bytearray) -> dict[int, RecordingDescriptor | None]:
         """Return all descriptors of a catalog, and None for recordings that are gone."""
-        file: Any = CatalogBytes(data)
-        header = read_header(file)
+        header = read_header(file_of(data))
         self._starts, self._entry_ids = [], []
         found = self._added(header.first_offset, data, header)
         return {**dict.fromkeys(self.recordings), **found}
@@ -236,13 +226,12 @@ class CatalogWatch:
         self, end: int, data: bytearray, header: CatalogHeader
     ) -> dict[int, RecordingDescriptor | None]:
         """Return the descriptors of the entries from an offset on."""
-        file: Any = CatalogBytes(data)
         found = {}
-        for entry in scan_entries(file, attrs.evolve(header, first_offset=end)):
+        for entry in scan_entries(file_of(data), attrs.evolve(header, first_offset=end)):
             self._starts.append(entry.offset)
             self._entry_ids.append(entry.recording_id)
             end = entry.offset + entry.length
-            found[entry.recording_id] = file.descriptor(entry.offset)
+            found[entry.recording_id] = descriptor_in(data, entry.offset)
         self._end = end
         return found
 
@@ -257,17 +246,16 @@ class CatalogWatch:
         # In the header, the id of the next recording may change, and nothing else.
         if np.any((places < self._starts[0]) & (places != NEXT_ID_OFFSET)):
             return None
-        file: Any = CatalogBytes(data)
         found: dict[int, RecordingDescriptor | None] = {}
         numbers = np.searchsorted(self._starts, places[places >= self._starts[0]], "right") - 1
         for number in np.unique(numbers).tolist():
             start, recording_id = self._starts[number], self._entry_ids[number]
-            each = file.descriptor(start)
+            each = descriptor_in(data, start)
             is_same_length = data[start : start + 4] == before[start : start + 4]
             if not is_same_length or (each is not None and each.recording_id != recording_id):
                 return None
             found[recording_id] = each
-        return found | self._added(end, data, read_header(file))
+        return found | self._added(end, data, read_header(file_of(data)))
 
     def _read(self) -> bool:
         """Read the entries of the catalog; return whether they are others than before.

@@ -10,6 +10,7 @@ import difflib
 from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
+import pyarrow as pa
 
 from aeron_async.errors import ConfigurationError
 
@@ -110,8 +111,6 @@ class Projection:
 
     def arrow_schema(self) -> Any:
         """Return the Arrow schema that Spark expects of every batch."""
-        import pyarrow as pa  # noqa: PLC0415 - planning does not need it
-
         types = {
             "bigint": pa.int64(),
             "int": pa.int32(),

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from functools import wraps
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from aeron_async.errors import AeronError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-__all__ = ["few_lines", "in_few_lines"]
+__all__ = ["few_lines"]
 
-P = ParamSpec("P")
-T = TypeVar("T")
 OF_WORKERS: Final = "PYTHON_WORKER_FACTORY_"
 """How variables begin that Spark sets for its Python processes, and for no other."""
 HIDING: Final = "SPARK_HIDE_TRACEBACK"
@@ -33,14 +30,3 @@ def few_lines() -> Iterator[None]:
         if any(each.startswith(OF_WORKERS) for each in os.environ):
             os.environ[HIDING] = "1"
         raise
-
-
-def in_few_lines(method: Callable[P, T]) -> Callable[P, T]:
-    """Return a method whose errors are shown by `few_lines`."""
-
-    @wraps(method)
-    def called(*args: P.args, **kwargs: P.kwargs) -> T:
-        with few_lines():
-            return method(*args, **kwargs)
-
-    return called

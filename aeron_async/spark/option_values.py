@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 __all__ = [
     "EARLIEST",
     "LATEST",
+    "NAMES",
     "NS_PER_MS",
+    "NUMBERS",
     "UNITS_NS",
-    "Ids",
-    "Names",
     "Pattern",
     "Positions",
     "PositionsByRecording",
@@ -133,50 +133,44 @@ class SparkDuration(Duration):
 
 
 @final
-class Ids(Kind):
-    """Numbers: `3,4`, or as JSON `[3, 4]`."""
+class Listed(Kind):
+    """Values with commas between them: `position,payload`, or `3,4`, or as JSON `[3, 4]`.
 
-    LIMITS: ClassVar[str] = "numbers, such as `3,4`"
+    Args:
+        make: Type of each value, `int` or `str`.
+        wanted: How they are written.
+    """
+
+    def __init__(self, make: type[int | str], wanted: str) -> None:
+        self._make = make
+        self._wanted = wanted
 
     def parse(self, text: str) -> object:
-        """Return the numbers."""
-        inner = text.removeprefix("[").removesuffix("]")
+        """Return the values."""
+        parts = text.removeprefix("[").removesuffix("]").split(",")
         try:
-            return tuple(int(each) for each in inner.split(","))
+            found = tuple(self._make(each.strip()) for each in parts)
         except ValueError:
-            refuse(text, "numbers, such as 3,4 or [3, 4]")
+            found = ("",)
+        return refuse(text, self._wanted.replace("`", "")) if "" in found else found
 
     def refusal(self, value: object) -> str:
-        """Refuse anything but whole numbers."""
-        is_valid = isinstance(value, tuple) and all(isinstance(each, int) for each in value)
-        return "" if is_valid else f"must be a tuple of whole numbers, got {value!r}"
+        """Refuse another type, and an empty name."""
+        given = value if isinstance(value, tuple) else ("",)
+        is_valid = all(isinstance(each, self._make) and each != "" for each in given)
+        return "" if is_valid else f"must be a tuple of {self._wanted}, got {value!r}"
 
     def format(self, value: Any) -> str:
-        """Return the numbers with commas between."""
+        """Return the values with commas between."""
         return ",".join(map(str, value))
 
+    def limits(self) -> str:
+        """Return how they are written."""
+        return self._wanted
 
-@final
-class Names(Kind):
-    """Names: `position,payload`."""
 
-    LIMITS: ClassVar[str] = "names, such as `position,payload`"
-
-    def parse(self, text: str) -> object:
-        """Return the names."""
-        found = tuple(each.strip() for each in text.split(","))
-        return found if all(found) else refuse(text, "names with commas between them")
-
-    def refusal(self, value: object) -> str:
-        """Refuse a name that is empty."""
-        is_valid = isinstance(value, tuple) and all(
-            isinstance(each, str) and each for each in value
-        )
-        return "" if is_valid else f"must be names with commas between them, got {value!r}"
-
-    def format(self, value: Any) -> str:
-        """Return the names with commas between."""
-        return ",".join(value)
+NUMBERS: Final = Listed(int, "numbers, such as `3,4`")
+NAMES: Final = Listed(str, "names, such as `position,payload`")
 
 
 @final

@@ -1,4 +1,4 @@
-"""Options of `spark.read.format("aeron_archive")`, and how a remote archive is reached.
+"""Options of `spark.read.format("aeron_archive")`.
 
 Spark passes options as text, with names in any case. An unknown name is refused with a suggestion.
 Importing this module is cheap, because it travels with each task.
@@ -14,8 +14,8 @@ from aeron_async.settings import OptionSettings, choice, declare, flag, integer,
 from aeron_async.spark.option_values import (
     EARLIEST,
     LATEST,
-    Ids,
-    Names,
+    NAMES,
+    NUMBERS,
     Pattern,
     Positions,
     PositionsByRecording,
@@ -29,40 +29,10 @@ from aeron_async.spark.option_values import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["REPLAY", "ArchiveAccess", "ArchiveOptions"]
+__all__ = ["REPLAY", "ArchiveOptions"]
 
 REPLAY: Final = "replay"
 """The value of the option `access` that reads by replay."""
-
-
-@final
-@attrs.frozen
-class ArchiveAccess:
-    """How to reach an archive over its control channel.
-
-    Attributes:
-        control_channel: Control channel of the archive.
-        response_channel: Channel of its responses and replays; None for this host.
-        timeout_ms: How long a response may take.
-        retries: How often to repeat a request without a response.
-    """
-
-    control_channel: str
-    response_channel: str | None = None
-    timeout_ms: int = 5_000
-    retries: int = 3
-
-    @classmethod
-    def of(cls, options: ArchiveOptions) -> ArchiveAccess:
-        """Return the access that the options of a query describe."""
-        channel = options.archive_control_channel
-        assert channel is not None, "the options were checked"
-        return cls(
-            channel,
-            options.archive_response_channel,
-            options.archive_timeout_ms,
-            options.archive_retries,
-        )
 
 
 DEFAULT_BYTES_PER_PARTITION: Final = 256 << 20
@@ -114,7 +84,7 @@ class ArchiveOptions(OptionSettings):
         choices=("files", REPLAY),
     )
     recording_ids: tuple[int, ...] | None = declare(
-        "recordingIds", None, "Reads only these recordings.", kind=Ids(), unset=ALL
+        "recordingIds", None, "Reads only these recordings.", kind=NUMBERS, unset=ALL
     )
     stream_id: int | None = integer(
         "streamId", None, "Reads only the recordings of this stream.", unset=ALL
@@ -130,7 +100,7 @@ class ArchiveOptions(OptionSettings):
         unset=ALL,
     )
     stream_ids: tuple[int, ...] | None = declare(
-        "streamIds", None, "Reads only these streams of `channelPattern`.", kind=Ids(), unset=ALL
+        "streamIds", None, "Reads only these streams of `channelPattern`.", kind=NUMBERS, unset=ALL
     )
     starting_positions: Positions = declare(
         "startingPositions",
@@ -224,7 +194,7 @@ class ArchiveOptions(OptionSettings):
         "columns",
         None,
         "Columns to return, in this order; `.schema(...)` does the same.",
-        kind=Names(),
+        kind=NAMES,
         unset=ALL,
     )
     rows_per_batch: int = integer(

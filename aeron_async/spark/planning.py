@@ -8,7 +8,7 @@ recordings share a partition, because a partition costs as much as reading some 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -21,6 +21,7 @@ from aeron_async.spark.option_values import EARLIEST, LATEST
 from aeron_async.spark.options import REPLAY
 from aeron_async.spark.ranges import RecordingRange
 from aeron_async.spark.readable_end import ReadableEnds
+from aeron_async.spark.scan import first_not_older
 from aeron_async.spark.segment_names import missing_segments
 
 if TYPE_CHECKING:
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk.files import Directory
+    from aeron_async.spark.lake.conditions import Condition
     from aeron_async.spark.options import ArchiveOptions
 
 __all__ = [
-    "Predicate",
     "check_segments",
     "partitions_of",
     "plan_batch",
@@ -40,67 +41,39 @@ __all__ = [
 ]
 
 
-@final
-@attrs.frozen
-class Predicate:
-    """A filter that every row must pass.
-
-    Attributes:
-        column: Column that is compared.
-        operator: `=`, `<`, `<=`, `>`, `>=` or `in`.
-        value: Value to compare with; a sequence for `in`.
-    """
-
-    column: str
-    operator: str
-    value: Any
-
-
 OF_RECORDING: Final[Mapping[str, Callable[[RecordingDescriptor], Any]]] = {
     "recording_id": lambda each: each.recording_id,
     "stream_id": lambda each: each.stream_id,
     "channel": lambda each: each.stripped_channel,
 }
-HOLDS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
-    "=": lambda value, wanted: bool(value == wanted),
-    "<": lambda value, wanted: bool(value < wanted),
-    "<=": lambda value, wanted: bool(value <= wanted),
-    ">": lambda value, wanted: bool(value > wanted),
-    ">=": lambda value, wanted: bool(value >= wanted),
-    "in": lambda value, wanted: value in wanted,
-}
 
 
 def pruned(
-    parts: Iterable[RecordingRange], predicates: Iterable[Predicate]
+    parts: Iterable[RecordingRange], conditions: Iterable[Condition]
 ) -> list[RecordingRange]:
-    """Return the ranges without the parts in which no row can pass the predicates."""
+    """Return the ranges without the parts in which no row can fulfil the conditions."""
     found = list(parts)
-    for each in predicates:
+    for each in conditions:
         get = OF_RECORDING.get(each.column)
         if get is not None:
-            holds = HOLDS[each.operator]
-            found = [part for part in found if holds(get(part.descriptor), each.value)]
+            found = [part for part in found if each.holds(get(part.descriptor), lambda it: it)]
         elif each.column == "position":
             first, last = bounds(each)
             found = [cut for part in found if (cut := within(part, first, last)).length > 0]
     return found
 
 
-def bounds(predicate: Predicate) -> tuple[int | None, int | None]:
-    """Return the lowest and highest position that a predicate accepts; None for no bound."""
-    value = predicate.value
-    match predicate.operator:
+def bounds(condition: Condition) -> tuple[int | None, int | None]:
+    """Return the lowest and highest position that a condition accepts; None for no bound."""
+    # Null equals nothing.
+    values = [each for each in condition.values if each is not None]
+    match condition.operator:
         case "=":
-            return value, value
-        case "in":
-            # Null equals nothing.
-            values = [each for each in value if each is not None]
             return (min(values), max(values)) if values else (0, -1)
         case "<" | "<=":
-            return None, value
+            return None, values[0]
         case _:
-            return value, None
+            return values[0], None
 
 
 def within(part: RecordingRange, first: int | None, last: int | None) -> RecordingRange:
@@ -205,9 +178,6 @@ def position_of_time(
     end: int,
 ) -> int | None:
     """Return where the first message begins that is not older than a time; None if none is."""
-    # Imported here: numpy and pyarrow are heavy, and few queries ask for times.
-    from aeron_async.spark.scan import first_not_older  # noqa: PLC0415
-
     whole = RecordingRange(descriptor, descriptor.start_position, end)
     return first_not_older(directory, whole, options, timestamp_ms)
 

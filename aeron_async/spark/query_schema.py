@@ -12,6 +12,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, final
 
+import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from aeron_async.errors import ConfigurationError
@@ -71,8 +72,6 @@ class CheckedDecoder:
         Raises:
             ConfigurationError: The decoder did not return what it declared.
         """
-        import pyarrow as pa  # noqa: PLC0415 - planning does not need it
-
         for batch in batches:
             given = batch if self.of_payloads is not None else self._function(batch)
             if not isinstance(given, pa.RecordBatch):
@@ -104,7 +103,7 @@ def decoder_named(name: str, columns: Projection) -> CheckedDecoder:
     Raises:
         ConfigurationError: There is no such decoder, or it does not declare its result.
     """
-    # Imported here: pyarrow is heavy, and few queries use a decoder.
+    # Imported here because few queries use a decoder.
     from aeron_async.spark import decoding  # noqa: PLC0415
 
     if name.partition(":")[0] in decoding.KINDS:
@@ -185,12 +184,12 @@ def settings_for(options: ArchiveOptions, schema: StructType) -> ScanSettings:
         ConfigurationError: The schema has an unknown column, or one of another type.
     """
     if options.decoder is None:
-        return ScanSettings.of(options, projection_of(schema.fields, options.fragment_mode))
+        return ScanSettings(options, projection_of(schema.fields, options.fragment_mode))
     declared = decoder_named(options.decoder, default_columns(options)).schema
     if not isinstance(declared, str):
         check_declared(schema, struct_of(declared, options.decoder), options.decoder)
     decoded = to_arrow_schema(schema, timezone="UTC")
-    return ScanSettings.of(options, default_columns(options), decoded=decoded)
+    return ScanSettings(options, default_columns(options), decoded=decoded)
 
 
 def struct_of(schema: Any, name: str) -> StructType:

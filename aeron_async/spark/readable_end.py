@@ -6,7 +6,7 @@ the files determine the end.
 
 | question | who answers |
 |---|---|
-| What proves that a recording grows? | `ReportedGrowth`: a live archive; `DiskGrowth`: its files |
+| What proves that a recording grows? | `Growth` |
 | Up to where may it be read? | `ReadableEnds` |
 | Is the end found last still the end? | `EndCache`, which asks the two above if it must |
 
@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Protocol, final, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 import attrs
 
@@ -43,7 +43,7 @@ from aeron_async.spark.boundaries import (
     scanned_end,
     whole_end,
 )
-from aeron_async.spark.options import ArchiveAccess
+from aeron_async.spark.catalog import LiveDirectory
 from aeron_async.spark.position_counters import PositionCounters
 from aeron_async.spark.segment_names import SegmentNames, is_there
 
@@ -63,68 +63,25 @@ __all__ = [
     "EndCache",
     "Ends",
     "Growth",
-    "LiveDirectory",
     "ReadableEnds",
-    "growth_of",
 ]
 
 LENGTH_SIZE: Final = 4
 
 
-class Growth(Protocol):
-    """Finds frames before it is known whether they may be read."""
-
-    def has_frame(self, descriptor: RecordingDescriptor, position: int) -> bool:
-        """Return whether a frame begins at a position that is the end of another frame."""
-        ...
-
-    def end_of_frames(self, descriptor: RecordingDescriptor, position: int) -> int:
-        """Return the end of the last frame that is present, starting at a frame."""
-        ...
-
-
-@runtime_checkable
-class LiveDirectory(Protocol):
-    """A directory whose live archive reports how far recordings go."""
-
-    def recorded(self, descriptor: RecordingDescriptor) -> int:
-        """Return the current end of a recording, in bytes."""
-        ...
-
-
-def growth_of(directory: Directory) -> Growth:
-    """Return the detector of growth that suits a directory."""
-    return (
-        ReportedGrowth(directory) if isinstance(directory, LiveDirectory) else DiskGrowth(directory)
-    )
-
-
 @final
-class ReportedGrowth:
-    """Growth as a live archive reports it; see `Growth`."""
-
-    def __init__(self, directory: LiveDirectory) -> None:
-        self._directory = directory
-
-    def has_frame(self, descriptor: RecordingDescriptor, position: int) -> bool:
-        """Return whether the recording goes beyond a position; see `Growth.has_frame`."""
-        return self._directory.recorded(descriptor) > position
-
-    def end_of_frames(self, descriptor: RecordingDescriptor, position: int) -> int:
-        """Return the reported end of the recording; see `Growth.end_of_frames`."""
-        return max(self._directory.recorded(descriptor), position)
-
-
-@final
-class DiskGrowth:
-    """Growth as the files show it; see `Growth`."""
+class Growth:
+    """Frames before it is known whether they may be read: as a live archive says, or the files."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
+        self._live = directory if isinstance(directory, LiveDirectory) else None
         self._buffer = ScanBuffer()
 
     def has_frame(self, descriptor: RecordingDescriptor, position: int) -> bool:
-        """Return whether the length field at a position is set; see `Growth.has_frame`."""
+        """Return whether a frame begins at a position that is the end of another frame."""
+        if self._live is not None:
+            return self._live.recorded(descriptor) > position
         base = descriptor.segment_base(position)
         length = memoryview(bytearray(LENGTH_SIZE))
         try:
@@ -138,7 +95,9 @@ class DiskGrowth:
         return any(length)
 
     def end_of_frames(self, descriptor: RecordingDescriptor, position: int) -> int:
-        """Return where the frames end, file by file; see `Growth.end_of_frames`."""
+        """Return the end of the last frame that is present, starting at a frame."""
+        if self._live is not None:
+            return max(self._live.recorded(descriptor), position)
         while True:
             base = descriptor.segment_base(position)
             try:
@@ -339,7 +298,7 @@ def asked_position(options: ArchiveOptions, recording_id: int) -> int:
     # Imported here because it starts a driver, and few queries need it.
     from aeron_async.spark.replayed_archive import ArchiveLink  # noqa: PLC0415
 
-    return ArchiveLink(ArchiveAccess.of(options)).position(recording_id)
+    return ArchiveLink(options).position(recording_id)
 
 
 SHORTEST_WAIT_NS: Final = 10 * NS_PER_MS
@@ -401,7 +360,7 @@ class EndCache:
         self._ends = ends
         self._by_message = by_message
         self._cached: dict[int, CachedEnd] = {}
-        self._growth = growth_of(directory)
+        self._growth = Growth(directory)
         self._held: dict[int, tuple[int, int]] = {}
         self._stopped: dict[int, tuple[int, int]] = {}
         self._first_met_ns: dict[tuple[int, int], int] = {}

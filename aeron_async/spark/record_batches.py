@@ -113,7 +113,7 @@ class RowBatch:
 
     def nanoseconds(self) -> tuple[Longs, NDArray[np.bool_]]:
         """Return the time of each row, and which rows have none."""
-        source = self.settings.timestamp_from
+        source = self.settings.options.timestamp_from
         assert source is not None
         if source.payload_offset is None:
             reserved = self.rows.column(RowColumn.RESERVED, self.begin, self.end)
@@ -161,7 +161,7 @@ def checksum_of(batch: RowBatch) -> Any:
 
 def timestamp_ns_of(batch: RowBatch) -> Any:
     """Return the time of each row, in nanoseconds."""
-    if batch.settings.timestamp_from is None:
+    if batch.settings.options.timestamp_from is None:
         return pa.nulls(batch.count, pa.int64())
     found, mask = batch.nanoseconds()
     return pa.array(found, mask=mask)
@@ -170,7 +170,7 @@ def timestamp_ns_of(batch: RowBatch) -> Any:
 def timestamp_of(batch: RowBatch) -> Any:
     """Return the time of each row in microseconds, as Spark stores it."""
     kind = pa.timestamp("us", tz="UTC")
-    if batch.settings.timestamp_from is None:
+    if batch.settings.options.timestamp_from is None:
         return pa.nulls(batch.count, kind)
     found, mask = batch.nanoseconds()
     return pa.array(found // 1_000, mask=mask).cast(kind)

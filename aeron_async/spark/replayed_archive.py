@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.clock import Clock
-    from aeron_async.spark.options import ArchiveAccess
+    from aeron_async.spark.options import ArchiveOptions
     from aeron_async.spark.worker import WorkerConnection
 
 __all__ = [
@@ -59,11 +59,11 @@ class ArchiveLink:
     """Sends requests to an archive; every call blocks.
 
     Args:
-        access: How to reach the archive.
+        options: How to reach the archive.
     """
 
-    def __init__(self, access: ArchiveAccess) -> None:
-        self.access = access
+    def __init__(self, options: ArchiveOptions) -> None:
+        self.options = options
 
     def recordings(self) -> dict[int, RecordingDescriptor]:
         """Return all recordings by id, in order.
@@ -98,18 +98,18 @@ class ArchiveLink:
 
     def _asked(self, ask: Callable[[RemoteArchive], Awaitable[T]], what: str) -> T:
         failure: AeronError | None = None
-        for _ in range(self.access.retries + 1):
+        for _ in range(self.options.archive_retries + 1):
             try:
                 with worker_connection(LINGER_MS) as connection:
-                    found: T = connection.call(answer, connection, self.access, ask)
+                    found: T = connection.call(answer, connection, self.options, ask)
                     return found
             except (ConfigurationError, UnknownRecordingError, InvalidPositionError):
                 raise
             except AeronError as error:
                 failure = error
         message = (
-            f"the archive at archive.control.channel={self.access.control_channel} does not say "
-            f"{what}: {failure}; change archive.control.channel, archive.timeoutMs or "
+            f"the archive at archive.control.channel={self.options.archive_control_channel} does "
+            f"not say {what}: {failure}; change archive.control.channel, archive.timeoutMs or "
             "archive.retries"
         )
         raise ConfigurationError(message) from failure
@@ -117,41 +117,43 @@ class ArchiveLink:
 
 async def answer(
     connection: WorkerConnection,
-    access: ArchiveAccess,
+    options: ArchiveOptions,
     ask: Callable[[RemoteArchive], Awaitable[T]],
 ) -> T:
     """Send a request in the current session; close the session on failure, so the next is new."""
-    archive = await session_with(connection, access)
+    archive = await session_with(connection, options)
     try:
         return await ask(archive)
     except (ConfigurationError, UnknownRecordingError, InvalidPositionError):
         raise
     except AeronError:
-        if connection.kept.get(name_of(access)) is archive:
-            del connection.kept[name_of(access)]
+        if connection.kept.get(name_of(options)) is archive:
+            del connection.kept[name_of(options)]
         await archive.aclose()
         raise
 
 
-async def session_with(connection: WorkerConnection, access: ArchiveAccess) -> RemoteArchive:
+async def session_with(connection: WorkerConnection, options: ArchiveOptions) -> RemoteArchive:
     """Return the session of this process with an archive; open one if there is none."""
-    name = name_of(access)
+    name = name_of(options)
     archive: RemoteArchive | None = connection.kept.get(name)
     if archive is None:
+        assert options.archive_control_channel is not None, "the options were checked"
         archive = await RemoteArchive.connect(
             connection.aeron,
-            control_channel=access.control_channel,
-            response_channel=access.response_channel,
-            timeout=access.timeout_ms / 1_000,
+            control_channel=options.archive_control_channel,
+            response_channel=options.archive_response_channel,
+            timeout=options.archive_timeout_ms / 1_000,
         )
         connection.kept[name] = archive
         connection.closing[name] = archive.aclose
     return archive
 
 
-def name_of(access: ArchiveAccess) -> str:
+def name_of(options: ArchiveOptions) -> str:
     """Return the key of a session."""
-    return f"archive {access.control_channel} {access.response_channel} {access.timeout_ms}"
+    channels = f"{options.archive_control_channel} {options.archive_response_channel}"
+    return f"archive {channels} {options.archive_timeout_ms}"
 
 
 async def listed(archive: RemoteArchive) -> dict[int, RecordingDescriptor]:
@@ -170,7 +172,7 @@ class Stretch:
     """Reads a recording from one position to another; every call blocks.
 
     Args:
-        access: How to reach the archive.
+        options: How to reach the archive.
         recording_id: The recording.
         begin: Where a frame begins, in bytes.
         limit: End of the replay, in bytes; more needs another `Stretch`.
@@ -180,7 +182,7 @@ class Stretch:
         AeronError: The archive does not replay the range.
     """
 
-    def __init__(self, access: ArchiveAccess, recording_id: int, begin: int, limit: int) -> None:
+    def __init__(self, options: ArchiveOptions, recording_id: int, begin: int, limit: int) -> None:
         self.begin: int = begin
         self.limit = limit
         self._bytes = bytearray()
@@ -190,7 +192,7 @@ class Stretch:
         self._using = ExitStack()
         self._connection = self._using.enter_context(worker_connection(LINGER_MS))
         try:
-            self._connection.call(answer, self._connection, access, self._begin)
+            self._connection.call(answer, self._connection, options, self._begin)
         except BaseException:
             self.close()
             raise
@@ -273,14 +275,14 @@ class ReplayedDirectory(ReadOnlyDirectory):
     """Directory of an archive that replays its recordings; see `Directory`.
 
     Args:
-        access: How to reach the archive.
+        options: How to reach the archive.
         clock: Tells when to ask the archive again.
     """
 
     source = REPLAYED
 
-    def __init__(self, access: ArchiveAccess, *, clock: Clock | None = None) -> None:
-        self._link = ArchiveLink(access)
+    def __init__(self, options: ArchiveOptions, *, clock: Clock | None = None) -> None:
+        self._link = ArchiveLink(options)
         self._clock = clock or SystemClock()
         self._recordings: dict[int, RecordingDescriptor] = {}
         self._listed_ns: int | None = None
@@ -289,7 +291,7 @@ class ReplayedDirectory(ReadOnlyDirectory):
     @property
     def path(self) -> str:
         """Return the name for messages."""
-        return f"the archive at {self._link.access.control_channel}"
+        return f"the archive at {self._link.options.archive_control_channel}"
 
     def recordings(self) -> dict[int, RecordingDescriptor]:
         """Return the recordings by id, in order; up to a second old.
@@ -344,7 +346,7 @@ class ReplayedDirectory(ReadOnlyDirectory):
         try:
             if found is not None:
                 descriptor = self.describe(found[0])
-                return ReplayedFile(self, self._link.access, descriptor, found[1])
+                return ReplayedFile(self, self._link.options, descriptor, found[1])
         except UnknownRecordingError as error:
             raise FileNotFoundError(2, "no such recording", name) from error
         raise FileNotFoundError(2, "no file of a recording", name)
@@ -364,13 +366,13 @@ class ReplayedFile(ReadOnlyFile):
     def __init__(
         self,
         directory: ReplayedDirectory,
-        access: ArchiveAccess,
+        options: ArchiveOptions,
         descriptor: RecordingDescriptor,
         base: int,
     ) -> None:
         self.name: str = segment_name(descriptor.recording_id, base)
         self._directory = directory
-        self._access = access
+        self._options = options
         self._descriptor = descriptor
         self._base = base
         self._stretch: Stretch | None = None
@@ -412,11 +414,11 @@ class ReplayedFile(ReadOnlyFile):
         first = max(term_base(position, descriptor.term_length), descriptor.start_position)
         if position != first and position % HEADER_LENGTH == 0:
             try:
-                return Stretch(self._access, descriptor.recording_id, position, end)
+                return Stretch(self._options, descriptor.recording_id, position, end)
             except ArchiveError:
                 # Probably no frame begins there; one does at the beginning of the term.
                 pass
-        return Stretch(self._access, descriptor.recording_id, first, end)
+        return Stretch(self._options, descriptor.recording_id, first, end)
 
     def close(self) -> None:
         """End the replay; a second call does nothing."""

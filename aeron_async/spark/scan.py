@@ -26,12 +26,12 @@ from aeron_async.archive.disk.segments import segment_name, term_base
 from aeron_async.clock import NS_PER_MS
 from aeron_async.errors import DataLossError
 from aeron_async.logs import get_logger
+from aeron_async.spark.catalog import open_directory
 from aeron_async.spark.columns import project
 from aeron_async.spark.frame_finder import has_checksums
 from aeron_async.spark.ranges import ScanSettings
 from aeron_async.spark.record_batches import BatchBuilder, RowBatch
 from aeron_async.spark.rows import RowScan
-from aeron_async.spark.stored_archive import directory_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -108,10 +108,10 @@ class Scanner:
         decoder: CodecDecoder | None = None,
     ) -> None:
         self._settings = settings
-        self._directory = directory or directory_of(settings)
+        self._directory = directory or open_directory(settings.options)
         self._builder = BatchBuilder(settings, decoder)
         self.schema: Any = self._builder.schema
-        self._checksum = checksum_named(settings.checksum)
+        self._checksum = checksum_named(settings.options.verify_checksum)
         self._piece_length = piece_length
         self._memory = memoryview(bytearray(piece_length))
         self._file: File | None = None
@@ -143,22 +143,21 @@ class Scanner:
 
         The task finds out and not who plans, because only the files tell.
         """
-        settings = self._settings
-        is_needed = not OF_SESSION.isdisjoint(settings.projection.names)
+        is_needed = not OF_SESSION.isdisjoint(self._settings.projection.names)
         if part.is_replayed or part.has_checksums is not None or not is_needed:
             return part
-        has = settings.checksum is not None or has_checksums(
+        has = self._checksum is not None or has_checksums(
             self._directory, part.descriptor, part.start, part.end
         )
         return attrs.evolve(part, has_checksums=has)
 
     def _range(self, part: RecordingRange) -> Iterator[RowBatch]:
-        settings = self._settings
+        options = self._settings.options
         part = self._with_checksums(part)
         rows = RowScan(
             part.descriptor,
-            by_message=settings.by_message,
-            include_padding=settings.include_padding,
+            by_message=options.fragment_mode == "message",
+            include_padding=options.include_padding,
             checksum=self._checksum,
         )
         position = part.start
@@ -183,11 +182,11 @@ class Scanner:
 
     def _cut(self, piece: memoryview, rows: RowScan, part: RecordingRange) -> Iterator[RowBatch]:
         """Yield the rows of a piece as batches of limited size."""
-        settings = self._settings
+        settings, options = self._settings, self._settings.options
         end = 0
         while end < rows.count:
             begin = end
-            end = rows.cut(begin, settings.rows_per_batch, settings.bytes_per_batch)
+            end = rows.cut(begin, options.rows_per_batch, options.bytes_per_batch)
             yield RowBatch(piece, rows, part, settings, begin, end)
 
     def _count(self, rows: RowScan) -> None:
@@ -223,7 +222,7 @@ class Scanner:
         """Count damage and return where to continue behind it; raise if `failOnDataLoss` is set."""
         descriptor = part.descriptor
         name = segment_name(descriptor.recording_id, base)
-        if self._settings.fail_on_data_loss:
+        if self._settings.options.fail_on_data_loss:
             message = (
                 f"{problem} ({name}, offset {position - base} in {self._directory.path}); "
                 "failOnDataLoss=false continues with the next term"
@@ -248,16 +247,6 @@ class Scanner:
         file, self._file = self._file, None
         if file is not None:
             file.close()
-
-
-def directory_of(settings: ScanSettings) -> Directory:
-    """Return the directory that holds the recordings."""
-    if settings.archive is None:
-        return directory_at(settings.path)
-    # Imported here because it starts a driver, and few queries need it.
-    from aeron_async.spark.replayed_archive import ReplayedDirectory  # noqa: PLC0415
-
-    return ReplayedDirectory(settings.archive)
 
 
 def problem_of(
@@ -329,8 +318,10 @@ def stamps(
 ) -> Iterator[tuple[Any, Any]]:
     """Yield positions and times in nanoseconds of those messages in a range that have a time."""
     projection = project(("position", "timestamp_ns"), "message")
-    settings = attrs.evolve(ScanSettings.of(options, projection), by_message=True, checksum=None)
-    settings = attrs.evolve(settings, include_padding=False)
+    options = attrs.evolve(
+        options, fragment_mode="message", include_padding=False, verify_checksum=None
+    )
+    settings = ScanSettings(options, projection)
     scanner = Scanner(settings, directory=directory, piece_length=piece_length)
     for batch in scanner.batches([part]):
         said = batch.filter(batch.column(1).is_valid())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from aeron_async.errors import AeronError
-from aeron_async.spark.few_lines import in_few_lines
+from aeron_async.spark.few_lines import few_lines
 from aeron_async.spark.java import check_interpreter
 from aeron_async.spark.sink.source import AeronSink
 
@@ -39,14 +39,14 @@ class AeronArchiveSource(DataSource):
         """Return the name that queries use for this source."""
         return "aeron_archive"
 
-    @in_few_lines
+    @few_lines()
     def schema(self) -> StructType | str:
         """Return the default columns of a query that declares no schema."""
         from aeron_async.spark.query_schema import declared_schema  # noqa: PLC0415 - see the module
 
         return declared_schema(self._parsed())
 
-    @in_few_lines
+    @few_lines()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a batch reader for these columns; Spark names the argument."""
         from aeron_async.spark import batch_reader  # noqa: PLC0415 - see the module
@@ -100,7 +100,7 @@ class PlanSource(AeronArchiveSource):
         del schema
         try:
             options = self._parsed()
-            settings = ScanSettings.of(options, default_columns(options))
+            settings = ScanSettings(options, default_columns(options))
             return stream_reader.PlanReader(options, settings)
         except AeronError as error:
             return stream_reader.RefusingReader(str(error))

@@ -12,6 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -23,8 +24,10 @@ from pyspark.sql.streaming.datasource import (
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.logs import get_logger
+from aeron_async.spark.admission import Limit
 from aeron_async.spark.batch_reader import ArchivePartition, SentToWorkers, read_partition
-from aeron_async.spark.few_lines import in_few_lines
+from aeron_async.spark.few_lines import few_lines
+from aeron_async.spark.follower import Follower
 from aeron_async.spark.offsets import Cut, Offsets
 from aeron_async.spark.option_values import LATEST, Positions
 from aeron_async.spark.planning import partitions_of
@@ -34,8 +37,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql.datasource import InputPartition
 
-    from aeron_async.spark.admission import Limit
-    from aeron_async.spark.follower import Follower
     from aeron_async.spark.options import ArchiveOptions
     from aeron_async.spark.ranges import ScanSettings
 
@@ -72,7 +73,7 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_follower": None, "_known": deque(), "_reported": (None, None)}
 
-    @in_few_lines
+    @few_lines()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the offsets at which a new query begins."""
         return self._written(self._following().initial(), None)
@@ -89,7 +90,7 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
             return ReadMaxBytes(EVERYTHING)
         return ReadAllAvailable()
 
-    @in_few_lines
+    @few_lines()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the offsets at which the next batch ends; `start` if there is nothing to read."""
         before = self._parsed(start)
@@ -99,7 +100,7 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
         cut = Cut(self.options.max_bytes_per_partition, self.options.min_partitions)
         return self._written(after, cut)
 
-    @in_few_lines
+    @few_lines()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Make the data that is available now the end of this query."""
         self._following().freeze()
@@ -112,7 +113,7 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
             self._reported = found, None if found is None else found.to_json()
         return self._reported[1]
 
-    @in_few_lines
+    @few_lines()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the partitions of a batch; they depend on its two offsets only."""
         before, after = self._parsed(start), self._parsed(end)
@@ -165,10 +166,6 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
 
     def _following(self) -> Follower:
         if self._follower is None:
-            # Imported here because it needs numpy, which the process that only pickles this object
-            # may lack.
-            from aeron_async.spark.follower import Follower  # noqa: PLC0415
-
             self._follower = Follower(self.options)
         return self._follower
 
@@ -183,8 +180,6 @@ class PlanReader(StreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the plan that a partition is, as one row."""
-        import pyarrow as pa  # noqa: PLC0415 - planning does not need it
-
         if isinstance(partition, ArchivePartition):
             plans = pa.array([pickle.dumps(partition.parts)], pa.binary())
             schema = pa.schema([pa.field("plan", pa.binary(), nullable=False)])
@@ -204,7 +199,7 @@ class RefusingReader(DataSourceStreamReader):
     def __init__(self, problem: str) -> None:
         self._problem = problem
 
-    @in_few_lines
+    @few_lines()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Raise a `ConfigurationError`."""
         raise ConfigurationError(self._problem)
@@ -255,8 +250,6 @@ def limit_of(limit: ReadLimit) -> Limit | None:
     Raises:
         ConfigurationError: The limit counts something that recordings do not have, such as files.
     """
-    from aeron_async.spark.admission import Limit  # noqa: PLC0415 - as above
-
     match limit:
         case ReadAllAvailable():
             return None

@@ -47,7 +47,7 @@ class Query:
     def __init__(self, path: Path | None, **options: str) -> None:
         given = {} if path is None else {"path": str(path)}
         self.options = ArchiveOptions.parse(given | options)
-        self.settings = ScanSettings.of(
+        self.settings = ScanSettings(
             self.options, project(("recording_id", "position", "payload"), "message")
         )
         self.clock = HandClock()

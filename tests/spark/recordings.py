@@ -165,7 +165,7 @@ def scanned(
     options: ArchiveOptions, parts: list[RecordingRange] | None = None, **more: Any
 ) -> tuple[dict[str, list[Any]], ScanCounts]:
     """Return columns, and what was counted, of what a query would read."""
-    scanner = Scanner(ScanSettings.of(options, default_columns(options)), **more)
+    scanner = Scanner(ScanSettings(options, default_columns(options)), **more)
     found: dict[str, list[Any]] = {name: [] for name in scanner.schema.names}
     for batch in scanner.batches(plan_batch(options) if parts is None else parts):
         assert batch.schema == scanner.schema

@@ -25,7 +25,7 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.batch_reader import ArchiveBatchReader, ArchivePartition, PruningBatchReader
 from aeron_async.spark.columns import project
-from aeron_async.spark.planning import Predicate
+from aeron_async.spark.lake.conditions import Condition
 from aeron_async.spark.query_schema import declared_schema, decoder_named, settings_for
 from aeron_async.spark.source import AeronArchiveSource
 from tests.archive.golden import golden_path
@@ -85,10 +85,10 @@ def test_filters_are_used_and_all_given_back() -> None:
         StringStartsWith(("channel",), "aeron"),
     ]
     assert list(made.pushFilters(filters)) == filters
-    assert made.predicates == (
-        Predicate("recording_id", "=", 5),
-        Predicate("position", ">", -1),
-        Predicate("stream_id", "in", (2306, 7)),
+    assert made.conditions == (
+        Condition("recording_id", "=", (5,)),
+        Condition("position", ">", (-1,)),
+        Condition("stream_id", "=", (2306, 7)),
     )
     assert [part.descriptor.recording_id for part in made.planned()] == [5]
     made.pushFilters([])
@@ -111,7 +111,7 @@ def test_a_filter_on_what_a_decoder_makes_leaves_nothing_out(
     assert isinstance(made, PruningBatchReader)
     filters: list[Filter] = [GreaterThan(("position",), 1 << 40)]
     assert list(made.pushFilters(filters)) == filters
-    assert [each.column for each in made.predicates] == used
+    assert [each.column for each in made.conditions] == used
     assert bool(made.planned()) is not bool(used)
 
 
@@ -230,7 +230,7 @@ from aeron_async.spark.ranges import ScanSettings
 from aeron_async.spark import record_batches
 
 options = ArchiveOptions.parse({"path": sys.argv[1], "includeHeaders": "true"})
-made = ArchiveBatchReader(options, ScanSettings.of(options, default_columns(options)))
+made = ArchiveBatchReader(options, ScanSettings(options, default_columns(options)))
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 limit = used + (160 << 20)
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

@@ -361,7 +361,7 @@ def test_large_offsets_are_told_once_with_what_helps(
     monkeypatch.setattr(stream_reader, "LARGE", 60)
     recordings = [archive.record(stream_id=each) for each in range(9)]
     options = ArchiveOptions.parse({"path": str(archive.path)})
-    reader = StreamReader(options, ScanSettings.of(options, project(("position",), "message")))
+    reader = StreamReader(options, ScanSettings(options, project(("position",), "message")))
     offsets = reader.initialOffset()
     with captured_logs() as lines:
         for _ in range(5):

@@ -100,7 +100,7 @@ def test_a_value_is_read(name: str, value: str, field: str, wanted: object) -> N
         ("failOnDataLoss", "yes", "none of 1, on, true, 0, off, false"),
         ("fragmentMode", "both", "one of message, frame"),
         ("access", "network", "one of files, replay"),
-        ("columns", "a,,b", "names with commas"),
+        ("columns", "a,,b", "names, such as position,payload"),
         ("timestampFrom", "payload:8", "reserved"),
         ("timestampFrom", "payload:8:float", "reserved"),
         ("timestampFrom", "reserved:days", "reserved"),

@@ -18,7 +18,8 @@ from aeron_async.errors import (
     InvalidPositionError,
     UnknownRecordingError,
 )
-from aeron_async.spark.planning import Predicate, partitions_of, plan_batch, pruned
+from aeron_async.spark.lake.conditions import Condition
+from aeron_async.spark.planning import partitions_of, plan_batch, pruned
 from aeron_async.spark.ranges import RecordingRange
 from tests.archive.golden import golden_path
 from tests.spark.recordings import TERM, RecordingMaker, options_for, scanned
@@ -217,7 +218,7 @@ def test_ten_gigabytes_are_planned_in_less_than_a_second(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("predicates", "wanted"),
+    ("conditions", "wanted"),
     [
         ([], [(0, 10)]),
         ([("position", ">=", 3 * TERM + 5)], [(3, 10)]),
@@ -226,13 +227,13 @@ def test_ten_gigabytes_are_planned_in_less_than_a_second(tmp_path: Path) -> None
         ([("position", "<=", 10**12)], [(0, 10)]),
         ([("position", "=", 3 * TERM + 64)], [(3, 4)]),
         ([("position", "=", 10**12)], []),
-        ([("position", "in", [3 * TERM, 5 * TERM, None])], [(3, 6)]),
-        ([("position", "in", [None])], []),
+        ([("position", "=", 3 * TERM, 5 * TERM, None)], [(3, 6)]),
+        ([("position", "=", None)], []),
         ([("position", ">=", 2 * TERM), ("position", "<", 2 * TERM)], [(2, 3)]),
         ([("position", "<", -1)], []),
         ([("recording_id", "=", 0)], [(0, 10)]),
         ([("recording_id", ">", 0)], []),
-        ([("stream_id", "in", [1001, 7])], [(0, 10)]),
+        ([("stream_id", "=", 1001, 7)], [(0, 10)]),
         ([("stream_id", "<=", 1000)], []),
         ([("channel", "=", "aeron:ipc")], [(0, 10)]),
         ([("channel", ">=", "b")], []),
@@ -241,9 +242,10 @@ def test_ten_gigabytes_are_planned_in_less_than_a_second(tmp_path: Path) -> None
     ],
 )
 def test_filters_leave_out_whole_terms(
-    tmp_path: Path, predicates: list[tuple[str, str, Any]], wanted: list[tuple[int, int]]
+    tmp_path: Path, conditions: list[tuple[Any, ...]], wanted: list[tuple[int, int]]
 ) -> None:
     (part,) = ranges(tmp_path, [1])
     part = attrs.evolve(part, start=0, end=10 * TERM)
-    found = pruned([part], [Predicate(*each) for each in predicates])
+    given = [Condition(column, how, tuple(values)) for column, how, *values in conditions]
+    found = pruned([part], given)
     assert [(each.start // TERM, each.end // TERM) for each in found] == wanted

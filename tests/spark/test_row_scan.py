@@ -175,7 +175,7 @@ def test_both_find_the_same_in_thousands_of_damaged_pieces(mode: Any) -> None:
 def read(options: ArchiveOptions, twin: Any, monkeypatch: Any, **more: Any) -> Any:
     """Return what a twin reads of an archive: batches, counts, and the error."""
     monkeypatch.setattr(scan_module, "RowScan", twin)
-    scanner = Scanner(ScanSettings.of(options, default_columns(options)), **more)
+    scanner = Scanner(ScanSettings(options, default_columns(options)), **more)
     batches, error = [], ""
     try:
         batches += [batch.to_pydict() for batch in scanner.batches(plan_batch(options))]

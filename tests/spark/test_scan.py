@@ -83,7 +83,7 @@ def test_frames_are_the_same_whatever_the_length_of_a_piece(
 def test_batches_are_bounded_in_rows_and_in_bytes(tmp_path: Path) -> None:
     make(tmp_path)
     options = options_for(tmp_path, rowsPerBatch="10", bytesPerBatch="3000")
-    scanner = Scanner(ScanSettings.of(options, default_columns(options)))
+    scanner = Scanner(ScanSettings(options, default_columns(options)))
     batches = list(scanner.batches(plan_batch(options)))
     assert max(batch.num_rows for batch in batches) <= 10
     for batch in batches:

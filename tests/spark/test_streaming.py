@@ -41,9 +41,7 @@ def archive(tmp_path: Path) -> GrowingArchive:
 
 def reader(path: Path, **given: str) -> StreamReader:
     options = ArchiveOptions.parse({"path": str(path), **given})
-    return StreamReader(
-        options, ScanSettings.of(options, project(("position", "payload"), "message"))
-    )
+    return StreamReader(options, ScanSettings(options, project(("position", "payload"), "message")))
 
 
 def stream(spark: SparkSession, archive: GrowingArchive, **options: Any) -> DataFrame:

@@ -358,7 +358,7 @@ class PipelineJob:
         options = self._options
         task = BatchTask(
             batch=work.batch,
-            scan=ScanSettings.of(options, default_columns(options)),
+            scan=ScanSettings(options, default_columns(options)),
             settings=self._settings,
             kinds=self._kinds,
             folders={

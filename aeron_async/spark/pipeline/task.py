@@ -336,7 +336,7 @@ class RecordedMessages:
         self._task = task
         self._columns: dict[str, Any] = {}
         self.part = batch.part.descriptor
-        self.is_timed: bool = task.scan.timestamp_from is not None
+        self.is_timed: bool = task.scan.options.timestamp_from is not None
         is_timed = np.full(batch.count, self.is_timed)
         times = np.zeros(batch.count, np.int64)
         if self.is_timed:

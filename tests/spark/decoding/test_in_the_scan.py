@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from aeron_async.codecs import columns as columns_module
 from aeron_async.codecs.columns import Payloads
+from aeron_async.spark import batch_reader
 from aeron_async.spark import scan as scan_module
 from aeron_async.spark.batch_reader import ArchivePartition, read_partition
 from aeron_async.spark.columns import project
@@ -101,7 +102,7 @@ def test_messages_are_decoded_where_they_lie(tmp_path: Path, kind: str, mtu: int
     decoder = decoder_of(spec)
     assert isinstance(decoder, CodecDecoder)
     options = options_for(tmp_path, rowsPerBatch="40")
-    settings = ScanSettings.of(options, project(("position", "payload", "length"), "message"))
+    settings = ScanSettings(options, project(("position", "payload", "length"), "message"))
     parts = plan_batch(options)
     plain = [decode_batch(each, decoder) for each in Scanner(settings).batches(parts)]
     # The piece is used again for each read: a column that refers to it would change.
@@ -120,7 +121,7 @@ def test_messages_of_one_length_are_copied_out_of_the_piece(tmp_path: Path) -> N
         maker.message(struct.pack("<qi4s", number, -number, b"abcd"))
     maker.stop()
     options = options_for(tmp_path)
-    settings = ScanSettings.of(options, project(("payload",), "message"))
+    settings = ScanSettings(options, project(("payload",), "message"))
     scanner = Scanner(settings, piece_length=4_096, decoder=decoder_of("struct:a:q,b:i,c:4s"))  # type: ignore[arg-type] # it is one
     found = pa.Table.from_batches(list(scanner.batches(plan_batch(options)))).to_pydict()
     assert found["a"] == list(range(2_000))
@@ -142,12 +143,12 @@ def test_a_task_decodes_in_the_scan_and_other_decoders_after_it(
             given.append(decoder)
             super().__init__(settings, decoder=decoder)
 
-    monkeypatch.setattr(scan_module, "Scanner", Watched)
+    monkeypatch.setattr(batch_reader, "Scanner", Watched)
     for spec, wanted in (("struct:a:H,b:5s", 8_827), ("json:a int", 0)):
         options = options_for(tmp_path, decoder=spec)
         columns = project(("position", "payload"), "message")
         schema = decoder_named(spec, columns).schema
-        settings = ScanSettings.of(options, columns, decoded=schema)
+        settings = ScanSettings(options, columns, decoded=schema)
         partition = ArchivePartition(tuple(plan_batch(options)))
         (batch,) = read_partition(settings, partition)
         assert batch.schema == schema

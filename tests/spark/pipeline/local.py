@@ -78,7 +78,7 @@ def ran(
     tables = ["bronze", "quarantine", *(f"silver/{kind}" for kind in settings.kinds)]
     task = BatchTask(
         batch=0,
-        scan=ScanSettings.of(options, default_columns(options)),
+        scan=ScanSettings(options, default_columns(options)),
         settings=settings,
         kinds=tuple(kinds_of(settings)),
         folders={each: LocalPlace(folder / each) for each in tables},

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aeron_async.archive.disk.files import read_exactly
-from aeron_async.spark.options import ArchiveAccess
+from aeron_async.spark.options import ArchiveOptions
 from aeron_async.spark.replayed_archive import STEP, ReplayedDirectory, Stretch
 from aeron_async.spark.worker import close_connection
 from tests.spark.queries import HandClock
@@ -38,10 +38,15 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def access(path: Path, unused_udp_port_factory: Callable[[], int]) -> Iterator[ArchiveAccess]:
+def access(path: Path, unused_udp_port_factory: Callable[[], int]) -> Iterator[ArchiveOptions]:
     control = f"aeron:udp?endpoint=localhost:{unused_udp_port_factory()}"
     with served_archive(path, control):
-        yield ArchiveAccess(control, timeout_ms=120_000, retries=0)
+        yield ArchiveOptions(
+            access="replay",
+            archive_control_channel=control,
+            archive_timeout_ms=120_000,
+            archive_retries=0,
+        )
         close_connection()
 
 
@@ -58,7 +63,7 @@ def without_sessions(frames: bytes | bytearray, skip: int = 0) -> bytes:
     return bytes(found)
 
 
-def test_a_segment_is_what_its_file_is(path: Path, access: ArchiveAccess) -> None:
+def test_a_segment_is_what_its_file_is(path: Path, access: ArchiveOptions) -> None:
     directory = ReplayedDirectory(access)
     names = sorted(each.name for each in path.glob("0-*.rec"))
     assert sorted(directory.names()) == names
@@ -74,7 +79,7 @@ def test_a_segment_is_what_its_file_is(path: Path, access: ArchiveAccess) -> Non
         assert not any(there[count:])
 
 
-def test_any_place_can_be_read(path: Path, access: ArchiveAccess) -> None:
+def test_any_place_can_be_read(path: Path, access: ArchiveOptions) -> None:
     name = f"0-{TERM}.rec"
     there = (path / name).read_bytes()
     file = ReplayedDirectory(access).open_to_read(name)
@@ -92,7 +97,7 @@ def test_any_place_can_be_read(path: Path, access: ArchiveAccess) -> None:
     file.close()
 
 
-def test_what_was_passed_is_not_kept(access: ArchiveAccess) -> None:
+def test_what_was_passed_is_not_kept(access: ArchiveOptions) -> None:
     end = ReplayedDirectory(access).describe(0).stop_position
     stretch = Stretch(access, 0, START, end)
     target = memoryview(bytearray(512))
@@ -105,7 +110,7 @@ def test_what_was_passed_is_not_kept(access: ArchiveAccess) -> None:
     stretch.close()
 
 
-def test_what_is_replayed_can_only_be_read(access: ArchiveAccess) -> None:
+def test_what_is_replayed_can_only_be_read(access: ArchiveOptions) -> None:
     directory = ReplayedDirectory(access, clock=HandClock())
     name = f"0-{TERM}.rec"
     file = directory.open_to_read(name)
@@ -126,13 +131,13 @@ def test_what_is_replayed_can_only_be_read(access: ArchiveAccess) -> None:
 
 
 @pytest.mark.parametrize("name", ["1-0.rec", "archive.catalog", "0-0.rec.prep"])
-def test_there_are_no_other_files(access: ArchiveAccess, name: str) -> None:
+def test_there_are_no_other_files(access: ArchiveOptions, name: str) -> None:
     with pytest.raises(FileNotFoundError):
         ReplayedDirectory(access).open_to_read(name)
 
 
 def test_the_archive_is_asked_for_its_recordings_once_a_second(
-    path: Path, access: ArchiveAccess
+    path: Path, access: ArchiveOptions
 ) -> None:
     clock = HandClock()
     directory = ReplayedDirectory(access, clock=clock)

@@ -8,7 +8,7 @@ import pytest
 
 from aeron_async.errors import AeronTimeoutError, ConfigurationError, UnknownRecordingError
 from aeron_async.spark import replayed_archive
-from aeron_async.spark.options import ArchiveAccess
+from aeron_async.spark.options import ArchiveOptions
 from aeron_async.spark.readable_end import ReadableEnds
 from aeron_async.spark.replayed_archive import ArchiveLink
 from aeron_async.spark.worker import close_connection
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CONTROL = "aeron:udp?endpoint=localhost:8010"
-ACCESS = ArchiveAccess(CONTROL, retries=2)
+ACCESS = ArchiveOptions(access="replay", archive_control_channel=CONTROL, archive_retries=2)
 
 
 @final
