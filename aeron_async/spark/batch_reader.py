@@ -186,7 +186,7 @@ def condition_of(each: Filter) -> Condition | None:
     return Condition(column, operator, values) if values and value is not None else None
 
 
-@in_few_lines
+@few_lines()
 def read_partition(settings: ScanSettings, partition: InputPartition) -> Iterator[Any]:
     """Return an iterator of the batches of a partition."""
     if not isinstance(partition, ArchivePartition):

@@ -105,7 +105,7 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
         """Make the data that is available now the end of this query."""
         self._following().freeze()
 
-    @in_few_lines
+    @few_lines()
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Return the latest available offsets for query progress, without reading anything."""
         found = self._following().reported()
@@ -131,7 +131,7 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
         """Yield Arrow batches."""
         return read_partition(self.settings, partition)
 
-    @in_few_lines
+    @few_lines()
     def commit(self, end: dict[str, Any]) -> None:
         """Log the positions that Spark will not request again, as a hint for purging.
 

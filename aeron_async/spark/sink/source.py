@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 from pyspark.sql.datasource import DataSource
 
 from aeron_async.errors import ConfigurationError
-from aeron_async.spark.few_lines import in_few_lines
+from aeron_async.spark.few_lines import few_lines
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
@@ -31,7 +31,7 @@ class AeronSink(DataSource):
         """Return the name that queries use for this sink."""
         return "aeron"
 
-    @in_few_lines
+    @few_lines()
     def schema(self) -> NoReturn:
         """Refuse to be read.
 
@@ -41,7 +41,7 @@ class AeronSink(DataSource):
         message = "aeron is a sink: read recordings with the format aeron_archive"
         raise ConfigurationError(message)
 
-    @in_few_lines
+    @few_lines()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
         """Return a writer for one table; Spark names the arguments."""
         from aeron_async.spark.sink.writers import BatchWriter  # noqa: PLC0415 - see the module
@@ -53,7 +53,7 @@ class AeronSink(DataSource):
             raise ConfigurationError(message)
         return BatchWriter(*self._parsed(schema))
 
-    @in_few_lines
+    @few_lines()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802, FBT001 - Spark's signature
         """Return a writer for batches; in output mode `complete`, each batch is the whole table."""
         from aeron_async.spark.sink.writers import StreamWriter  # noqa: PLC0415 - see the module

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import (
 )
 
 from aeron_async.logs import get_logger
-from aeron_async.spark.few_lines import in_few_lines
+from aeron_async.spark.few_lines import few_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,7 +49,7 @@ class Writing:
         self.options = options
         self.layout = layout
 
-    @in_few_lines
+    @few_lines()
     def write(self, iterator: Iterator[Any]) -> Written:
         """Publish the rows of a task, wait as the options say, and return the result."""
         # Imported here because planning needs neither an event loop nor numpy.
@@ -58,7 +58,7 @@ class Writing:
         rows = map(self.layout.read, iterator)
         return Written(write_task(self.options, current_task(self.options), rows))
 
-    @in_few_lines
+    @few_lines()
     def close(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Close the batch that tasks have written."""
         from aeron_async.spark.sink.task import close_written  # noqa: PLC0415 - as above

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
+import pyarrow as pa
+from deltalake import write_deltalake
 
-from aeron_async.errors import ConfigurationError
 from aeron_async.spark.lake import TableSnapshot, maintain, read_delta
-from aeron_async.spark.lake.reading import IGNORED
 from examples import spark_lake
 from tests.spark.lake.lakes import add_batch, little_lake
 from tests.spark.lake.test_reading import WHERE, truth
@@ -54,9 +53,17 @@ def test_spark_reads_what_others_read(spark: SparkSession, tmp_path: Path) -> No
     orphan.write_bytes(b"a batch that failed")
     assert read_delta(spark, table).count() == 810
 
-    spark.conf.set(IGNORED, "true")
-    try:
-        with pytest.raises(ConfigurationError, match="ignoreMetadata"):
-            read_delta(spark, table)
-    finally:
-        spark.conf.unset(IGNORED)
+    assert read_delta(spark, table, where="date = '1970-01-01'").collect() == []
+    # Two versions are two tables, also within one query.
+    both = [read_delta(spark, table, version) for version in (snapshot.version, None)]
+    assert both[0].union(both[1]).count() == 1_610
+    assert both[1].subtract(both[0]).count() == 10
+
+
+def test_spark_reads_a_table_without_partitions(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "rates"
+    for number in range(3):
+        rows = pa.table({"recording_id": [number, number], "messages": [5, 6]})
+        write_deltalake(str(folder), rows, mode="append")
+    frame = read_delta(spark, folder, where="recording_id > 0").orderBy("recording_id", "messages")
+    assert [tuple(row) for row in frame.collect()] == [(1, 5), (1, 6), (2, 5), (2, 6)]
