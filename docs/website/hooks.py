@@ -30,6 +30,7 @@ PACKAGES = (
 )
 COLORS = (Path(__file__).parent / "diagrams.css").read_text()
 FETCHED = re.compile(r"""(?:\bsrc=|<link\b[^>]*\bhref=|url\()["']?((?:https?:)?//[^"'\s>]+)""")
+EXAMPLE = re.compile(r"^<!-- (examples/\S+\.py) -->\n```python$", re.MULTILINE)
 LINK = re.compile(r"\[([^]]+)\]\(([^)]+)\)")
 
 
@@ -91,13 +92,13 @@ def reference(package: str) -> str:
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
-    """Point links to and from the changelog at where it is on the site, and make no others."""
+    """Point links to and from the changelog at where it is on the site, and title the examples."""
     if page.file.src_uri == "index.md":
         return markdown.replace("](../CHANGELOG.md)", f"]({CHANGELOG})")
     if page.file.src_uri == CHANGELOG:
         return markdown.replace("](docs/", "](")
     # `host[:port][/prefix]` is a grammar, though mkdocstrings would take it for a reference.
-    return markdown.replace("][/", r"]\[/")
+    return EXAMPLE.sub(r'```python title="\1"', markdown.replace("][/", r"]\[/"))
 
 
 def on_post_page(output: str, *, page: Page, **_: object) -> str:
