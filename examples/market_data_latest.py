@@ -13,16 +13,20 @@ async def draw(price: bytes) -> None:
     print(price.decode())
 
 
+async def publish(publication: aa.Publication) -> None:
+    """Publish a thousand prices of three instruments, and the last one while they are drawn."""
+    names = ["ACME", "EMCA", "MACE"]
+    await publication.offer_many([f"{names[each % 3]} {each}".encode() for each in range(999)])
+    await asyncio.sleep(0.015)
+    await publication.offer(b"ACME last")
+
+
 async def main() -> None:
-    """Publish a thousand prices of three instruments; draw the newest ones."""
+    """Draw the newest prices while others are published."""
     async with aa.Aeron.connect() as aeron:
         subscription = await aeron.add_subscription("aeron:ipc", 1001)
         publication = await aeron.add_publication("aeron:ipc", 1001)
-        names = ["ACME", "EMCA", "MACE"]
-        prices = [f"{names[number % 3]} {number}" for number in range(999)]
-        publishing = asyncio.create_task(
-            publication.offer_many([price.encode() for price in [*prices, "ACME last"]])
-        )
+        publishing = asyncio.create_task(publish(publication))
         async with subscription.latest(slice(0, 4)) as latest:
             async for message in latest:
                 await draw(message.data)

@@ -20,6 +20,8 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, Self, TypeVar, final
 from weakref import finalize
 
+from aeron_async.client.arguments import check_limit
+from aeron_async.client.batches import Batches
 from aeron_async.client.newest_values import Waiting
 from aeron_async.errors import BusyError, ConfigurationError
 from aeron_async.protocol.arguments import check_function, check_number
@@ -69,20 +71,27 @@ async def pump(source: AsyncIterable[Iterable[Any]], waiting: Waiting[Any]) -> N
     """Put everything that a source yields into the line, until it ends or fails."""
     iterator = source.__aiter__()
     take = getattr(iterator, "take", None)
+    # A subscription lets others run when its turn is over, which is not with every batch.
+    is_yielding = isinstance(iterator, Batches)
     try:
         while True:
             try:
                 batch = await anext(iterator)
             except StopAsyncIteration:
                 break
-            # A slice of a sequence takes one call; iterating over messages takes one for each.
-            waiting.put_all(batch[:] if isinstance(batch, Sequence) else batch)
+            lying = getattr(batch, "_lying", None)
+            if lying is not None:
+                waiting.put_batch(lying())
+            else:
+                # A slice of a sequence takes one call; iterating over values takes one for each.
+                waiting.put_all(batch[:] if isinstance(batch, Sequence) else batch)
             if take is not None:
                 # What is kept here must not come again for another reader.
                 take()
             waiting.arrived.notify()
-            # Other sources may never wait, and the reader must have its turn.
-            await asyncio.sleep(0)
+            if not is_yielding:
+                # Other sources may never wait, and the reader must have its turn.
+                await asyncio.sleep(0)
     except Exception as error:  # noqa: BLE001 - it reaches the reader
         waiting.failure = error
     finally:
@@ -198,6 +207,37 @@ class Latest(AsyncIterator[ValueT], Generic[ValueT]):
             Exception: What has ended the source, once.
         """
         waiting = self._waiting
+        if not waiting.waiting or waiting.failure is not None:
+            await self._wait()
+            if not waiting.waiting:
+                raise StopAsyncIteration
+        value: ValueT = waiting.take_first()
+        return value
+
+    async def take(self, limit: int) -> list[ValueT]:
+        """Wait for a value, and return all that wait by then, at most so many.
+
+        Those whose keys have waited for the longest come first. The list is empty only after the
+        end of the source, and after `aclose`. A call for many values costs much less than one for
+        each of them. A task that is cancelled while it waits loses no value.
+
+        Args:
+            limit: Most values; 1 or more.
+
+        Raises:
+            ConfigurationError: The limit is not a whole number, or too small.
+            BusyError: Another task waits for the next value.
+            Exception: What has ended the source, once.
+        """
+        limit = min(check_limit(limit, "limit"), INT64_MAX)
+        waiting = self._waiting
+        if not waiting.waiting or waiting.failure is not None:
+            await self._wait()
+        return waiting.take(limit)
+
+    async def _wait(self) -> None:
+        """Wait until a value waits, or none will come; raise what has ended the source."""
+        waiting = self._waiting
         self._start()
         if not waiting.waiting and not waiting.is_over and not self._is_closed:
             if self._is_asked:
@@ -210,10 +250,6 @@ class Latest(AsyncIterator[ValueT], Generic[ValueT]):
             finally:
                 self._is_asked = False
         self._raise_failure()
-        if not waiting.waiting:
-            raise StopAsyncIteration
-        value: ValueT = waiting.take_first()
-        return value
 
     def _start(self) -> None:
         if not self._is_started and not self._is_closed:

@@ -27,7 +27,9 @@ __all__ = ["MarketReading"]
 MessageT = TypeVar("MessageT", bound=Message)
 
 BATCH_MESSAGES: Final = 256
-"""Messages that a conflating reader reads at once: then the loop has its turn."""
+"""Messages that a conflating reader reads at once, if it calls a function for each of them."""
+KEPT_MESSAGES: Final = 1024
+"""Those that it reads at once, if it only copies them."""
 
 
 class MarketReading(Reading, Generic[MessageT]):
@@ -80,7 +82,9 @@ class MarketReading(Reading, Generic[MessageT]):
 
         Args:
             key: Returns the key of a message; called for each message that arrives. A slice with
-                both ends takes these bytes of the payload, which costs less.
+                both ends takes these bytes of the payload, which costs much less: without `merge`
+                only messages that are taken are made, and each key has memory of its own, as long
+                as the longest of its messages that has waited.
             merge: Called with the message that waits and a newer one of the same key; returns what
                 waits from then on. None replaces the older one: wrong for messages that are
                 changes and not states.
@@ -91,9 +95,9 @@ class MarketReading(Reading, Generic[MessageT]):
         Raises:
             ConfigurationError: An argument is not valid.
         """
-        return Latest(
-            self.batches(BATCH_MESSAGES), key=key, merge=merge, max_keys=max_keys, on_full=on_full
-        )
+        count = KEPT_MESSAGES if isinstance(key, slice) and merge is None else BATCH_MESSAGES
+        source = self.batches(count)
+        return Latest(source, key=key, merge=merge, max_keys=max_keys, on_full=on_full)
 
     def reading(
         self, *, on_lag: OnLag = "wait", max_lag_bytes: int = MAX_LAG_BYTES

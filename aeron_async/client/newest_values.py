@@ -4,6 +4,9 @@ Every value of a source passes `put_all`, and nearly all of them only replace an
 takes one look-up: what was skipped of a key is counted where its value waits, and added to the
 counts of all keys when it leaves.
 
+Compiled, the messages of a batch are not made if a slice of the payload is the key and nothing is
+merged: the newest one of each key is copied from the log, and made when it is taken.
+
 Invariant: a key that waits has one place in the line, and keeps it when its value is replaced.
 """
 
@@ -18,6 +21,8 @@ from aeron_async.errors import TooManyKeysError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
+
+    from aeron_async.logbuffer.message import Batch
 
 __all__ = ["KeepingNewest", "Waiting"]
 
@@ -112,6 +117,15 @@ class KeepingNewest:
                 self.merged += 1
             self._count(entry)
 
+    def put_batch(self, batch: Batch[Any]) -> None:
+        """Keep the newest message of each key; the batch stays as it is.
+
+        Raises:
+            TooManyKeysError: A key is new, and there is no room.
+            Exception: What `key` or `merge` has raised.
+        """
+        self.put_all(batch.again().rest())
+
     def take_first(self) -> Any:
         """Return the value that has waited for the longest, and forget it.
 
@@ -122,6 +136,10 @@ class KeepingNewest:
         del self._entries[entry.key]
         self._let_go(entry)
         return entry.value
+
+    def take(self, limit: int) -> list[Any]:
+        """Return the values that have waited for the longest, at most so many, and forget them."""
+        return [self.take_first() for _ in range(min(limit, len(self._line)))]
 
     def take_all(self) -> list[Any]:
         """Return all values, in the order in which their keys first changed, and forget them."""

@@ -183,6 +183,55 @@ async def test_a_cancelled_reader_loses_no_value() -> None:
         assert await anext(latest) == ("a", 1)
 
 
+async def test_many_values_are_taken_at_once_and_the_end_is_an_empty_list() -> None:
+    feed = Feed()
+    async with Latest(feed, key=key_of) as latest:
+        first = asyncio.ensure_future(latest.take(2))
+        await turns()
+        assert not first.done()
+        feed.queue.put_nowait([("a", 1), ("b", 1), ("c", 1), ("b", 2)])
+        assert await first == [("a", 1), ("b", 2)]
+        assert await latest.take(9) == [("c", 1)]
+        feed.queue.put_nowait([("d", 1)])
+        feed.queue.put_nowait(None)
+        await turns()
+        assert await latest.take(9) == [("d", 1)]
+        assert await latest.take(9) == []
+        for limit in (0, -1, 1.5, "1"):
+            with pytest.raises(aa.ConfigurationError, match="limit"):
+                await latest.take(limit)  # type: ignore[arg-type]
+
+
+async def test_only_one_task_waits_to_take_values() -> None:
+    async with Latest(Feed(), key=key_of) as latest:
+        first = asyncio.ensure_future(latest.take(5))
+        await turns()
+        for other in (latest.take(5), latest.__anext__()):
+            with pytest.raises(aa.BusyError):
+                await other
+        await latest.aclose()
+        assert await first == []
+
+
+async def test_a_reader_of_many_that_is_cancelled_loses_no_value() -> None:
+    feed = Feed()
+    async with Latest(feed, key=key_of) as latest:
+        waiting = asyncio.ensure_future(latest.take(5))
+        await turns()
+        feed.queue.put_nowait([("a", 1), ("b", 1)])
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert await latest.take(1 << 80) == [("a", 1), ("b", 1)]
+
+
+async def test_a_failure_reaches_the_reader_of_many_once() -> None:
+    latest = Latest(batches_of([("a", 1), ("b", 1), ("c", 1)]), key=key_of, max_keys=2)
+    with pytest.raises(aa.TooManyKeysError):
+        await latest.take(5)
+    assert await latest.take(5) == []
+
+
 async def test_a_reader_that_is_forgotten_ends_its_task() -> None:
     feed = Feed()
     feed.queue.put_nowait([("a", 1)])
@@ -227,12 +276,13 @@ def test_any_mixture_of_changes_and_reads_agrees_with_the_obvious(
 
 
 @embedded_only(CLOCK)
-def test_a_subscription_is_read_while_the_reader_sleeps_and_free_afterwards() -> None:
+@pytest.mark.parametrize("key", [lambda message: message.data[:1], slice(0, 1)])
+def test_a_subscription_is_read_while_the_reader_sleeps_and_free_afterwards(key: Any) -> None:
     async def story(world: World) -> None:
         async with world.host("bob").aeron() as bob, world.host("alice").aeron() as alice:
             subscription = await bob.add_subscription(CHANNEL, STREAM_ID)
             publication = await alice.add_publication(CHANNEL, STREAM_ID)
-            async with subscription.latest(lambda message: message.data[:1]) as latest:
+            async with subscription.latest(key) as latest:
                 # More than the window of the receiver: nobody waits for the reader.
                 for number in range(300):
                     await publication.offer(b"%d" % (number % 2) + b"%04d" % number + bytes(1000))
@@ -244,6 +294,40 @@ def test_a_subscription_is_read_while_the_reader_sleeps_and_free_afterwards() ->
                 assert latest.skipped_of(b"0") == 149
             await publication.offer(b"after")
             assert (await anext(subscription)).data == b"after"
+
+    simulate(story)
+
+
+@embedded_only(CLOCK)
+def test_a_slice_is_the_key_of_messages_of_any_length_and_image() -> None:
+    async def story(world: World) -> None:
+        async with world.host("bob").aeron() as bob, world.host("alice").aeron() as alice:
+            subscription = await bob.add_subscription(CHANNEL, STREAM_ID)
+            publications = [
+                await alice.add_exclusive_publication(CHANNEL, STREAM_ID) for _ in range(2)
+            ]
+            async with subscription.latest(slice(0, 2)) as latest:
+                for number in range(40):
+                    for publication in publications:
+                        # The shortest have no whole key, the longest take several frames.
+                        for data in (b"", b"a", b"ab", b"ab%d" % number, b"cd" + bytes(9_000)):
+                            await publication.offer(data, reserved_value=number)
+                await publications[0].offer(b"one")
+                await publications[1].offer(b"two")
+                await world.sleep(1)
+                found = await latest.take(100)
+                newest = {message.data[:2]: message for message in found}
+                assert len(newest) == len(found) == 6
+                assert latest.skipped == 40 * 2 * 5 + 2 - len(found)
+                assert len(newest[b"cd"].data) == 9_002
+                assert newest[b"ab"].data == b"ab39"
+                assert newest[b""].data == b""
+                assert newest[b"cd"].reserved_value == newest[b"ab"].reserved_value == 39
+                images = {image.session_id: image for image in subscription.images}
+                for publication, key in zip(publications, (b"on", b"tw"), strict=True):
+                    image = images[publication.session_id]
+                    assert newest[key].image is image
+                    assert newest[key].position == publication.position == image.position
 
     simulate(story)
 
@@ -315,7 +399,7 @@ def test_a_reader_ten_times_too_slow_sees_each_of_ten_thousand_keys_within_50_ms
             counting = hosts[2].spawn(count_all(every))
             newest = [-1] * KEYS
             longest_ns = count = 0
-            async with conflated.latest(lambda message: message.data[:4]) as latest:
+            async with conflated.latest(slice(0, 4)) as latest:
                 async for message in latest:
                     key, turn = FIELDS.unpack(message.data)
                     # The first value that the reader has not seen has waited since then.

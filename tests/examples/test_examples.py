@@ -131,6 +131,10 @@ PRINTED = {
         "ACME last",
         r"\d+ prices were replaced by newer ones before they were drawn",
     ],
+    "market_data_many": [
+        r"ACME=\d+ EMCA=\d+ MACE=\d+",
+        r"\d+ prices were replaced by newer ones before they were drawn",
+    ],
     "market_data_gaps": ["SKIPPED: 0 to 192", "last"],
     "market_data_snapshot": [r"True \{'ACME': 11, 'EMCA': 20, 'last': 1\}"],
     "fan_out": [

@@ -12,16 +12,21 @@ if TYPE_CHECKING:
     from tests.fuzz.calls.values import Values
 
 conflating: Final = compiled("conflating")
-Message: Final = compiled("messages").Message
+messages: Final = compiled("messages")
+Message: Final = messages.Message
 MOST: Final = 40
 
 
 class Keeping(conflating.KeepingNewest):  # type: ignore[misc,name-defined] # without types
     """What keeps values, and may let a key in that it should refuse."""
 
-    def _refuse(self, key: int) -> None:
-        if key % 4:
+    def _refuse(self, key: Any) -> None:
+        if isinstance(key, bytes):
+            self.disturb()
+        elif key % 4:
             raise OverflowError
+
+    disturb: Any = staticmethod(int)
 
 
 class Key:
@@ -43,10 +48,24 @@ class Key:
         return self._number % other
 
 
+class Source:
+    """A source of messages, which does something when it is freed."""
+
+    session_id = 1
+    stream_id = 2
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
+
+    def __del__(self) -> None:
+        self._values.interrupt()
+
+
 class Kept:
     """What every round uses or replaces."""
 
     kept: Any
+    batch: Any = None
 
     def __init__(self, values: Values) -> None:
         self.v = values
@@ -55,9 +74,14 @@ class Kept:
 
     def disturb(self) -> None:
         """Change what waits."""
-        act = self.v.rng.choice(("clear", "take_all", "take_first", "__init__"))
+        act = self.v.rng.choice(("clear", "take_all", "take_first", "__init__", "batch", "keep"))
         if act == "__init__":
             self.kept.__init__(self.key_of, None, max_keys=self.v.rng.randrange(9), drops_oldest=1)
+        elif act == "batch":
+            self.put_batch()
+        elif act == "keep":
+            if self.batch is not None:
+                self.batch.keep()
         elif act != "take_first" or self.kept.waiting:
             getattr(self.kept, act)()
 
@@ -70,6 +94,37 @@ class Kept:
             max_keys=v.rng.randrange(1, 12),
             drops_oldest=v.flag(),
         )
+        self.kept.disturb = v.interrupt
+
+    def make_by_slice(self) -> None:
+        v = self.v
+        self.kept = Keeping(
+            self.place(), None, max_keys=v.rng.randrange(1, 90), drops_oldest=v.flag()
+        )
+        self.kept.disturb = v.interrupt
+
+    def put_batch(self) -> None:
+        """Put messages that lie in a log, or that once did."""
+        v = self.v
+        if self.batch is None or v.flag():
+            where = (v.buffer(), None, None, v.offset(), v.limit(), v.position())
+            self.batch = messages.open_batch(*where, v.number(), self.source())[0]
+        if v.rarely():
+            self.batch.keep()
+        self.kept.put_batch(v.anything() if v.rarely() else self.batch)
+
+    def source(self) -> Any:
+        """Return an image, or anything; a cycle is found by the garbage collector."""
+        source: Any = Source(self.v)
+        if self.v.flag():
+            source.itself = source
+        elif self.v.flag():
+            source.kept = self.kept
+        return self.v.rng.choice((source, source, source, 1, ()))
+
+    def take(self) -> None:
+        number = self.v.rng.randrange(-1, 9)
+        self.kept.take(self.v.anything() if self.v.rarely() else number)
 
     def place(self) -> slice:
         begin = self.v.rng.randrange(9)
@@ -114,6 +169,8 @@ class Kept:
 
     def skipped_of(self) -> None:
         key = self.v.rng.randrange(20)
+        if self.v.flag():
+            self.kept.skipped_of(bytes(key))
         self.kept.skipped_of(self.v.anything() if self.v.rarely() else Key(self.v, key))
 
     def waiting(self) -> int:
@@ -123,5 +180,8 @@ class Kept:
 def rounds(values: Values) -> Mapping[str, Callable[[], object]]:
     """Return a round for each method."""
     kept = Kept(values)
-    acts = (kept.make, kept.put_all, kept.put_messages, kept.take_first, kept.take_all, kept.clear)
-    return {each.__name__: each for each in (*acts, kept.skipped_of, kept.waiting)}
+    acts = (
+        *(kept.make, kept.make_by_slice, kept.put_all, kept.put_messages, kept.put_batch),
+        *(kept.take_first, kept.take, kept.take_all, kept.clear, kept.skipped_of, kept.waiting),
+    )
+    return {each.__name__: each for each in acts}
