@@ -137,10 +137,11 @@ async def read_slowly(
     price_s = given.slowness / given.rate
     looked = np.zeros(given.keys, np.int64)
     waits, ages = [], []
-    warm_ns = time.monotonic_ns() + int(SETTLE_S * 2e9)
-    end_ns = warm_ns + int((given.seconds - 2 * SETTLE_S) * 1e9)
     async with subscription.latest(KEY) as latest:
+        await latest.take(1)
         worked_off = time.perf_counter()
+        warm_ns = time.monotonic_ns() + int(SETTLE_S * 1e9)
+        end_ns = warm_ns + int((given.seconds - 1.5 * SETTLE_S) * 1e9)
         while True:
             await asyncio.sleep(SLICE_S)
             due = int((time.perf_counter() - worked_off) / price_s)
