@@ -18,6 +18,7 @@ from aeron_async.cli.main import main
 from aeron_async.cli.pipeline_run import PipelineOutput, SignalStop, purge_files
 from aeron_async.cli.runner import ExitCode, TerminatedError
 from aeron_async.errors import ConfigurationError
+from aeron_async.spark import stored_archive
 from aeron_async.spark.pipeline import session
 from aeron_async.spark.pipeline.job import BatchReport
 from aeron_async.spark.pipeline.query import Lag
@@ -60,6 +61,25 @@ def test_people_read_lines(capsys: pytest.CaptureFixture[str]) -> None:
         "behind after batch 3: recording 1 by 2,000 B, and 5 more recordings",
         "recording 0: all have read up to 140,000; 2 files before position 131,072 may go",
     ]
+
+
+def test_a_url_stays_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
+
+    def refuse(url: str) -> None:
+        asked.append(url)
+        message = "no store here"
+        raise ConfigurationError(message)
+
+    monkeypatch.setattr(stored_archive, "opened", refuse)
+    assert main(["pipeline", "run", "s3a://bucket/archive", str(tmp_path / "lake")]) == 2
+    assert asked == ["s3a://bucket/archive"]
+    for command in (["run", str(tmp_path)], ["maintain"], ["report"], ["query"]):
+        more = ["SELECT 1"] if command == ["query"] else []
+        assert main(["pipeline", *command, "s3a://bucket/a lake", *more]) == 2
+        assert "'s3://bucket/a lake' may have letters" in capsys.readouterr().err
 
 
 def test_programs_read_objects(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +27,9 @@ from aeron_async.spark.pipeline.report import render_report
 from aeron_async.spark.pipeline.runs import Run
 from tests.spark.pipeline.local import LocalJob, planned
 from tests.spark.pipeline.test_task import DAY_NS, SPEC, quotes
+from tests.spark.sessions import LONG
 from tests.spark.stores import folder_as_store, s3_server
+from tests.tracing import untraced_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +68,10 @@ def archive(tmp_path: Path) -> Path:
 
 
 class Jobs:
-    """Jobs on one lake, each with a query of its own as Spark would give it."""
+    """Jobs on one lake, each with a query of its own as Spark would give it.
+
+    In a folder each one but the first takes over, behind a checkpoint that somebody has removed.
+    """
 
     def __init__(self, archive: Path, place: Any) -> None:
         self._archive, self._place, self._count = archive, place, 0
@@ -70,7 +79,9 @@ class Jobs:
     def begin(self, **more: Any) -> tuple[LocalJob, dict[str, str]]:
         self._count += 1
         job = LocalJob(self._archive, self._place, f"query {self._count}", **{**GIVEN, **more})
-        return job, job.begin()
+        if job.lake.root.is_local:
+            shutil.rmtree(job.lake.checkpoint, ignore_errors=True)
+        return job, job.begin(take_over=True)
 
 
 def count(lake: Lake, table: str) -> int:
@@ -179,12 +190,14 @@ MOMENTS = range(1, 11)
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("kind", ["folder", "store"])
 def test_a_job_that_is_taken_over_between_two_commits_leaves_nothing_behind(
-    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int, kind: str
 ) -> None:
     """It goes on after that, as a process does that was stopped for a while."""
     folder_as_store(monkeypatch)
-    check_taken_over(Jobs(archive, (tmp_path / "stored").as_uri()), planned(archive, 3), moment)
+    place = tmp_path / "lake" if kind == "folder" else (tmp_path / "stored").as_uri()
+    check_taken_over(Jobs(archive, place), planned(archive, 3), moment)
 
 
 @pytest.mark.parametrize("moment", [1, 4])
@@ -242,6 +255,77 @@ def check_taken_over(jobs: Jobs, plans: list[Any], moment: int) -> None:
     }
     gaps = new.lake.read(gold("gaps"), GAPS)
     assert sum(each.gaps for each in runs) == gaps.num_rows == (COUNT - 1) // 700
+
+
+TURNS = 6
+RACER = """
+import json, sys, uuid
+from pathlib import Path
+import pytest
+from aeron_async.errors import ArchiveError
+from tests.spark.pipeline.local import LocalJob, planned
+from tests.spark.pipeline.test_stored_lake import GIVEN
+from tests.spark.sessions import LONG
+from tests.spark.stores import folder_as_store
+archive, url, parts, turns = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+with pytest.MonkeyPatch.context() as patch:
+    if url.startswith("file"):
+        folder_as_store(patch)
+    plans = planned(archive, parts)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    refused = 0
+    for turn in range(turns):
+        try:
+            job = LocalJob(archive, url, uuid.uuid4().hex, **GIVEN)
+            options = job.begin()
+            end = json.loads(options.get("startingPositions", '{"0": 0}'))["0"]
+            left = [each for each in plans if each[0].start >= end]
+            for batch, plan in enumerate(left[:2]):
+                job.process(batch, plan)
+        except ArchiveError as error:
+            assert "another job" in str(error) or "had other commits" in str(error), error
+            refused += 1
+print(refused, flush=True)
+"""
+
+
+@LONG
+@pytest.mark.processes
+def test_jobs_that_race_for_a_lake_lose_and_double_nothing(tmp_path: Path, url: str) -> None:
+    archive = tmp_path / "long"
+    quotes(archive, [(n, DAY_NS, 1) for n in range(4 * COUNT)])
+    arguments = [sys.executable, "-c", RACER, str(archive), url, "12", str(TURNS)]
+    racers = [
+        subprocess.Popen(
+            arguments,
+            env=untraced_environment() | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    for each in racers:
+        assert each.stdout is not None
+        assert each.stdout.readline() == "ready\n"
+    for each in racers:
+        assert each.stdin is not None
+        each.stdin.write("go\n")
+        each.stdin.flush()
+    refused = [int(each.communicate(timeout=300)[0]) for each in racers]
+    assert [each.returncode for each in racers] == [0, 0]
+    plans = planned(archive, 12)
+    last, options = Jobs(archive, url).begin()
+    end = json.loads(options.get("startingPositions", '{"0": 0}'))["0"]
+    for batch, plan in enumerate([each for each in plans if each[0].start >= end]):
+        last.process(batch, plan)
+    for table in ("bronze", "silver/quotes"):
+        assert count(last.lake, table) == 4 * COUNT
+    rates = last.lake.read(gold("rates_second"), RATES)
+    assert sum(rates.column("messages").to_pylist()) == 4 * COUNT
+    # Each turn of both may be refused, and one of them may never be.
+    assert 0 <= sum(refused) <= 2 * TURNS
 
 
 def test_all_tables_have_the_turn_of_who_has_taken_over(archive: Path, url: str) -> None:
