@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["BatchSums", "BatchTotals"]
 
 MOST_OF_A_BATCH: Final = 1 << 20
-"""Upper limit on the rows of sums that a batch makes of a table, which are 50 bytes each."""
+"""Upper limit on the rows of sums that a batch makes of a table."""
 GAPS_OF_A_BATCH: Final = 64 << 10
 """Upper limit on the gaps that a batch lists; more are only counted."""
 

@@ -183,6 +183,10 @@ def test_a_batch_is_written_for_people_and_for_programs(
         (["run", "/nowhere", "b"], "is no directory on this host"),
         (["run", "a", "b", "--available-now", "--trigger", "1m"], "give one"),
         (["run", "a", "b", "--format", "iceberg"], "delta, parquet"),
+        (
+            ["run", "s3://K:S@b00/a", "b", "--purge"],
+            "of 's3://b00/a': name the archive by --control",
+        ),
         (["demo", "/"], "not empty"),
     ],
 )

@@ -257,7 +257,7 @@ def check_taken_over(jobs: Jobs, plans: list[Any], moment: int) -> None:
     assert sum(each.gaps for each in runs) == gaps.num_rows == (COUNT - 1) // 700
 
 
-TURNS = 6
+TURNS = 3
 RACER = """
 import json, sys, uuid
 from pathlib import Path
