@@ -191,7 +191,7 @@ def check_flags(archive: str, trigger: str | None, *, is_purged: bool) -> None:
         message = f"--available-now ends by itself, and --trigger {trigger} does not: give one"
         raise ConfigurationError(message)
     if is_purged and is_url(archive):
-        message = "--purge removes files of an archive, and this is a copy: name its --control"
+        message = f"--purge removes nothing of {told(archive)!r}: name the archive by --control"
         raise ConfigurationError(message)
 
 
