@@ -20,6 +20,7 @@ from aeron_async.clock import SystemClock
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.pipeline.session import NEEDED_BY_REPORT, check_installed, make_session
 from aeron_async.spark.pipeline.settings import PipelineSettings
+from aeron_async.spark.urls import told
 
 if TYPE_CHECKING:
     from aeron_async.spark.lake.tables import Lake
