@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from aeron_async.archive.disk.checksums import Checksum
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
-    from aeron_async.archive.disk.files import Directory, File
+    from aeron_async.archive.disk.files import ReadableDirectory, ReadableFile
     from aeron_async.spark.frame_finder import Frames
     from aeron_async.spark.options import ArchiveOptions
 
@@ -77,7 +77,7 @@ LIVENESS_MS: Final = 10_000
 """Age of the mark file at which an archive counts as dead; it updates the file every second."""
 
 
-def is_alive(directory: Directory, now_ms: int) -> bool:
+def is_alive(directory: ReadableDirectory, now_ms: int) -> bool:
     """Return whether an archive is running in a directory, according to its mark file."""
     try:
         header = read_mark_file(directory)
@@ -87,7 +87,7 @@ def is_alive(directory: Directory, now_ms: int) -> bool:
 
 
 def scanned_end(
-    directory: Directory,
+    directory: ReadableDirectory,
     descriptor: RecordingDescriptor,
     options: ArchiveOptions,
     *,
@@ -124,8 +124,8 @@ def scanned_end(
 
 
 def end_of_file(
-    directory: Directory,
-    file: File,
+    directory: ReadableDirectory,
+    file: ReadableFile,
     descriptor: RecordingDescriptor,
     options: ArchiveOptions,
     *,
@@ -161,7 +161,7 @@ def cut_bad(piece: memoryview, frames: Frames, checksum: Checksum, session_id: i
 
 
 def check_end(
-    file: File,
+    file: ReadableFile,
     frames: Frames,
     descriptor: RecordingDescriptor,
     base: int,
@@ -201,7 +201,7 @@ def check_end(
 
 
 def pieces(
-    file: File, descriptor: RecordingDescriptor, *, base: int, start: int, limit: int
+    file: ReadableFile, descriptor: RecordingDescriptor, *, base: int, start: int, limit: int
 ) -> Iterator[tuple[int, memoryview, Frames]]:
     """Yield position, memory and frames of a segment, up to the first invalid frame."""
     finder = FrameFinder(descriptor)
@@ -222,7 +222,7 @@ def pieces(
 
 
 def frames_from(
-    directory: Directory, descriptor: RecordingDescriptor, start: int, limit: int
+    directory: ReadableDirectory, descriptor: RecordingDescriptor, start: int, limit: int
 ) -> Iterator[tuple[int, Frames]]:
     """Yield positions and frames of the file that holds a start, up to the first invalid frame.
 
@@ -244,7 +244,9 @@ def are_ends(frames: Frames) -> Any:
     return (kinds & END != 0) | (kinds & DATA == 0)
 
 
-def last_message_end(directory: Directory, descriptor: RecordingDescriptor, limit: int) -> int:
+def last_message_end(
+    directory: ReadableDirectory, descriptor: RecordingDescriptor, limit: int
+) -> int:
     """Return the last message end at or before a limit; the beginning of the limit's term if none.
 
     Args:
@@ -280,7 +282,7 @@ class DiskBoundaries:
 
     def __init__(
         self,
-        directory: Directory,
+        directory: ReadableDirectory,
         recordings: Mapping[int, RecordingDescriptor],
         *,
         by_message: bool = True,
@@ -348,7 +350,9 @@ class DiskBoundaries:
         return ends[is_end], is_row[is_end]
 
 
-def session_start(directory: Directory, descriptor: RecordingDescriptor, position: int) -> int:
+def session_start(
+    directory: ReadableDirectory, descriptor: RecordingDescriptor, position: int
+) -> int:
     """Return the position from which all frames before `position` are of the last session.
 
     Return `position` itself if the frame before it is of another session, or if that cannot be
@@ -372,7 +376,7 @@ def session_start(directory: Directory, descriptor: RecordingDescriptor, positio
 
 
 def first_in_term(
-    directory: Directory, descriptor: RecordingDescriptor, begin: int, end: int
+    directory: ReadableDirectory, descriptor: RecordingDescriptor, begin: int, end: int
 ) -> int:
     """Return the position from which all frames in part of a term are of the last session."""
     found = begin
@@ -389,7 +393,7 @@ def first_in_term(
     return end
 
 
-def whole_end(directory: Directory, descriptor: RecordingDescriptor) -> int:
+def whole_end(directory: ReadableDirectory, descriptor: RecordingDescriptor) -> int:
     """Return where the last whole message of a stopped recording ends.
 
     Return the stop position if the last term is missing or damaged: its reader reports that.
@@ -407,7 +411,7 @@ def whole_end(directory: Directory, descriptor: RecordingDescriptor) -> int:
     return found if position == stop else stop
 
 
-def ends_message(directory: Directory, descriptor: RecordingDescriptor, end: int) -> bool:
+def ends_message(directory: ReadableDirectory, descriptor: RecordingDescriptor, end: int) -> bool:
     """Return whether the end of a frame is that of a message; False if that takes a longer look.
 
     A payload may hold bytes that look like a frame. If every candidate for the last frame ends a

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from aeron_async.archive.disk.catalog import CatalogHeader
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
-    from aeron_async.archive.disk.files import Directory
+    from aeron_async.archive.disk.files import ReadableDirectory
     from aeron_async.clock import Clock
     from aeron_async.spark.options import ArchiveOptions
 
@@ -54,7 +54,7 @@ SHOWN: Final = 20
 """Ids in an error text; enough to notice a typo."""
 
 
-def open_directory(options: ArchiveOptions, *, clock: Clock | None = None) -> Directory:
+def open_directory(options: ArchiveOptions, *, clock: Clock | None = None) -> ReadableDirectory:
     """Return the directory of the archive, or its replacement with `access=replay`.
 
     Args:
@@ -73,7 +73,7 @@ def open_directory(options: ArchiveOptions, *, clock: Clock | None = None) -> Di
 
 
 def read_recordings(
-    directory: Directory, options: ArchiveOptions
+    directory: ReadableDirectory, options: ArchiveOptions
 ) -> dict[int, RecordingDescriptor]:
     """Return the recordings that a query selects, in order of id.
 
@@ -148,7 +148,7 @@ class CatalogWatch:
         selected: Those that the query selects, in order.
     """
 
-    def __init__(self, directory: Directory, options: ArchiveOptions) -> None:
+    def __init__(self, directory: ReadableDirectory, options: ArchiveOptions) -> None:
         self._directory = directory
         self._ids = None if options.recording_ids is None else set(options.recording_ids)
         self._is_meant = selector(options)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from aeron_async.archive.disk.checksums import Checksum
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
-    from aeron_async.archive.disk.files import Directory
+    from aeron_async.archive.disk.files import ReadableDirectory
 
 __all__ = [
     "DATA",
@@ -281,7 +281,7 @@ def first_bad(
 
 
 def has_checksums(
-    directory: Directory, descriptor: RecordingDescriptor, start: int, end: int
+    directory: ReadableDirectory, descriptor: RecordingDescriptor, start: int, end: int
 ) -> bool:
     """Return whether the first data frame of a range has a checksum in place of its session.
 
@@ -304,7 +304,7 @@ def has_checksums(
 
 
 def first_data(
-    directory: Directory, descriptor: RecordingDescriptor, start: int, end: int
+    directory: ReadableDirectory, descriptor: RecordingDescriptor, start: int, end: int
 ) -> tuple[int, memoryview] | None:
     """Return the session field and the body of the first data frame; None if there is none.
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
-    from aeron_async.archive.disk.files import Directory
+    from aeron_async.archive.disk.files import ReadableDirectory
     from aeron_async.spark.lake.conditions import Condition
     from aeron_async.spark.options import ArchiveOptions
 
@@ -118,7 +118,7 @@ def plan_batch(options: ArchiveOptions) -> list[RecordingRange]:
 
 
 def bounded(
-    directory: Directory, descriptor: RecordingDescriptor, options: ArchiveOptions, end: int
+    directory: ReadableDirectory, descriptor: RecordingDescriptor, options: ArchiveOptions, end: int
 ) -> RecordingRange:
     """Return the range that a query reads of a recording which ends at `end`."""
     start = starting_position(directory, descriptor, options, end)
@@ -128,7 +128,7 @@ def bounded(
 
 
 def starting_position(
-    directory: Directory, descriptor: RecordingDescriptor, options: ArchiveOptions, end: int
+    directory: ReadableDirectory, descriptor: RecordingDescriptor, options: ArchiveOptions, end: int
 ) -> int:
     """Return where a query begins to read a recording that is readable up to `end`.
 
@@ -155,7 +155,7 @@ def starting_position(
 
 
 def ending_position(
-    directory: Directory, descriptor: RecordingDescriptor, options: ArchiveOptions, end: int
+    directory: ReadableDirectory, descriptor: RecordingDescriptor, options: ArchiveOptions, end: int
 ) -> int:
     """Return where a batch query stops reading a recording that is readable up to `end`.
 
@@ -171,7 +171,7 @@ def ending_position(
 
 
 def position_of_time(
-    directory: Directory,
+    directory: ReadableDirectory,
     descriptor: RecordingDescriptor,
     options: ArchiveOptions,
     timestamp_ms: int,
@@ -183,7 +183,7 @@ def position_of_time(
 
 
 def position_in(
-    directory: Directory,
+    directory: ReadableDirectory,
     descriptor: RecordingDescriptor,
     options: ArchiveOptions,
     given: int,
@@ -208,7 +208,7 @@ def position_in(
 
 
 def check_segments(
-    directory: Directory, parts: Sequence[RecordingRange], options: ArchiveOptions
+    directory: ReadableDirectory, parts: Sequence[RecordingRange], options: ArchiveOptions
 ) -> None:
     """Refuse ranges whose segment files are not all present.
 

@@ -21,7 +21,7 @@ from aeron_async.spark.read_again import ReadAgain
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from aeron_async.archive.disk.files import File
+    from aeron_async.archive.disk.files import ReadableFile
 
 __all__ = ["PositionCounters"]
 
@@ -89,7 +89,7 @@ class PositionCounters:
             self._positions = found
         return self._positions
 
-    def _read(self, file: File) -> tuple[bool, bool]:
+    def _read(self, file: ReadableFile) -> tuple[bool, bool]:
         """Read what is in use; return whether the metadata are others, and whether the values."""
         header = bytearray(HEADER.size)
         read_exactly(file, memoryview(header), 0)

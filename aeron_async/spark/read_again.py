@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from aeron_async.archive.disk.files import read_exactly
 
 if TYPE_CHECKING:
-    from aeron_async.archive.disk.files import File
+    from aeron_async.archive.disk.files import ReadableFile
 
 __all__ = ["ReadAgain"]
 
@@ -28,7 +28,7 @@ class ReadAgain:
         self.data: bytearray = bytearray()
         self.before: bytearray = bytearray()
 
-    def read(self, file: File, offset: int, length: int) -> bool:
+    def read(self, file: ReadableFile, offset: int, length: int) -> bool:
         """Read that many bytes; return whether they are others than those that were read last."""
         if len(self.before) != length:
             self.before = bytearray(length)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
-    from aeron_async.archive.disk.files import Directory
+    from aeron_async.archive.disk.files import ReadableDirectory
     from aeron_async.archive.disk.mark_file import MarkFileHeader
     from aeron_async.clock import Clock
     from aeron_async.spark.options import ArchiveOptions
@@ -73,7 +73,7 @@ LENGTH_SIZE: Final = 4
 class Growth:
     """Frames before it is known whether they may be read: as a live archive says, or the files."""
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: ReadableDirectory) -> None:
         self._directory = directory
         self._live = directory if isinstance(directory, LiveDirectory) else None
         self._buffer = ScanBuffer()
@@ -131,7 +131,7 @@ class ReadableEnds:
     """
 
     def __init__(
-        self, directory: Directory, options: ArchiveOptions, *, clock: Clock | None = None
+        self, directory: ReadableDirectory, options: ArchiveOptions, *, clock: Clock | None = None
     ) -> None:
         self._directory = directory
         self._options = options
@@ -355,7 +355,9 @@ class EndCache:
         by_message: Whether an end must be the end of a message; else that of any frame.
     """
 
-    def __init__(self, directory: Directory, ends: Ends, *, by_message: bool = True) -> None:
+    def __init__(
+        self, directory: ReadableDirectory, ends: Ends, *, by_message: bool = True
+    ) -> None:
         self._directory = directory
         self._ends = ends
         self._by_message = by_message

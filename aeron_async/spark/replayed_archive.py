@@ -29,7 +29,6 @@ from aeron_async.errors import (
     InvalidPositionError,
     UnknownRecordingError,
 )
-from aeron_async.spark.read_only import ReadOnlyDirectory, ReadOnlyFile
 from aeron_async.spark.worker import worker_connection
 
 if TYPE_CHECKING:
@@ -265,21 +264,18 @@ class Stretch:
 
 LIST_AGAIN_NS: Final = NS_PER_SECOND
 """A waiting query asks many times a second; the archive lists its recordings once in this time."""
-REPLAYED: Final = "what is replayed"
 FARTHEST_SKIP: Final = 1 << 20
 """Bytes to read and drop rather than start a new replay."""
 
 
 @final
-class ReplayedDirectory(ReadOnlyDirectory):
+class ReplayedDirectory:
     """Directory of an archive that replays its recordings; see `Directory`.
 
     Args:
         options: How to reach the archive.
         clock: Tells when to ask the archive again.
     """
-
-    source = REPLAYED
 
     def __init__(self, options: ArchiveOptions, *, clock: Clock | None = None) -> None:
         self._link = ArchiveLink(options)
@@ -358,10 +354,8 @@ class ReplayedDirectory(ReadOnlyDirectory):
 
 
 @final
-class ReplayedFile(ReadOnlyFile):
+class ReplayedFile:
     """A segment of a recording, read by replay; see `File`."""
-
-    source = REPLAYED
 
     def __init__(
         self,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
-    from aeron_async.archive.disk.files import Directory, File
+    from aeron_async.archive.disk.files import ReadableDirectory, ReadableFile
     from aeron_async.spark.decoding import CodecDecoder
     from aeron_async.spark.options import ArchiveOptions
     from aeron_async.spark.ranges import RecordingRange
@@ -103,7 +103,7 @@ class Scanner:
         self,
         settings: ScanSettings,
         *,
-        directory: Directory | None = None,
+        directory: ReadableDirectory | None = None,
         piece_length: int = PIECE_LENGTH,
         decoder: CodecDecoder | None = None,
     ) -> None:
@@ -114,7 +114,7 @@ class Scanner:
         self._checksum = checksum_named(settings.options.verify_checksum)
         self._piece_length = piece_length
         self._memory = memoryview(bytearray(piece_length))
-        self._file: File | None = None
+        self._file: ReadableFile | None = None
         self.counts: ScanCounts = ScanCounts()
 
     def batches(self, parts: Iterable[RecordingRange]) -> Iterator[Any]:
@@ -279,7 +279,7 @@ PROBE_LENGTH: Final = 64 << 10
 
 
 def first_not_older(
-    directory: Directory, part: RecordingRange, options: ArchiveOptions, timestamp_ms: int
+    directory: ReadableDirectory, part: RecordingRange, options: ArchiveOptions, timestamp_ms: int
 ) -> int | None:
     """Return where the first message begins that is not older than a time; None if all are older.
 
@@ -314,7 +314,10 @@ def first_not_older(
 
 
 def stamps(
-    directory: Directory, part: RecordingRange, options: ArchiveOptions, piece_length: int = 2 << 20
+    directory: ReadableDirectory,
+    part: RecordingRange,
+    options: ArchiveOptions,
+    piece_length: int = 2 << 20,
 ) -> Iterator[tuple[Any, Any]]:
     """Yield positions and times in nanoseconds of those messages in a range that have a time."""
     projection = project(("position", "timestamp_ns"), "message")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from aeron_async.archive.disk.files import Directory
+    from aeron_async.archive.disk.files import ReadableDirectory
     from aeron_async.spark.ranges import RecordingRange
 
     Longs = NDArray[np.int64]
@@ -76,7 +76,7 @@ def bases_of(part: RecordingRange) -> range:
 
 
 def missing_segments(
-    directory: Directory, parts: Sequence[RecordingRange]
+    directory: ReadableDirectory, parts: Sequence[RecordingRange]
 ) -> Iterator[tuple[RecordingRange, int, str]]:
     """Yield the range, the position and the name of each file that is not there."""
     names = None
@@ -90,7 +90,7 @@ def missing_segments(
                 yield part, max(base, part.start), name
 
 
-def is_there(directory: Directory, name: str) -> bool:
+def is_there(directory: ReadableDirectory, name: str) -> bool:
     """Return whether a directory has a file."""
     try:
         directory.modified_ms(name)

@@ -20,15 +20,13 @@ from pyarrow import fs
 from aeron_async.archive.disk.catalog import CATALOG_NAME
 from aeron_async.archive.disk.files import OsDirectory, check_name
 from aeron_async.errors import ArchiveFileError, ConfigurationError
-from aeron_async.spark.read_only import ReadOnlyDirectory, ReadOnlyFile
 from aeron_async.spark.urls import first_line, s3_url, scheme_of, shown
 
 if TYPE_CHECKING:
-    from aeron_async.archive.disk.files import Directory, File
+    from aeron_async.archive.disk.files import ReadableDirectory, ReadableFile
 
 __all__ = ["StoredDirectory", "directory_at"]
 
-STORED: Final = "what is in a store"
 LONGEST_CATALOG: Final = 1 << 28
 """Upper limit on a catalog that is read, in bytes: a quarter of a million recordings."""
 SHORTEST_REQUEST: Final = 1 << 16
@@ -36,7 +34,7 @@ LONGEST_REQUEST: Final = 1 << 24
 """Bytes asked for at once by a reader that goes on and on; shorter requests take more time each."""
 
 
-def directory_at(path: str) -> Directory:
+def directory_at(path: str) -> ReadableDirectory:
     """Return the directory of an archive to read: of this host, or behind a URL.
 
     Args:
@@ -90,7 +88,7 @@ def opened(url: str) -> tuple[Any, str]:
 
 
 @final
-class StoredDirectory(ReadOnlyDirectory):
+class StoredDirectory:
     """A directory of objects, which can only be read; see `Directory`.
 
     Args:
@@ -99,8 +97,6 @@ class StoredDirectory(ReadOnlyDirectory):
     Raises:
         ConfigurationError: There is no such directory, or its store does not answer.
     """
-
-    source = STORED
 
     def __init__(self, url: str) -> None:
         self._shown = shown(url)
@@ -128,7 +124,7 @@ class StoredDirectory(ReadOnlyDirectory):
         found = self._files.get_file_info(fs.FileSelector(self._root))
         return [each.base_name for each in found if each.type == fs.FileType.File]
 
-    def open_to_read(self, name: str) -> File:
+    def open_to_read(self, name: str) -> ReadableFile:
         """Open an object for reading; see `Directory.open_to_read`."""
         path = f"{self._root}/{check_name(name)}"
         if name != CATALOG_NAME:
@@ -154,14 +150,12 @@ class StoredDirectory(ReadOnlyDirectory):
 
 
 @final
-class StoredFile(ReadOnlyFile):
+class StoredFile:
     """An object, read in long requests by a reader that goes on; see `File`.
 
     It keeps the bytes of the last request. A request that goes on where the last one ended is
     twice as long as that.
     """
-
-    source = STORED
 
     def __init__(self, name: str, stored: pa.NativeFile) -> None:
         self.name = name

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from aeron_async.archive.disk.checksums import Checksum
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
-    from aeron_async.archive.disk.files import Directory, File
+    from aeron_async.archive.disk.files import Directory, File, ReadableFile
 
 __all__ = [
     "CATALOG_NAME",
@@ -138,7 +138,7 @@ def version_text(version: int) -> str:
     return f"{version >> 16 & 0xFF}.{version >> 8 & 0xFF}.{version & 0xFF}"
 
 
-def read_header(file: File) -> CatalogHeader:
+def read_header(file: ReadableFile) -> CatalogHeader:
     """Read the header of a catalog.
 
     Raises:
@@ -167,7 +167,7 @@ def read_header(file: File) -> CatalogHeader:
     return CatalogHeader(version, next_recording_id, alignment, HEADER_LENGTH)
 
 
-def scan_entries(file: File, header: CatalogHeader) -> Iterator[Entry]:
+def scan_entries(file: ReadableFile, header: CatalogHeader) -> Iterator[Entry]:
     """Yield the entries in order, up to a length of 0 or the end; read 1 MiB at a time.
 
     Raises:

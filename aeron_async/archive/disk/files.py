@@ -30,6 +30,8 @@ __all__ = [
     "File",
     "OsDirectory",
     "OsFile",
+    "ReadableDirectory",
+    "ReadableFile",
     "check_name",
     "close_quietly",
     "code_of",
@@ -96,16 +98,12 @@ NO_FILE: Final = {errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV}
 MODE: Final = 0o644
 
 
-class File(Protocol):
-    """An open file; every offset and length is in bytes."""
+class ReadableFile(Protocol):
+    """An open file to read; every offset and length is in bytes."""
 
     @property
     def name(self) -> str:
         """Return its name in the directory."""
-        ...
-
-    def number(self) -> int | None:
-        """Return its file descriptor while it is open; None if it is not a file of the system."""
         ...
 
     def length(self) -> int:
@@ -114,6 +112,18 @@ class File(Protocol):
 
     def read_into(self, buffer: memoryview, offset: int) -> int:
         """Read up to a buffer's length; return how much, 0 at the end of the file."""
+        ...
+
+    def close(self) -> None:
+        """Close it; a second call does nothing."""
+        ...
+
+
+class File(ReadableFile, Protocol):
+    """An open file to read and write."""
+
+    def number(self) -> int | None:
+        """Return its file descriptor while it is open; None if it is not a file of the system."""
         ...
 
     def write(self, buffers: Sequence[Buffer], offset: int) -> int:
@@ -132,13 +142,9 @@ class File(Protocol):
         """Lock it until it is closed; return whether that worked, None if locks are unsupported."""
         ...
 
-    def close(self) -> None:
-        """Close it; a second call does nothing."""
-        ...
 
-
-class Directory(Protocol):
-    """The directory of an archive."""
+class ReadableDirectory(Protocol):
+    """The directory of an archive, for those who change nothing."""
 
     @property
     def path(self) -> str:
@@ -148,6 +154,24 @@ class Directory(Protocol):
     def names(self) -> list[str]:
         """Return the names of the plain files in it, in no order."""
         ...
+
+    def open_to_read(self, name: str) -> ReadableFile:
+        """Open a file for reading.
+
+        Raises:
+            FileNotFoundError: It does not exist.
+            ArchiveFileError: It is not a plain file.
+            OSError: The disk failed.
+        """
+        ...
+
+    def modified_ms(self, name: str) -> int:
+        """Return when a file was last written, in milliseconds since 1970."""
+        ...
+
+
+class Directory(ReadableDirectory, Protocol):
+    """The directory of an archive."""
 
     def other_kinds(self) -> dict[str, str]:
         """Return everything else in it, such as links: the kind in words, by name."""
@@ -170,13 +194,7 @@ class Directory(Protocol):
         ...
 
     def open_to_read(self, name: str) -> File:
-        """Open a file for reading.
-
-        Raises:
-            FileNotFoundError: It does not exist.
-            ArchiveFileError: It is not a plain file.
-            OSError: The disk failed.
-        """
+        """Open a file for reading; see `ReadableDirectory`."""
         ...
 
     def remove(self, name: str) -> None:
@@ -185,10 +203,6 @@ class Directory(Protocol):
 
     def rename(self, old: str, new: str) -> None:
         """Rename a file, replacing a file that has the new name."""
-        ...
-
-    def modified_ms(self, name: str) -> int:
-        """Return when a file was last written, in milliseconds since 1970."""
         ...
 
     def sync(self) -> None:
@@ -227,7 +241,7 @@ def write_all(file: File, buffers: Sequence[Buffer], offset: int) -> int:
     return offset
 
 
-def read_exactly(file: File, buffer: memoryview, offset: int) -> int:
+def read_exactly(file: ReadableFile, buffer: memoryview, offset: int) -> int:
     """Fill a buffer as far as the file goes; return how much that was."""
     count = 0
     while count < len(buffer):

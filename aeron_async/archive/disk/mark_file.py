@@ -24,7 +24,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from struct import Struct
-from typing import TYPE_CHECKING, ClassVar, Final, Self, final
+from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeVar, final
 
 import attrs
 
@@ -34,7 +34,9 @@ from aeron_async.errors import ArchiveBusyError, ArchiveFileError, Configuration
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from aeron_async.archive.disk.files import Directory, File
+    from aeron_async.archive.disk.files import Directory, File, ReadableDirectory, ReadableFile
+
+    Found = TypeVar("Found", bound=ReadableDirectory)
 
 __all__ = [
     "ACTIVITY_AT",
@@ -487,7 +489,7 @@ class MarkFile:
         file.sync(metadata=True)
 
 
-def read_mark_file(directory: Directory) -> MarkFileHeader | None:
+def read_mark_file(directory: ReadableDirectory) -> MarkFileHeader | None:
     """Return the header of an archive's mark file; None if there is no file.
 
     Raises:
@@ -504,7 +506,7 @@ def read_mark_file(directory: Directory) -> MarkFileHeader | None:
         file.close()
 
 
-def mark_directory_of(directory: Directory) -> Directory:
+def mark_directory_of(directory: Found) -> Found | OsDirectory:
     """Return the directory that holds an archive's mark file: its own, or the one its link names.
 
     Raises:
@@ -515,7 +517,7 @@ def mark_directory_of(directory: Directory) -> Directory:
     return directory if path is None else OsDirectory(path, create=False)
 
 
-def read_link(directory: Directory) -> str | None:
+def read_link(directory: ReadableDirectory) -> str | None:
     """Return the path in the link file of an archive's directory; None if there is none."""
     try:
         file = directory.open_to_read(LINK_NAME)
@@ -536,7 +538,7 @@ def read_link(directory: Directory) -> str | None:
     return path
 
 
-def read_header(file: File) -> MarkFileHeader | None:
+def read_header(file: ReadableFile) -> MarkFileHeader | None:
     """Return the header of a mark file; None if the file is empty."""
     buffer = bytearray(HEADER_LENGTH)
     count = read_exactly(file, memoryview(buffer), 0)
@@ -664,7 +666,7 @@ def is_whole(header: MarkFileHeader | None, boot_id: int) -> bool:
     return level > 0 or (level == 0 and boot_id == header.signature.boot_id != 0)
 
 
-def are_ends_whole(directory: Directory, *, boot_id: int | None = None) -> bool:
+def are_ends_whole(directory: ReadableDirectory, *, boot_id: int | None = None) -> bool:
     """Return whether the last frames in a directory cannot be torn; see `MarkFile.ends_are_whole`.
 
     Takes no lock; returns False if the mark file cannot be read.

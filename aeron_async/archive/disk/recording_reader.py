@@ -32,7 +32,7 @@ from aeron_async.errors import ArchiveFileError, InvalidPositionError, StorageEr
 if TYPE_CHECKING:
     from aeron_async.archive.disk.checksums import Checksum
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
-    from aeron_async.archive.disk.files import Directory, File
+    from aeron_async.archive.disk.files import ReadableDirectory, ReadableFile
 
 __all__ = [
     "FramePlace",
@@ -91,7 +91,7 @@ class RecordingReader:
 
     def __init__(
         self,
-        directory: Directory,
+        directory: ReadableDirectory,
         descriptor: RecordingDescriptor,
         position: int,
         *,
@@ -100,7 +100,7 @@ class RecordingReader:
         self._directory = directory
         self._descriptor = descriptor
         self._checksum = checksum
-        self._file: File | None = None
+        self._file: ReadableFile | None = None
         self._base = -1
         self.position: int = position
 
@@ -158,7 +158,7 @@ class RecordingReader:
         if file is not None:
             file.close()
 
-    def _segment(self) -> tuple[File, int]:
+    def _segment(self) -> tuple[ReadableFile, int]:
         """Return the file that holds the position, and the position's offset in it."""
         descriptor = self._descriptor
         base = descriptor.segment_base(self.position)
@@ -177,7 +177,7 @@ class RecordingReader:
         return self._file, self.position - base
 
     def _check_next(
-        self, buffer: ScanBuffer, count: int, wanted: int, *, recorded: int, file: File
+        self, buffer: ScanBuffer, count: int, wanted: int, *, recorded: int, file: ReadableFile
     ) -> None:
         """Raise what is wrong with the next frame, unless it only extends beyond the limit."""
         problem, aligned = None, 0
@@ -197,7 +197,7 @@ class RecordingReader:
             raise ArchiveFileError(problem, file=file.name, offset=offset)
 
     def _checked(
-        self, buffer: ScanBuffer, length: int, padding: int, *, file: File
+        self, buffer: ScanBuffer, length: int, padding: int, *, file: ReadableFile
     ) -> tuple[int, int]:
         """Return the length of frames with right checksums; raise if the first is wrong."""
         at = 0
@@ -241,7 +241,7 @@ class FramePlace:
 
 
 def find_place(
-    directory: Directory, descriptor: RecordingDescriptor, position: int, *, end: int
+    directory: ReadableDirectory, descriptor: RecordingDescriptor, position: int, *, end: int
 ) -> FramePlace:
     """Find the frames and the message around a position of a recording, written up to `end`.
 
@@ -255,7 +255,7 @@ def find_place(
 
 
 def surrounding(
-    directory: Directory, descriptor: RecordingDescriptor, position: int, end: int
+    directory: ReadableDirectory, descriptor: RecordingDescriptor, position: int, end: int
 ) -> tuple[int, int]:
     """Return the frame starts around a position; twice the position if a frame begins there.
 
@@ -275,7 +275,7 @@ def surrounding(
 
 
 def check_position(
-    directory: Directory, descriptor: RecordingDescriptor, position: int, *, end: int
+    directory: ReadableDirectory, descriptor: RecordingDescriptor, position: int, *, end: int
 ) -> None:
     """Refuse a position at which no frame begins, and give the nearest at which one does.
 
@@ -317,7 +317,7 @@ def next_length(reader: RecordingReader, buffer: ScanBuffer, end: int) -> int:
 
 
 def next_message(
-    directory: Directory,
+    directory: ReadableDirectory,
     descriptor: RecordingDescriptor,
     buffer: ScanBuffer,
     position: int,

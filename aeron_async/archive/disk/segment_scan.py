@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from aeron_async.archive.disk.checksums import Checksum, ChecksumTally
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
-    from aeron_async.archive.disk.files import File
+    from aeron_async.archive.disk.files import File, ReadableFile
 
 __all__ = [
     "HEADER_LENGTH",
@@ -71,13 +71,13 @@ class ScanBuffer:
         self.bytes: memoryview = memoryview(bytearray(length))
         self.words: memoryview = self.bytes.cast("i")
 
-    def fill(self, file: File, offset: int, end: int) -> int:
+    def fill(self, file: ReadableFile, offset: int, end: int) -> int:
         """Read from an offset, at most up to an end; return how much."""
         count = min(len(self.bytes), end - offset)
         return read_exactly(file, self.bytes[:count], offset)
 
 
-def find_end(file: File, start: int, buffer: ScanBuffer) -> int:
+def find_end(file: ReadableFile, start: int, buffer: ScanBuffer) -> int:
     """Return the offset of the first place without a frame, beginning at the offset of a frame.
 
     A frame that exceeds the file does not count. Padding counts with its whole length.

@@ -34,7 +34,7 @@ from aeron_async.archive.disk.segments import term_base
 if TYPE_CHECKING:
     from aeron_async.archive.disk.checksums import Checksum
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
-    from aeron_async.archive.disk.files import File
+    from aeron_async.archive.disk.files import File, ReadableFile
 
 __all__ = [
     "FramesEnd",
@@ -54,7 +54,7 @@ TYPE: Final = slice(6, 8)
 NO_TYPE: Final = b"\0\0"
 
 
-def find_torn(file: File, start: int, end: int, buffer: ScanBuffer) -> int | None:
+def find_torn(file: ReadableFile, start: int, end: int, buffer: ScanBuffer) -> int | None:
     """Return the offset of the last frame if it may be torn; None if it is whole.
 
     Frames lie from the offset `start` up to the offset `end`. A frame that spans several pages
@@ -76,7 +76,7 @@ def find_torn(file: File, start: int, end: int, buffer: ScanBuffer) -> int | Non
     return None
 
 
-def find_last(file: File, start: int, end: int, buffer: ScanBuffer) -> int:
+def find_last(file: ReadableFile, start: int, end: int, buffer: ScanBuffer) -> int:
     """Return the offset of the last frame before an end, or the start if there is none.
 
     Frames must follow one another from the offset `start` up to the offset `end`; a start in the
@@ -234,7 +234,12 @@ def torn_frame(
 
 
 def find_following(
-    file: File, descriptor: RecordingDescriptor, *, base: int, offset: int, buffer: ScanBuffer
+    file: ReadableFile,
+    descriptor: RecordingDescriptor,
+    *,
+    base: int,
+    offset: int,
+    buffer: ScanBuffer,
 ) -> int | None:
     """Return the offset of the first valid frame behind another offset; None if there is none."""
     end = min(file.length(), descriptor.segment_length) & -HEADER_LENGTH

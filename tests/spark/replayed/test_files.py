@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from io import UnsupportedOperation
 from typing import TYPE_CHECKING
 
 import pytest
@@ -114,19 +113,8 @@ def test_what_is_replayed_can_only_be_read(access: ArchiveOptions) -> None:
     directory = ReplayedDirectory(access, clock=HandClock())
     name = f"0-{TERM}.rec"
     file = directory.open_to_read(name)
-    calls: list[Callable[[], object]] = [
-        lambda: file.write([b"no"], 0),
-        lambda: file.set_length(0),
-        lambda: directory.open(name),
-        lambda: directory.remove(name),
-        lambda: directory.rename(name, "1-0.rec"),
-    ]
-    for call in calls:
-        with pytest.raises(UnsupportedOperation, match="can only be read"):
-            call()
-    file.sync(metadata=True)
-    directory.sync()
-    file.try_lock()
+    assert not any(hasattr(directory, each) for each in ("open", "remove", "rename"))
+    assert not any(hasattr(file, each) for each in ("write", "set_length"))
     assert directory.modified_ms(name) == 0
 
 
