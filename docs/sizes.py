@@ -52,7 +52,12 @@ CONCEPTS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]]] = 
 }
 APART: Final = {
     "the conductor": ("driver.core", "driver.media"),
-    "the Spark source": ("spark.sink", "spark.pipeline", "spark.decoding", "spark.replayed"),
+    "the Spark source": (
+        "spark.sink",
+        "spark.pipeline",
+        "spark.decoding",
+        "spark.replayed_archive",
+    ),
 }
 """Folders with concepts of their own."""
 
