@@ -163,6 +163,9 @@ class Interruptible:
     def _wait(self, work: Future[Any]) -> Any:
         """Return a result; on Ctrl-C interrupt the query, and wait until it has ended."""
         try:
+            # Again and again, for a signal that comes just before a wait does not end it.
+            while not work.done():
+                wait([work], INTERRUPT_SECONDS)
             return work.result()
         except KeyboardInterrupt:
             while not work.done():

@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import shutil
 from functools import cache
-from pathlib import Path
-from tempfile import mkdtemp
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tests.captures import captures_dir, captures_path
+from tests.kept_folders import kept_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = [
     "ARCHIVES",
@@ -21,7 +23,6 @@ __all__ = [
     "facts",
     "golden_path",
     "recording_facts",
-    "remove_copies",
 ]
 
 ARCHIVES: Final = (
@@ -34,9 +35,6 @@ ARCHIVES: Final = (
     "A6-padding",
     "A7-catalog-growth",
 )
-
-PLACES: Final[list[Path]] = []
-"""Of the copies."""
 
 
 @cache
@@ -58,19 +56,10 @@ def golden_path(name: str) -> Path:
     return path
 
 
-def remove_copies() -> None:
-    """Remove what all tests of this process have had."""
-    while PLACES:
-        shutil.rmtree(PLACES.pop(), ignore_errors=True)
-    kept.cache_clear()
-
-
 @cache
 def kept(original: Path) -> tuple[Path, dict[str, tuple[int, int]]]:
-    """Return a copy that lasts until `remove_copies`, and how it was sealed."""
-    place = Path(mkdtemp(prefix="aeron-golden-"))
-    PLACES.append(place)
-    path = place / original.name
+    """Return a copy that lasts as long as this process, and how it was sealed."""
+    path = kept_folder() / original.name
     shutil.copytree(original, path)
     return path, seal_of(path)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import _thread
 import csv
 import io
 import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,30 +21,34 @@ pytest.importorskip("duckdb", reason="pip install 'aeron-async[spark]'")
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
+from aeron_async.cli import pipeline_query
 from aeron_async.cli.main import main
 from aeron_async.cli.pipeline_maintain import format_report, hours_of
-from aeron_async.cli.pipeline_query import plain, unique
+from aeron_async.cli.pipeline_query import Interruptible, plain, unique
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.lake.maintenance import TableReport
+from tests.kept_folders import copy_of_made
 from tests.spark.lake.lakes import little_lake, make_table
 from tests.tracing import untraced_environment
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+PATIENCE_S = 20
 HOSTILE = '\x1b[2J[red]x[/red]\u202e\nnext, "line"'
+
+
+def make_lake(lake: Path) -> None:
+    little_lake(lake)
+    table = make_table(lake / "bronze", pa.schema([("channel", pa.string())]), [])
+    write_deltalake(str(table), pa.table({"channel": [HOSTILE, None]}), mode="append")
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
-    lake = little_lake(tmp_path / "lake")
-    table = make_table(lake / "bronze", pa.schema([("channel", pa.string())]), [])
-    from deltalake import write_deltalake  # noqa: PLC0415 - only here
-
-    write_deltalake(str(table), pa.table({"channel": [HOSTILE, None]}), mode="append")
-    return lake
+    return copy_of_made(make_lake, tmp_path / "lake")
 
 
 def run(*arguments: str, capsys: pytest.CaptureFixture[str], code: int = 0) -> tuple[str, str]:
@@ -278,3 +286,23 @@ def test_ctrl_c_ends_a_query(lake: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+def test_ctrl_c_just_before_a_wait_ends_a_query_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the flag of the signal is set, and nothing wakes who waits."""
+    waiting, interrupted = threading.Event(), threading.Event()
+
+    def waited(*arguments: Any) -> Any:
+        waiting.set()
+        return wait(*arguments)
+
+    def endless() -> None:
+        waiting.wait(PATIENCE_S)
+        _thread.interrupt_main()
+        assert interrupted.wait(PATIENCE_S)
+
+    monkeypatch.setattr(pipeline_query, "wait", waited)
+    connection: Any = SimpleNamespace(interrupt=interrupted.set)
+    with ThreadPoolExecutor(1) as pool, pytest.raises(KeyboardInterrupt):
+        Interruptible(connection, pool)._wait(pool.submit(endless))
+    assert interrupted.is_set()

@@ -12,6 +12,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.transaction import AddAction
 
 from aeron_async.spark.lake import places
+from tests.kept_folders import copy_of_made
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,6 +30,7 @@ __all__ = [
     "little_lake",
     "make_table",
     "quotes",
+    "table_of_batches",
     "write_file",
 ]
 
@@ -175,10 +177,15 @@ def add_batch(
     commit(folder, [write_file(folder, rows, name, day=day, stream_id=stream_id)], batch)
 
 
-def little_lake(root: Path, batches: int = 4) -> Path:
+def little_lake(root: Path) -> Path:
     """Make a lake with quotes of two days and streams, and a table of gold."""
+    return copy_of_made(make_little_lake, root)
+
+
+def make_little_lake(root: Path) -> None:
+    """Make it anew."""
     table = make_table(root / "silver" / "quotes")
-    for batch in range(batches):
+    for batch in range(4):
         start = batch * 100
         for place, (day, stream_id) in enumerate((("2026-11-18", 1001), ("2026-11-19", 1002))):
             rows = quotes(range(start, start + 100), recording_id=place, batch=batch)
@@ -189,4 +196,15 @@ def little_lake(root: Path, batches: int = 4) -> Path:
         [("recording_id", pa.int64()), ("second", pa.int64()), ("messages", pa.int64())]
     )
     make_table(root / "gold" / "rates_second", rates, [])
-    return root
+
+
+def table_of_batches(folder: Path) -> Path:
+    """Make a table with ten rows in each of ten batches."""
+    return copy_of_made(make_batches, folder)
+
+
+def make_batches(folder: Path) -> None:
+    """Make it anew."""
+    make_table(folder)
+    for batch in range(10):
+        add_batch(folder, batch, range(batch * 10, batch * 10 + 10))

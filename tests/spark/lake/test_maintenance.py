@@ -27,7 +27,14 @@ from aeron_async.spark.lake.maintenance import (
     maintain_table,
 )
 from aeron_async.spark.lake.places import LocalPlace, place_of
-from tests.spark.lake.lakes import QUOTES, add_batch, files_synced, little_lake, make_table
+from tests.spark.lake.lakes import (
+    QUOTES,
+    add_batch,
+    files_synced,
+    little_lake,
+    make_table,
+    table_of_batches,
+)
 from tests.tracing import untraced_environment
 
 if TYPE_CHECKING:
@@ -57,10 +64,7 @@ class HandClock:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    table = make_table(tmp_path / "lake" / "silver" / "quotes")
-    for batch in range(10):
-        add_batch(table, batch, range(batch * 10, batch * 10 + 10))
-    return table
+    return table_of_batches(tmp_path / "lake" / "silver" / "quotes")
 
 
 def join(table: Path, parts: list[TableFile]) -> JoinedFile:
