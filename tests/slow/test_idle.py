@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # Coverage of the measured processes would be measured too.
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
@@ -24,15 +28,21 @@ def start(side: str, loop: str, port: int) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_an_idle_connected_end_wakes_for_heartbeats_and_status_messages_only(
-    loop: str, unused_udp_port: int
+def test_idle_connected_ends_wake_for_heartbeats_and_status_messages_only(
+    unused_udp_port_factory: Callable[[], int],
 ) -> None:
-    programs = [start(side, loop, unused_udp_port) for side in ("subscriber", "publisher")]
+    """On either loop, at the same time: all of them wait."""
+    ends = [
+        (loop, side, port)
+        for loop in ("asyncio", "uvloop")
+        for port in [unused_udp_port_factory()]
+        for side in ("subscriber", "publisher")
+    ]
+    programs = [start(side, loop, port) for loop, side, port in ends]
     outputs = [program.communicate(timeout=600)[0] for program in programs]
     figures = [json.loads(output) for output in outputs]
-    assert [program.returncode for program in programs] == [0, 0]
-    assert [each["side"] for each in figures] == ["subscriber", "publisher"]
+    assert [program.returncode for program in programs] == [0] * len(ends)
+    assert [(each["loop"], each["side"]) for each in figures] == [each[:2] for each in ends]
     for each in figures:
         # Ten heartbeats and five status messages a second are due, and one or two turns of the
         # loop for each. A machine that others use runs either end late, which then sends fewer:
