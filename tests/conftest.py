@@ -7,7 +7,6 @@ Tests that touch real sockets, and a part of the client's, run once on asyncio a
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ import pytest
 import structlog
 from hypothesis import settings
 
+from tests.freezing import Freezing
 from tests.interrupts import hear_interrupts
 from tests.items import first_of_each, name_of
 from tests.kept_folders import remove_kept_folders
@@ -81,19 +81,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = firsts
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection() -> Generator[None, object, object]:
-    # Ten thousand tests live as long as the run: looking through them for garbage, again and
-    # again, costs a tenth of it, and a seventh of collecting them.
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.enable()
-        gc.collect()
-        gc.freeze()
-
-
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -105,6 +92,7 @@ def pytest_asyncio_loop_factories(
 def pytest_configure(config: pytest.Config) -> None:
     hear_interrupts()
     config.pluginmanager.register(TracedTests())
+    config.pluginmanager.register(Freezing())
     if config.getoption("--quick"):
         settings.load_profile("quick")
     for name in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
