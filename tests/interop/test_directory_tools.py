@@ -108,7 +108,8 @@ async def test_stat_shows_the_counters_that_aeron_stat_shows(
     ours = {each["counter_id"]: (each["label"], each["value"]) for each in report["counters"]}
     assert ours.keys() == before.keys() == after.keys()
     for counter_id, (label, value) in ours.items():
-        assert label == before[counter_id][0]
+        # A driver adds the name of a client to its label after the label is there.
+        assert label in (before[counter_id][0], after[counter_id][0])
         assert before[counter_id][1] <= value <= after[counter_id][1], label
     assert report["is_active"]
 
