@@ -4,26 +4,19 @@ import os
 import signal
 from pathlib import Path
 from time import process_time
-from typing import TYPE_CHECKING
 
 import pytest
 from coverage import Coverage
 
-from tests.items import name_of
 from tests.traced_tests import RULES
 from tests.tracing import (
-    LOOK_S,
     TRACED_S,
     look_away,
-    seen_by,
     traced,
     traced_at_first,
     untraced,
     untraced_environment,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 ROOT = Path(__file__).parent
 
@@ -97,39 +90,6 @@ def test_coverage_sees_the_beginning_of_a_test(coverage: Coverage) -> None:
             while Coverage.current() is not None:
                 assert process_time() < begun_s + 100 * TRACED_S
         assert Coverage.current() is None
-
-
-@with_timer
-@pytest.mark.parametrize(
-    ("found", "count"), [([], 2), ([7, 7, 8, 9], 5), (range(1_000_000), round(TRACED_S / LOOK_S))]
-)
-def test_coverage_sees_a_test_for_as_long_as_it_shows_what_is_new(
-    found: Iterable[int], count: int, coverage: Coverage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is looked at the beginning of a test, and then again and again."""
-    looks: list[int] = []
-    known = iter(found)
-
-    def seen(_coverage: Coverage) -> int:
-        looks.append(next(known, looks[-1] if looks else 0))
-        return looks[-1]
-
-    monkeypatch.setattr("tests.tracing.seen_by", seen)
-    with untraced(), traced_at_first(coverage):
-        while Coverage.current() is not None:
-            pass
-    assert len(looks) == 1 + count
-
-
-def test_what_is_seen_is_counted(coverage: Coverage) -> None:
-    assert seen_by(coverage) == 0
-    with untraced(), traced(coverage):
-        name_of(Path(__file__))
-    first = seen_by(coverage)
-    assert first > 0
-    with untraced(), traced(coverage):
-        name_of(Path(__file__))
-    assert seen_by(coverage) == first
 
 
 @with_timer

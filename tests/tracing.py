@@ -13,18 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-LOOK_S: Final = 0.02
-"""Processor time after which it is looked whether a test has shown coverage anything new."""
-LOOKS_IN_VAIN: Final = 2
-"""So many such looks in a row, and coverage looks away."""
-TRACED_S: Final = 0.2
-"""Processor time after which a test is not followed any more, whatever else it shows.
+TRACED_S: Final = 0.1
+"""Processor time after which a test mostly repeats what coverage has seen of it.
 
-A slower machine sees less in it; `make test` asks for 95 %.
+A slower machine sees less in it. With it 96.6 % of the package were seen, with half of it 95.6 %;
+`make test` asks for 95.
 """
 
 FOLLOWING: Final = "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"
-"""The variables by which coverage follows programs that are started, if somebody has set them."""
+"""The variables by which coverage follows programs that are started."""
 
 
 def untraced_environment() -> dict[str, str]:
@@ -59,41 +56,25 @@ def traced(coverage: Coverage | None) -> Iterator[None]:
 
 @contextmanager
 def traced_at_first(coverage: Coverage | None) -> Iterator[None]:
-    """Run with coverage, if there is any, for as long as it sees what it has not seen before."""
+    """Run with coverage, if there is any, for the first tenth of a second of processor time."""
     if coverage is None or not hasattr(signal, "setitimer"):
         with traced(coverage):
             yield
         return
 
-    before, seen = signal.getsignal(signal.SIGPROF), seen_by(coverage)
-    looks_left, patience = round(TRACED_S / LOOK_S), LOOKS_IN_VAIN
-
-    def look(_number: int, _frame: FrameType | None) -> None:
-        nonlocal seen, looks_left, patience
-        # The test has stopped it itself, or does so at this moment.
-        if Coverage.current() is not coverage:
-            return
-        found, looks_left = seen_by(coverage), looks_left - 1
-        patience = patience - 1 if found == seen else LOOKS_IN_VAIN
-        if not (patience and looks_left):
-            signal.setitimer(signal.ITIMER_PROF, 0)
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        # Unless the test does so itself at this moment, or has done so.
+        if Coverage.current() is coverage:
             coverage.stop()
-        seen = found
 
-    signal.signal(signal.SIGPROF, look)
-    signal.setitimer(signal.ITIMER_PROF, LOOK_S, LOOK_S)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, TRACED_S)
     try:
         with traced(coverage):
             yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
-
-
-def seen_by(coverage: Coverage) -> int:
-    """Return how many steps from line to line a coverage has seen that it keeps in memory."""
-    collector = coverage._collector
-    return 0 if collector is None else sum(map(len, list(collector.data.values())))
 
 
 @contextmanager
