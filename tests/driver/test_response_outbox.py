@@ -174,6 +174,18 @@ def test_a_receiver_where_the_requests_come_from_goes_before_all_others() -> Non
     assert rig.responses.answered == OTHER_PORT
 
 
+def test_a_receiver_whose_setup_was_lost_asks_again_before_the_one_elsewhere_is_forgotten() -> None:
+    rig = Rig(SOURCE[0])
+    rig.ask(OTHER_SOURCE, 0)
+    rig.answer(OTHER_SOURCE, 1)
+    for now_ns in (2, 3):
+        rig.ask(OTHER_PORT, now_ns)
+        assert rig.publication.has_receivers, "the one elsewhere"
+        for _ in range(100):
+            rig.responses.send(bytes(40))
+    assert rig.network.addresses == [OTHER_PORT] * 5, "its budget grows with each time it asks"
+
+
 def test_a_receiver_where_the_requests_come_from_goes_first_for_five_seconds() -> None:
     """Else a forged address there would shut out a client that receives elsewhere."""
     rig = Rig(SOURCE[0])

@@ -291,7 +291,7 @@ class ControlPacketDispatcher:
         if not sm.is_setup_elicit:
             return outbox.may_answer(source, now_ns)
         goes_before = outbox.goes_before(source)
-        if goes_before or not publication.has_receivers:
+        if goes_before or outbox.waits_for(source) or not publication.has_receivers:
             if goes_before or outbox.address is None:
                 publication.send_setup_soon()
             outbox.on_asked(source, STATUS_MESSAGE_LENGTH, now_ns)

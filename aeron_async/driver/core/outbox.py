@@ -333,6 +333,10 @@ class ResponseOutbox:
             return False
         return self.address is not None and self.address[0] != self._host
 
+    def waits_for(self, address: Address) -> bool:
+        """Return whether a receiver is to answer: it asks again if its SETUP was lost."""
+        return self._budget is not None and address == self.address
+
     def on_asked(self, address: Address, length: int, now_ns: int) -> None:
         """Send to this address from now on, unless a receiver goes before it.
 
