@@ -181,18 +181,18 @@ class Interruption:
         task = self._task
         if self._error is None or task is None or task is not asyncio.current_task():
             return
-        is_cancelled = exc_type is not None and issubclass(exc_type, asyncio.CancelledError)
-        is_seen = is_cancelled
-        if not is_seen:
+        seen = exc if isinstance(exc, asyncio.CancelledError) else None
+        if seen is None:
             try:
                 # The block may have ended before the task was cancelled.
                 await asyncio.sleep(0)
-            except asyncio.CancelledError:
-                is_seen = True
+            except asyncio.CancelledError as error:
+                seen = error
         is_also_anothers = task.uncancel() > self._before
-        if is_seen and is_also_anothers:
-            raise asyncio.CancelledError
-        if is_cancelled or exc_type is None:
+        if seen is not None and is_also_anothers:
+            # With its message, by which some know that it is theirs.
+            raise seen
+        if exc is None or seen is exc:
             raise self._error
 
 

@@ -449,6 +449,24 @@ async def test_a_block_that_another_cancels_too_is_cancelled() -> None:
     assert task.cancelled()
 
 
+async def test_the_message_of_who_cancels_an_interrupted_block_is_kept() -> None:
+    """Libraries tell by it whether a cancelling is theirs."""
+
+    async def run() -> tuple[object, ...]:
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            async with Interruption() as interruption:
+                interruption.interrupt(BrokenError())
+                task.cancel("theirs")
+                await asyncio.sleep(60)
+        except asyncio.CancelledError as error:
+            return error.args
+        raise AssertionError
+
+    assert await asyncio.ensure_future(run()) == ("theirs",)
+
+
 async def test_an_interrupted_block_may_raise_another_error_and_cannot_go_on() -> None:
     async def fails(_: Interruption) -> None:
         try:
