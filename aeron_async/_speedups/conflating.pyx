@@ -618,8 +618,10 @@ cdef class KeepingNewest:
     cdef int settle(self, Entry *entry) noexcept:
         """Keep an entry that waits no more only for what is counted, and with little memory."""
         if entry.skipped < 0:
-            self.spare[self.spare_count] = entry.index
-            self.spare_count += 1
+            # There is room, but if the garbage collector has emptied the list: then places are given twice.
+            if self.spare_count < self.spare_room:
+                self.spare[self.spare_count] = entry.index
+                self.spare_count += 1
             remove(&self.table, entry)
         elif entry.room - entry.key_length > KEPT_LENGTH:
             # Without memory it stays as it is.
