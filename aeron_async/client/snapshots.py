@@ -319,8 +319,10 @@ class SnapshotReader(AsyncIterator["Snapshot[DataT] | Message"], Generic[DataT])
         self._shot: Snapshot[DataT] | None = None
         # Up to where the state is complete: a snapshot may be ahead of the live stream.
         self._position = 0
-        # The images that there were when the last snapshot was asked for.
-        self._image_ids: set[int] = set()
+        # The images that there were when the last snapshot was asked for, and their sessions.
+        self._images_then: dict[int, int] = {}
+        # Whether one may have come or gone while it was fetched: the event was taken by then.
+        self._looks = False
         self._tasks = TaskOwner()
         self.fetched_count: int = 0
 
@@ -351,7 +353,7 @@ class SnapshotReader(AsyncIterator["Snapshot[DataT] | Message"], Generic[DataT])
         while self._messages is not None:
             if self._messages:
                 return self._messages.popleft()
-            item = await self._reader.next_or_change()
+            item = None if self._looks else await self._reader.next_or_change()
             if item is None:
                 if self._has_new_publisher():
                     self._messages = None
@@ -372,13 +374,15 @@ class SnapshotReader(AsyncIterator["Snapshot[DataT] | Message"], Generic[DataT])
 
     def _has_new_publisher(self) -> bool:
         """Return whether another publisher has come that may say nothing for long."""
+        looks, self._looks = self._looks, False
+        session_id, then = self._kept.session_id, self._images_then
         images = self._subscription.images
-        session_id = self._kept.session_id
         others = [each.image_id for each in images if each.session_id != session_id]
         if not others:
             return False
-        is_alone = len(others) == len(images)
-        return is_alone or not self._image_ids.issuperset(others)
+        # If it was gone before the snapshot was asked for, another one says the same.
+        is_gone = len(others) == len(images) and (not looks or session_id in then.values())
+        return is_gone or not then.keys() >= set(others)
 
     def _follow(self, session_id: int) -> None:
         """Join the session of a snapshot instead of another one, if that is older or idle."""
@@ -414,13 +418,14 @@ class SnapshotReader(AsyncIterator["Snapshot[DataT] | Message"], Generic[DataT])
                 if kept.is_over:
                     break
                 self.fetched_count += 1
-                self._image_ids = {each.image_id for each in self._subscription.images}
+                images = self._subscription.images
+                self._images_then = {each.image_id: each.session_id for each in images}
                 shot = await self._fetch()
                 self._follow(shot.session_id)
                 messages = kept.behind(shot)
                 if messages is not None:
                     self._messages, self._position = messages, shot.position
-                    self._shot = shot
+                    self._shot, self._looks = shot, True
                     break
         finally:
             await self._tasks.aclose()

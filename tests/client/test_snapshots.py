@@ -212,6 +212,37 @@ async def follow_until(reader: aa.SnapshotReader[State], last: int) -> None:
             return
 
 
+def test_a_publisher_that_comes_while_a_snapshot_is_fetched_is_noticed() -> None:
+    async def story(world: World) -> None:
+        first, idle = (Exchange(world, world.host(name)) for name in ("first", "idle"))
+        first.host.spawn(first.run(0, 3))
+        async with world.host("reader").aeron() as aeron:
+            subscription = await aeron.add_subscription(GROUP, STREAM_ID)
+
+            async def fetch() -> aa.Snapshot[State]:
+                shot = await first.fetch()
+                if reader.fetched_count == 1:
+                    idle.host.spawn(idle.run(0, 0))
+                    await world.sleep(5)
+                    assert len(subscription.images) == 2
+                return shot
+
+            async with aa.join_with_snapshot(subscription, fetch) as reader:
+                await follow_until(reader, 2)
+                assert reader.fetched_count == 1
+                async with asyncio.timeout(60):
+                    again = await anext(reader)
+                assert isinstance(again, aa.Snapshot)
+                assert again.data == [0, 1, 2]
+                waiting = asyncio.ensure_future(anext(reader))
+                await world.sleep(60)
+                assert not waiting.done()
+                assert reader.fetched_count == 2
+                waiting.cancel()
+
+    simulate(story)
+
+
 def test_a_second_publisher_that_says_nothing_does_not_take_over_by_itself() -> None:
     async def story(world: World) -> None:
         first, idle = (Exchange(world, world.host(name)) for name in ("first", "idle"))
