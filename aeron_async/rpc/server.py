@@ -276,7 +276,7 @@ class Server:
         """Serve until the block ends; then take no new calls, and wait for those that run.
 
         If the client of Aeron is closed, or its driver has gone, the block is cancelled where it
-        waits, and ends with `ClosedError`.
+        waits, and ends with `ClosedError`; so does one that waits for calls at its end.
 
         Args:
             aeron: Whose streams to use.
@@ -324,7 +324,7 @@ async def served(serving: Serving, grace: float) -> AsyncGenerator[None, None]:
         async with Interruption() as interruption:
             serving.on_lost = interruption.interrupt
             yield
-        await serving.drain(grace)
+            await serving.drain(grace)
     finally:
         await serving.aclose()
 

@@ -259,6 +259,43 @@ def test_a_server_whose_aeron_is_closed_ends_with_the_reason(gone: str) -> None:
     simulate(story, seed=1)
 
 
+def test_a_server_whose_aeron_is_closed_waits_for_no_calls() -> None:
+    async def story(world: World) -> None:
+        server = rpc.Server("orders")
+        began = asyncio.Event()
+
+        @server.unary
+        async def sleep(_: bytes) -> bytes:
+            began.set()
+            await asyncio.sleep(3_600)
+            raise AssertionError
+
+        async with (
+            world.host("bob").driver() as driver,
+            aa.Aeron.connect(driver) as aeron,
+            world.host("alice").aeron() as alice,
+        ):
+
+            async def serve() -> None:
+                async with server.serve(aeron, UDP, grace=600):
+                    await began.wait()
+
+            running = asyncio.ensure_future(serve())
+            async with rpc.Client(alice, UDP, "orders") as client:
+                call = asyncio.ensure_future(client.call("sleep", timeout=None))
+                await began.wait()
+                await world.sleep(1)
+                assert not running.done()
+                before_ns = world.now_ns
+                await aeron.aclose()
+                with pytest.raises(aa.ClosedError, match="'orders' is served no more"):
+                    await running
+                assert world.now_ns - before_ns < 10 * NS_PER_SECOND
+                call.cancel()
+
+    simulate(story, seed=1)
+
+
 def test_a_server_that_is_closed_is_not_lost() -> None:
     async def story(world: World) -> None:
         async with world.host("bob").aeron() as bob:
