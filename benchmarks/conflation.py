@@ -196,17 +196,18 @@ async def read(given: argparse.Namespace) -> dict[str, Any]:
 
 async def both(given: argparse.Namespace) -> dict[str, Any]:
     """Run the readers in a process of their own, and publish in this one."""
-    if given.way == "ipc":
-        given.directory = tempfile.mkdtemp(prefix="conflation-") + "/driver"
-    arguments = [f"--{name}={value}" for name, value in vars(given).items() if name != "reader"]
-    program = (sys.executable, "-m", "benchmarks.conflation", "--reader", *arguments)
-    reader = await asyncio.create_subprocess_exec(*program, stdout=asyncio.subprocess.PIPE)
-    try:
-        sent = await publish(given)
-    except BaseException:
-        reader.terminate()
-        raise
-    printed, _ = await reader.communicate()
+    with tempfile.TemporaryDirectory(prefix="conflation-") as directory:
+        if given.way == "ipc":
+            given.directory = f"{directory}/driver"
+        arguments = [f"--{name}={value}" for name, value in vars(given).items() if name != "reader"]
+        program = (sys.executable, "-m", "benchmarks.conflation", "--reader", *arguments)
+        reader = await asyncio.create_subprocess_exec(*program, stdout=asyncio.subprocess.PIPE)
+        try:
+            sent = await publish(given)
+        except BaseException:
+            reader.terminate()
+            raise
+        printed, _ = await reader.communicate()
     read_there: dict[str, Any] = json.loads(printed)
     return sent | read_there
 
