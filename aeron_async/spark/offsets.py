@@ -34,6 +34,7 @@ import attrs
 import numpy as np
 
 from aeron_async.errors import ConfigurationError
+from aeron_async.spark.losses import is_extended
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -214,14 +215,14 @@ class Offsets:
     def position_in(self, descriptor: RecordingDescriptor) -> int:
         """Return up to where a recording was read, in bytes; its start if nothing was.
 
-        Of a recording that was read to its end and is being extended, that end is not known: its
-        start is returned.
+        Of a recording that was read to its end and has been extended since, that end is not known:
+        its start is returned.
         """
         each = self.recordings.get(descriptor.recording_id)
         if each is not None:
             return each.position if each.is_of(descriptor) else descriptor.start_position
         is_same = descriptor.start_timestamp_ms <= self.newest_ms
-        is_read = is_same and self.is_done(descriptor.recording_id) and not descriptor.is_active
+        is_read = is_same and self.is_done(descriptor.recording_id) and not is_extended(descriptor)
         return descriptor.stop_position if is_read else descriptor.start_position
 
     @classmethod

@@ -94,11 +94,9 @@ class RecordingMaker:
         catalog.close()
         self.session_id = session_id
         self.positions: list[int] = []
+        self._checksum = checksum_named(checksum)
         self._writer = RecordingWriter(
-            self.directory,
-            self.descriptor,
-            position=start,
-            checksum=checksum_named(checksum),
+            self.directory, self.descriptor, position=start, checksum=self._checksum
         )
 
     @property
@@ -108,6 +106,14 @@ class RecordingMaker:
     @property
     def position(self) -> int:
         return self._writer.position
+
+    def extend(self, descriptor: RecordingDescriptor, position: int) -> None:
+        """Go on at a position, as a recording that was cut there."""
+        self._writer.close()
+        self.descriptor, self.session_id = descriptor, descriptor.session_id
+        self._writer = RecordingWriter(
+            self.directory, descriptor, position=position, checksum=self._checksum
+        )
 
     def message(self, payload: bytes, *, reserved: int = 0) -> int:
         """Append a message in as many frames as it takes; return where it begins."""

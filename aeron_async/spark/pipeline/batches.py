@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
     from aeron_async.spark.lake.tables import Lake
 
 __all__ = [
@@ -164,32 +162,17 @@ NAME: Final = re.compile(r"(\d{1,19})(?:-(\d{1,19}))?\.parquet")
 
 
 def last_runs(runs: pa.Table) -> pa.Table:
-    """Return the run that ends last, of each recording and each name.
+    """Return the last run of each recording and each name.
 
-    If a recording was cut, the session that has recorded since may end before the one that was cut.
-    Therefore only runs of the session that came last count.
+    That is not always the run with the highest position: a recording may have been cut since.
 
     Args:
-        runs: Runs of batches in their order.
+        runs: Runs of batches in their order; a batch has one of each recording and name.
     """
     placed = runs.append_column("place", pa.array(np.arange(len(runs))))
-    ordered, is_last = by_key(placed, "place")
-    sessions = ordered.column("session_id").to_numpy()
-    groups: NDArray[np.int64] = np.cumsum(is_last) - is_last
-    is_of_last = sessions == sessions[is_last][groups]
-    found, is_last = by_key(ordered.filter(pa.array(is_of_last)), "end_position")
-    return found.filter(pa.array(is_last)).select(runs.column_names)
-
-
-def by_key(runs: pa.Table, column: str) -> tuple[pa.Table, NDArray[np.bool_]]:
-    """Return runs in order of recording, name and a column, and which is the last of its name."""
-    keys = ("recording_id", "name", column)
-    ordered = runs.sort_by([(name, "ascending") for name in keys])
-    is_last = np.ones(len(ordered), np.bool_)
-    ids, names = (ordered.column(name).combine_chunks() for name in keys[:2])
-    same = pc.and_(pc.equal(ids[1:], ids[:-1]), pc.equal(names[1:], names[:-1]))
-    is_last[:-1] = ~same.to_numpy(zero_copy_only=False)
-    return ordered, is_last
+    places = placed.group_by(["recording_id", "name"]).aggregate([("place", "max")])
+    found = runs.take(places.column("place_max"))
+    return found.sort_by([(name, "ascending") for name in ("recording_id", "name")])
 
 
 @final

@@ -11,7 +11,14 @@ import pyarrow.compute as pc
 
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.spark.pipeline.histogram import NEGATIVE, bins_of
-from aeron_async.spark.pipeline.runs import RecordedGap, Run, gaps_of, runs_of, stitch
+from aeron_async.spark.pipeline.runs import (
+    RecordedGap,
+    Run,
+    gap_between,
+    gaps_of,
+    runs_of,
+    stitch,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -353,19 +360,19 @@ def stitched(
 
     Args:
         found: Rows of `SUMMARY`.
-        earlier: Runs of earlier batches.
+        earlier: The last run of each recording and name before this batch.
         term_lengths: Term lengths by recording id.
     """
     runs, gaps = stitch(runs_of(found), term_lengths)
-    last: dict[tuple[int, str], Run] = {}
-    for run in earlier:
-        key = run.recording_id, run.name
-        if key in runs and (key not in last or run.end_position > last[key].end_position):
-            last[key] = run
-    _, between = stitch([*last.values(), *runs.values()], term_lengths)
-    for gap in between:
-        run = runs[gap.recording_id, gap.name]
-        runs[gap.recording_id, gap.name] = attrs.evolve(run, gaps=run.gaps + 1)
+    between = []
+    for before in earlier:
+        run = runs.get((before.recording_id, before.name))
+        if run is None:
+            continue
+        gap = gap_between(before, run, term_lengths[run.recording_id])
+        if gap is not None:
+            between.append(gap)
+            runs[run.recording_id, run.name] = attrs.evolve(run, gaps=run.gaps + 1)
     return list(runs.values()), [*gaps_of(found), *gaps, *between]
 
 

@@ -286,7 +286,7 @@ class PipelineJob:
         self._between_batches(batch)
         earlier = self._edges.before(batch)
         work = BatchWork(self._store, batch, missing)
-        totals = self._written(frame, work, earlier)
+        totals = self._written(frame, work)
         done = totals.summed_up(earlier)
         if not done.runs:
             return
@@ -353,7 +353,7 @@ class PipelineJob:
             # The batch does not depend on it, and the next call tries again.
             log.warning("maintenance_failed", error=str(error))
 
-    def _written(self, frame: DataFrame, work: BatchWork, earlier: pa.Table) -> BatchTotals:
+    def _written(self, frame: DataFrame, work: BatchWork) -> BatchTotals:
         """Run the tasks of a batch; return what they have found."""
         options = self._options
         task = BatchTask(
@@ -366,7 +366,6 @@ class PipelineJob:
                 for table in self._data_tables
                 if table in work.missing
             },
-            ends=sessions_of(earlier),
         )
         # Spark would show this error within one of its own, and that within another.
         with in_one_line():
@@ -459,20 +458,12 @@ def times_of(runs: Iterable[Run]) -> tuple[int | None, int | None]:
     return min(times, default=None), max(times, default=None)
 
 
-def sessions_of(runs: pa.Table) -> dict[int, tuple[int, int]]:
-    """Return session and end of what was ingested, by recording id."""
-    own = runs.filter(pc.equal(runs.column("name"), ""))
-    columns = (
-        own.column(name).to_pylist() for name in ("recording_id", "session_id", "end_position")
-    )
-    return {
-        recording_id: (session, end) for recording_id, session, end in zip(*columns, strict=True)
-    }
-
-
 def positions_of(runs: pa.Table) -> dict[int, int]:
     """Return the end of what was ingested, by recording id."""
-    return {key: end for key, (_, end) in sessions_of(last_runs(runs)).items()}
+    last = last_runs(runs)
+    own = last.filter(pc.equal(last.column("name"), ""))
+    columns = (own.column(name).to_pylist() for name in ("recording_id", "end_position"))
+    return dict(zip(*columns, strict=True))
 
 
 def told_first(positions: Mapping[int, int], runs: Iterable[Run]) -> dict[int, int]:

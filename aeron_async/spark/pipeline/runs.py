@@ -29,6 +29,7 @@ __all__ = [
     "RecordedGap",
     "Run",
     "Summariser",
+    "gap_between",
     "gaps_of",
     "is_term_padding",
     "position_gap",

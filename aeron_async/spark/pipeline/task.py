@@ -65,9 +65,6 @@ class BatchTask(SentToWorkers):
         settings: Settings of the pipeline.
         kinds: Kinds of messages.
         folders: Where the files of each table go; tables that already have the batch are left out.
-        ends: Session, and end of what was ingested before, by recording id; messages of that
-            session before it are decoded no second time. If a recording was cut, another session
-            has recorded other messages at the same positions.
     """
 
     batch: int
@@ -75,7 +72,6 @@ class BatchTask(SentToWorkers):
     settings: PipelineSettings
     kinds: tuple[MessageKind, ...]
     folders: Mapping[str, LakePlace]
-    ends: Mapping[int, tuple[int, int]]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the result of each plan."""
@@ -305,8 +301,6 @@ class PlanWriter:
         """
         reasons = reasons_of(found, len(messages.rows))
         wrong = reasons.is_valid().to_numpy(zero_copy_only=False)
-        if messages.is_fresh is not None:
-            wrong &= messages.is_fresh
         if not wrong.any():
             return
         self._counts[QUARANTINE] += int(np.count_nonzero(wrong))
@@ -328,7 +322,6 @@ class RecordedMessages:
         rows: What runs are made of.
         is_timed: Whether frames have times at all.
         event_ns: Recorded time of each message, or else when its recording began.
-        is_fresh: Which messages were not ingested before; None if none was.
     """
 
     def __init__(self, batch: RowBatch, task: BatchTask) -> None:
@@ -353,7 +346,6 @@ class RecordedMessages:
         self.event_ns: NDArray[np.int64] = times
         if not is_timed.all():
             self.event_ns = np.where(is_timed, times, began_ns(self.part))
-        self.is_fresh = fresh(self.rows, task.ends.get(self.part.recording_id))
 
     def column(self, name: str) -> Any:
         """Return a column of bronze."""
@@ -391,10 +383,10 @@ class RecordedMessages:
         return decoder.decode_payloads(self._batch.payloads(decoder.reach))
 
     def chosen(self, decoded: Decoded) -> Flags | None:
-        """Return which messages a decoder reads that were not ingested before; None for all."""
-        found = self.is_fresh
+        """Return which messages a decoder reads; None for all."""
+        found = None
         if decoded.others is not None and decoded.others.any():
-            found = ~decoded.others if found is None else found & ~decoded.others
+            found = ~decoded.others
         if decoded.errors.null_count < len(decoded.errors):
             good = decoded.errors.is_null().to_numpy(zero_copy_only=False)
             found = good if found is None else found & good
@@ -415,20 +407,6 @@ def stamps(times_ns: NDArray[np.int64]) -> Any:
 def kept(column: Any, chosen: Flags | None) -> Any:
     """Return the chosen rows of a column."""
     return column if chosen is None else column.filter(pa.array(chosen))
-
-
-def fresh(rows: MessageRows, known: tuple[int, int] | None) -> Flags | None:
-    """Return which messages were not ingested before; None if none was.
-
-    Args:
-        rows: RecordedMessages of one recording.
-        known: Session and end of what was ingested before of it; None for nothing.
-    """
-    if known is None or not len(rows) or int(rows.positions.min()) >= known[1]:
-        return None
-    session, end = known
-    found: Flags = (rows.sessions != session) | (rows.positions >= end)
-    return found
 
 
 def numbers_of(column: Any) -> tuple[NDArray[np.int64], Flags]:

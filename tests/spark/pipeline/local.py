@@ -23,7 +23,7 @@ from aeron_async.spark.planning import partitions_of, plan_batch
 from aeron_async.spark.ranges import ScanSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame
@@ -68,8 +68,6 @@ def ran(
     archive: Path,
     folder: Path,
     parts: Sequence[RecordingRange] | None = None,
-    *,
-    ends: Mapping[int, tuple[int, int]] | None = None,
     **given: Any,
 ) -> TaskResult:
     """Return what a task makes of an archive."""
@@ -82,7 +80,6 @@ def ran(
         settings=settings,
         kinds=tuple(kinds_of(settings)),
         folders={each: LocalPlace(folder / each) for each in tables},
-        ends=ends or {},
     )
     return run_plan(task, plan_batch(options) if parts is None else parts, 0)
 

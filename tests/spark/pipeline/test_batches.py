@@ -11,15 +11,17 @@ import attrs
 import pyarrow as pa
 import pytest
 
+from aeron_async.archive.disk import changes
+from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.errors import ArchiveError, ConfigurationError
 from aeron_async.spark.lake.maintenance import maintain_table
 from aeron_async.spark.lake.tables import BATCHES, Lake, gold
 from aeron_async.spark.pipeline.batches import BATCHES_SCHEMA, Edges, last_runs
 from aeron_async.spark.pipeline.gold import GAPS, RUNS, table_of
-from aeron_async.spark.pipeline.runs import Run
+from aeron_async.spark.pipeline.runs import GapKind, Run
 from tests.archive.golden import golden_path
 from tests.spark.pipeline.local import LocalJob, planned, write_gold
-from tests.spark.pipeline.test_task import DAY_NS, SPEC, quotes
+from tests.spark.pipeline.test_task import DAY_NS, QUOTE, SPEC, quotes
 
 COUNT = 3_000
 
@@ -51,25 +53,62 @@ def kept(lake: Lake) -> list[str]:
     return (lake.state / "edges").names()
 
 
-def test_the_last_run_is_that_which_ends_last_whenever_it_came() -> None:
-    runs = of(run_of(1, 128), run_of(1, 64), run_of(2, 64), run_of(1, 96, "a.b"))
+def test_the_last_run_is_that_which_came_last() -> None:
+    runs = of(run_of(1, 64), run_of(2, 64), run_of(1, 128), run_of(1, 96, "a.b"))
     assert ends(last_runs(runs)) == [(1, "", 128), (1, "a.b", 96), (2, "", 64)]
     assert last_runs(of()).num_rows == 0
 
 
-def test_of_a_recording_that_was_cut_the_last_session_counts(tmp_path: Path) -> None:
-    cut, since = run_of(1, 640), attrs.evolve(run_of(1, 128), session_id=2)
-    more = attrs.evolve(since, end_position=192)
+@pytest.mark.parametrize("session_id", [1, 2])
+def test_of_a_recording_that_was_cut_what_was_recorded_since_counts(
+    tmp_path: Path, session_id: int
+) -> None:
+    cut, since = run_of(1, 640), attrs.evolve(run_of(1, 128), session_id=session_id)
     assert ends(last_runs(of(cut, since))) == [(1, "", 128)]
-    assert ends(last_runs(of(cut, more, since, run_of(2, 64)))) == [(1, "", 192), (2, "", 64)]
     # Also if that is found out again, and the newest file is not the last by its name.
     lake = Lake(tmp_path)
     for batch, run in ((1, cut), (2, since)):
         write_gold(lake, "runs", of(run), batch)
     assert maintain_table(lake.path(gold("runs"))).joined_files == 2
     assert ends(Edges(lake).before(3)) == [(1, "", 128)]
-    write_gold(lake, "runs", of(attrs.evolve(since, session_id=3, end_position=64)), 3)
+    write_gold(lake, "runs", of(attrs.evolve(since, end_position=64)), 3)
     assert ends(Edges(lake).before(4)) == [(1, "", 64)]
+
+
+@pytest.mark.parametrize("session_id", [5, 6])
+@pytest.mark.parametrize("count", [1, 9])
+def test_what_is_recorded_over_a_cut_is_in_all_tables(
+    tmp_path: Path, session_id: int, count: int
+) -> None:
+    """The last batch was cut off whole, and the recording ends before or behind where it did."""
+    maker = quotes(tmp_path / "archive", [(n, DAY_NS, 1) for n in range(12)])
+    ((whole,),) = planned(tmp_path / "archive")
+    ends = [*maker.positions, maker.position]
+    job = local(tmp_path / "archive", tmp_path / "lake")
+    job.begin()
+    job.process(0, [attrs.evolve(whole, end=ends[9])])
+    job.process(1, [attrs.evolve(whole, start=ends[9])])
+    catalog = Catalog.open(maker.directory, capacity=4_096)
+    changes.truncate(maker.directory, catalog, 0, ends[6])
+    more = catalog.update(0, stop_position=-1, stop_timestamp_ms=-1, session_id=session_id)
+    maker.extend(more, ends[6])
+    for number in range(6, 6 + count):
+        maker.message(QUOTE.pack(number, DAY_NS, 2))
+    maker.stop()
+    catalog.close()
+    ((again,),) = planned(tmp_path / "archive")
+    job.process(2, [attrs.evolve(again, start=ends[6])])
+    report = job.reports[-1]
+    assert (report.messages, report.decoded) == (count, {"quotes": count})
+    assert report.positions == {0: maker.position}
+    for table in ("bronze", "silver/quotes"):
+        rows = job.lake.read(table, pa.schema([("position", pa.int64())]))
+        assert rows.num_rows == 12 + count
+    # What is missing is nothing; the numbers begin again.
+    gaps = job.lake.read(gold("gaps"), GAPS).to_pylist()
+    assert [(each["name"], each["kind"], each["missing"]) for each in gaps] == [
+        ("quotes.sequence", GapKind.BACKWARDS, -6)
+    ]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -187,18 +187,6 @@ def test_a_recording_may_say_that_it_began_at_any_time(tmp_path: Path, start_ms:
     assert len(set(rows.column("event_ns").to_pylist())) == 1
 
 
-def test_what_was_ingested_before_is_decoded_no_second_time(tmp_path: Path) -> None:
-    maker = quotes(tmp_path / "archive", [(n, 0, 1 if n else -1) for n in range(10)])
-    end = maker.positions[4]
-    for session, count in ((maker.session_id, 6), (maker.session_id + 1, 9)):
-        result = ran(
-            tmp_path / "archive", tmp_path / str(session), decode=SPEC, ends={0: (session, end)}
-        )
-        assert result.counts["silver/quotes"] == count
-        assert result.counts["bronze"] == 10
-        assert result.counts.get("quarantine", 0) == (1 if count == 9 else 0)
-
-
 def test_parts_are_summed_up_by_themselves(tmp_path: Path) -> None:
     quotes(tmp_path / "archive", [(n, 0, 1) for n in range(3_000)])
     batches = planned(tmp_path / "archive", parts=99)

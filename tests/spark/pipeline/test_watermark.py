@@ -85,6 +85,14 @@ def test_what_is_not_listed_was_read_to_its_end_or_not_at_all(
     assert offsets.position_in(attrs.evolve(RECORDING, stop_position=stop)) == expected
 
 
+def test_nothing_may_go_of_what_was_recorded_behind_an_end_that_is_not_known() -> None:
+    """It was read to its end, then extended, and has stopped once more."""
+    extended = attrs.evolve(RECORDING, stop_position=5 * TERM, correlation_id=7)
+    offsets = Offsets(met=IdRanges((0, 9)), newest_ms=1 << 60)
+    assert offsets.position_in(extended) == extended.start_position
+    assert watermarks({3: extended}, [offsets], 0) == []
+
+
 def checkpoint(folder: Path, batches: Mapping[int, object], commits: list[int]) -> Path:
     (folder / "offsets").mkdir(parents=True)
     (folder / "commits").mkdir()
