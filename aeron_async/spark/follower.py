@@ -114,6 +114,10 @@ class Follower:
             position = each.start_position
             if not begins_at_start(self._options, recording_id):
                 end = self._end_cache.of(each, now_ns)
+                given = self._options.starting_positions.of(recording_id)
+                if end < given and self._end_cache.holds(each, given):
+                    # Who was there before knew that, and what is behind it will catch up.
+                    end = given
                 position = starting_position(self._directory, each, self._options, end)
                 if not each.is_active and position >= end and not is_extended(each):
                     self._ended[recording_id] = end

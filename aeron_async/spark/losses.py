@@ -123,7 +123,7 @@ def refuse_other(offset: RecordingOffset, descriptor: RecordingDescriptor) -> No
     message = (
         f"another recording has this id, which began at {descriptor.start_timestamp_ms} ms with "
         f"term {descriptor.initial_term_id}, and is not the one that was read; the archive was "
-        "created again, so change checkpointLocation"
+        "created again, so change checkpointLocation, or begin another LAKE"
     )
     raise DataLossError(message, recording_id=descriptor.recording_id, position=offset.position)
 
@@ -140,7 +140,8 @@ def refuse_recreated_archive(start: Offsets, descriptor: RecordingDescriptor) ->
     message = (
         f"another recording has this id, which began at {descriptor.start_timestamp_ms} ms, after "
         f"the last of those that were read, up to recording {start.met.end - 1} at "
-        f"{start.newest_ms} ms; the archive was created again, so change checkpointLocation"
+        f"{start.newest_ms} ms; the archive was created again, so change checkpointLocation, "
+        "or begin another LAKE"
     )
     raise DataLossError(message, recording_id=recording_id, position=descriptor.start_position)
 

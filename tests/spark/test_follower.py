@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aeron_async.archive.disk import changes
-from aeron_async.errors import ConfigurationError, UnknownRecordingError
+from aeron_async.errors import ConfigurationError, DataLossError, UnknownRecordingError
 from aeron_async.spark.admission import Limit
 from aeron_async.spark.options import ArchiveOptions
 from tests.archive.disk.streams import TERM
@@ -35,6 +36,28 @@ def test_what_is_recorded_is_read_once_and_an_idle_query_reads_nothing(
     recording.write(1)
     assert query.batch() == 1
     assert query.numbers == {0: list(range(301))}
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_query_begins_where_another_one_has_read_before_that_may_be_read_again(
+    archive: GrowingArchive, *, is_stopped: bool
+) -> None:
+    """An archive that has begun to write again is kept a distance from, and was not before."""
+    recording = archive.record()
+    recording.write(300)
+    end = recording.position
+    if is_stopped:
+        recording.stop()
+    given = {"startingPositions": json.dumps({"0": end}), "safetyLagBytes": "65536"}
+    query = Query(archive.path, **given)
+    assert query.batch() == -1
+    if not is_stopped:
+        recording.write(2_000, 100)
+        assert query.batch() > 0
+        assert query.numbers[0][0] == 300
+        past = {"startingPositions": json.dumps({"0": recording.position + 32})}
+        with pytest.raises(DataLossError, match="it holds 0 to"):
+            Query(archive.path, **past)
 
 
 @pytest.mark.parametrize(

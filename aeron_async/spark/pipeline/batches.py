@@ -22,8 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from aeron_async.errors import ConfigurationError
+from aeron_async.errors import ArchiveError, ConfigurationError
 from aeron_async.spark.lake.files import BATCH_COLUMN
+from aeron_async.spark.lake.places import sync
 from aeron_async.spark.lake.tables import BATCHES, gold
 from aeron_async.spark.offsets import Offsets
 from aeron_async.spark.pipeline.gold import RUNS
@@ -42,6 +43,7 @@ __all__ = [
     "last_runs",
     "offsets_text",
     "query_of",
+    "sync_offsets",
 ]
 
 TAKEN_OVER: Final = "taken over from"
@@ -87,6 +89,21 @@ def offsets_text(checkpoint: Path, batch: int) -> str | None:
     return path.read_text().splitlines()[-1] if path.exists() else None
 
 
+def sync_offsets(checkpoint: Path, batch: int) -> None:
+    """Bring the offsets at which a batch ends to the disk, if Spark has written them.
+
+    Spark does not. If the host failed, a batch that some tables have would be done again with
+    another end.
+    """
+    folder = checkpoint / "offsets"
+    for path in (folder / str(batch), checkpoint / "metadata"):
+        if path.exists():
+            sync(path)
+    for path in (folder, checkpoint, checkpoint.parent):
+        if path.exists():
+            sync(path)
+
+
 @final
 class BatchLog:
     """The batches of a lake and their queries, as they are when a job begins.
@@ -112,13 +129,34 @@ class BatchLog:
 
     def offsets(self) -> Offsets:
         """Return the offsets at which the last batch ends; empty if Spark had not written them."""
-        where = pc.field(BATCH_COLUMN) == self.last
+        given = json.loads(self._offsets_of(self.last) or "null")
+        return Offsets.from_json(given) if isinstance(given, dict) and "v" in given else Offsets()
+
+    def check_end(self, batch: int, text: str | None) -> None:
+        """Refuse a batch that ended elsewhere when it was committed: it would be passed over.
+
+        Args:
+            batch: Batch that the lake has.
+            text: The offsets at which the query ends it now; None if they are not known.
+
+        Raises:
+            ArchiveError: It ended at others.
+        """
+        known = self._offsets_of(batch)
+        if known is not None and text is not None and known != text:
+            message = (
+                f"lake {str(self._lake.root)!r} has batch {batch}, which ended at other offsets "
+                "than its _checkpoint says: that is an older copy; remove _checkpoint and give "
+                "--take-over, to go on behind the last batch"
+            )
+            raise ArchiveError(message)
+
+    def _offsets_of(self, batch: int) -> str | None:
+        """Return the offsets at which a batch ends, as it was committed; None if not known."""
+        where = pc.field(BATCH_COLUMN) == batch
         columns = pa.schema([BATCHES_SCHEMA.field(name) for name in (BATCH_COLUMN, "offsets")])
-        for each in self._lake.read(BATCHES, columns, where).column("offsets").to_pylist():
-            given = json.loads(each or "null")
-            if isinstance(given, dict) and "v" in given:
-                return Offsets.from_json(given)
-        return Offsets()
+        found = self._lake.read(BATCHES, columns, where).column("offsets").to_pylist()
+        return found[0] if found else None
 
     def check(self, *, take_over: bool) -> bool:
         """Return whether a new query takes over the lake.

@@ -35,6 +35,7 @@ from aeron_async.spark.lake.tables import (
     gold,
     silver,
 )
+from aeron_async.spark.losses import refuse_other, refuse_recreated_archive
 from aeron_async.spark.options import ArchiveOptions
 from aeron_async.spark.pipeline.batches import (
     BATCHES_SCHEMA,
@@ -44,6 +45,7 @@ from aeron_async.spark.pipeline.batches import (
     last_runs,
     offsets_text,
     query_of,
+    sync_offsets,
 )
 from aeron_async.spark.pipeline.gold import (
     DECODED,
@@ -226,6 +228,7 @@ class PipelineJob:
 
         Raises:
             ConfigurationError: See `run`.
+            DataLossError: The archive was created again.
         """
         is_url = scheme_of(self._archive) is not None
         archive = shown(s3_url(self._archive)) if is_url else str(Path(self._archive).absolute())
@@ -274,7 +277,8 @@ class PipelineJob:
             batch_id: Id that Spark gave it; the same id always has the same plans.
 
         Raises:
-            ArchiveError: Another job has committed the batch to a table meanwhile.
+            ArchiveError: Another job has committed the batch to a table meanwhile, or the lake has
+                it with another end.
         """
         began_ns = self._clock.now_ns()
         assert self._log is not None
@@ -282,6 +286,7 @@ class PipelineJob:
         batch = self._log.first_of(self._store.query) + batch_id
         missing = {table for table in self._tables if self._is_missing(table, batch)}
         if BATCHES not in missing:
+            self._log.check_end(batch, offsets_text(self._lake.checkpoint, batch_id))
             return
         self._between_batches(batch)
         earlier = self._edges.before(batch)
@@ -292,6 +297,8 @@ class PipelineJob:
             return
         self._watch.look()
         self._check_owner()
+        if self._lake.root.is_local:
+            sync_offsets(self._lake.checkpoint, batch_id)
         for table in self._data_tables:
             work.commit(table, totals.files[table])
         self._commit_gold(work, totals, done)
@@ -481,7 +488,14 @@ def positions_behind(
         runs: The last runs of the lake.
         offsets: Offsets of its last batch, which also know what was passed over and has no message.
         recordings: Catalog entries.
+
+    Raises:
+        DataLossError: A recording is another one now, because the archive was created again.
     """
+    for key, each in recordings.items():
+        if key in offsets.recordings:
+            refuse_other(offsets.recordings[key], each)
+        refuse_recreated_archive(offsets, each)
     passed = {key: offsets.position_in(each) for key, each in recordings.items()}
     is_passed = {key: end for key, end in passed.items() if end > recordings[key].start_position}
     return positions_of(runs) | is_passed

@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pyarrow as pa
@@ -13,9 +14,13 @@ import pytest
 
 from aeron_async.archive.disk import changes
 from aeron_async.archive.disk.catalog import Catalog
-from aeron_async.errors import ArchiveError, ConfigurationError
+from aeron_async.errors import ArchiveError, ConfigurationError, DataLossError
+from aeron_async.spark.follower import Follower
 from aeron_async.spark.lake.maintenance import maintain_table
 from aeron_async.spark.lake.tables import BATCHES, Lake, gold
+from aeron_async.spark.offsets import IdRanges, Offsets, RecordingOffset
+from aeron_async.spark.options import ArchiveOptions
+from aeron_async.spark.pipeline import batches
 from aeron_async.spark.pipeline.batches import BATCHES_SCHEMA, Edges, last_runs
 from aeron_async.spark.pipeline.gold import GAPS, RUNS, table_of
 from aeron_async.spark.pipeline.runs import GapKind, Run
@@ -248,6 +253,124 @@ def test_a_lake_that_lost_its_checkpoint_is_left_alone_or_taken_over(
         read = again.lake.read(table, pa.schema([("position", pa.int64())]))
         assert read.num_rows == len(set(read.column(0).to_pylist())) == COUNT
     assert again.lake.read(gold("gaps"), GAPS).num_rows == 0
+
+
+STARTS = {
+    "startingTimestamp": "5",
+    "STARTINGTIMESTAMP": "5",
+    "startingOffsetsByTimestamp": '{"0": 5}',
+    "startingPositions": "latest",
+}
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_who_takes_over_begins_behind_what_is_there_wherever_a_new_lake_would_begin(
+    archive: Path, tmp_path: Path, name: str
+) -> None:
+    place, plans = tmp_path / "lake", planned(archive, 3)
+    source = {name: STARTS[name]}
+    given: dict[str, Any] = {"decode": SPEC, "timestamp_from": "reserved", "source": source}
+    old = LocalJob(archive, place, **given)
+    assert source.items() <= old.begin().items()
+    old.process(0, plans[0])
+    shutil.rmtree(old.lake.checkpoint)
+    options = LocalJob(archive, place, "other", **given).begin(take_over=True)
+    follower = Follower(ArchiveOptions.parse(options))
+    start = follower.initial()
+    (part,) = follower.ranges(start, follower.latest(start, None))
+    assert (part.start, part.end) == (plans[0][-1].end, plans[-1][-1].end)
+
+
+def note_offsets(job: LocalJob, batch_id: int, offsets: Offsets) -> None:
+    """Write the offsets at which a batch ends, as Spark does before it begins."""
+    folder = job.lake.checkpoint / "offsets"
+    folder.mkdir(exist_ok=True)
+    (folder / str(batch_id)).write_text(f"v1\n{{}}\n{json.dumps(offsets.to_json())}")
+
+
+def test_what_was_recorded_behind_an_end_before_a_lake_is_taken_over_is_read(
+    tmp_path: Path,
+) -> None:
+    maker = quotes(tmp_path / "archive", [(n, DAY_NS, 1) for n in range(10)])
+    job = local(tmp_path / "archive", tmp_path / "lake")
+    job.begin()
+    # It was read to its end some batches ago, so that the offsets do not list it any more.
+    note_offsets(job, 0, Offsets(met=IdRanges((0, 1)), newest_ms=1))
+    job.process(0, *planned(tmp_path / "archive"))
+    end = maker.position
+    catalog = Catalog.open(maker.directory, capacity=4_096)
+    maker.extend(
+        catalog.update(0, stop_position=-1, stop_timestamp_ms=-1, session_id=6, correlation_id=7),
+        end,
+    )
+    maker.message(QUOTE.pack(10, DAY_NS, 1))
+    maker.stop()
+    catalog.close()
+    shutil.rmtree(job.lake.checkpoint)
+    options = local(tmp_path / "archive", tmp_path / "lake", "other").begin(take_over=True)
+    assert json.loads(options["startingPositions"]) == {"0": end}
+
+
+def test_a_checkpoint_that_is_older_than_the_lake_passes_nothing_over(
+    archive: Path, tmp_path: Path
+) -> None:
+    plans = planned(archive, 3)
+    job = local(archive, tmp_path / "lake")
+    job.begin()
+    ends = [
+        Offsets({0: RecordingOffset.of(plan[-1].descriptor, plan[-1].end)}, met=IdRanges((0, 1)))
+        for plan in plans
+    ]
+    ends = [attrs.evolve(each, newest_ms=1) for each in ends]
+    for batch in (0, 1):
+        note_offsets(job, batch, ends[batch])
+        job.process(batch, plans[batch])
+    # The same batch again ends where it did; that of a copy from before it ends farther.
+    again = local(archive, tmp_path / "lake")
+    again.begin()
+    again.process(1, plans[1])
+    note_offsets(again, 1, ends[2])
+    with pytest.raises(ArchiveError, match=r"has batch 1, .* remove _checkpoint and give --take-"):
+        again.process(1, plans[1] + plans[2])
+    shutil.rmtree(again.lake.checkpoint)
+    new = local(archive, tmp_path / "lake", "other")
+    assert json.loads(new.begin(take_over=True)["startingPositions"]) == {"0": plans[1][-1].end}
+
+
+def test_where_a_batch_ends_is_on_the_disk_before_a_table_has_it(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = local(archive, tmp_path / "lake")
+    job.begin()
+    (plan,) = planned(archive)
+    offset = RecordingOffset.of(plan[-1].descriptor, plan[-1].end)
+    note_offsets(job, 0, Offsets({0: offset}, met=IdRanges((0, 1)), newest_ms=1))
+    steps: list[str] = []
+    commit = job.job._store.commit
+
+    def noted(table: str, *given: Any, **more: Any) -> None:
+        steps.append(table)
+        commit(table, *given, **more)
+
+    monkeypatch.setattr(job.job._store, "commit", noted)
+    monkeypatch.setattr(batches, "sync", lambda path: steps.append(path.name))
+    job.process(0, plan)
+    assert steps[:6] == ["0", "metadata", "offsets", "_checkpoint", "lake", "silver/quotes"]
+
+
+def test_an_archive_that_was_created_again_takes_over_no_lake(
+    archive: Path, tmp_path: Path
+) -> None:
+    job = local(archive, tmp_path / "lake")
+    job.begin()
+    (plan,) = planned(archive)
+    other = attrs.evolve(plan[-1].descriptor, start_timestamp_ms=0)
+    offset = RecordingOffset.of(other, plan[-1].end)
+    note_offsets(job, 0, Offsets({0: offset}, met=IdRanges((0, 1)), newest_ms=1))
+    job.process(0, plan)
+    shutil.rmtree(job.lake.checkpoint)
+    with pytest.raises(DataLossError, match=r"created again, so .* begin another LAKE"):
+        local(archive, tmp_path / "lake", "other").begin(take_over=True)
 
 
 def test_what_was_noted_of_a_batch_that_is_taken_out_is_forgotten(

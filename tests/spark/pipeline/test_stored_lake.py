@@ -372,7 +372,7 @@ def test_who_goes_on_begins_where_the_last_batch_ended_whatever_the_settings_say
     # Of the second batch nothing is a message behind some position.
     passed = plans[1][-1].end + 64
     offset = RecordingOffset.of(plans[0][0].descriptor, passed)
-    given = Offsets({0: offset}, met=IdRanges((0, 1))).to_json()
+    given = Offsets({0: offset}, met=IdRanges((0, 1)), newest_ms=1).to_json()
     (job.lake.checkpoint / "offsets").mkdir()
     (job.lake.checkpoint / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(given)}")
     job.process(0, plans[1])
