@@ -97,9 +97,16 @@ def query(
         text = " ".join(str(error).partition("\n\nLINE ")[0].split())
         if isinstance(error, duckdb.PermissionException):
             text += "; --unrestricted allows it"
-        message = f"query failed: {printable(text)}"
+        message = f"query failed: {without_secrets(text, lake)}"
         raise ArchiveError(message) from error
     return ExitCode.SUCCESS
+
+
+def without_secrets(text: str, lake: str) -> str:
+    """Return the text of an error, in which a store may say what it was sent."""
+    from aeron_async.spark.lake.places import place_at  # noqa: PLC0415 - needs pyarrow
+
+    return place_at(lake).told(RuntimeError(text))
 
 
 def add_tables(connection: DuckDBPyConnection, lake: str | Path, sql: str) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = ["first_line", "s3_url", "scheme_of", "shown", "told"]
 
@@ -45,10 +48,16 @@ def told(path: str) -> str:
     return printable(path) if scheme_of(path) is None else shown(path)
 
 
-def first_line(error: BaseException, url: str) -> str:
-    """Return the first line of a foreign error's text, without the secrets of a URL in it."""
+def first_line(error: BaseException, url: str, secrets: Iterable[str] = ()) -> str:
+    """Return the first line of a foreign error's text, without secrets.
+
+    Args:
+        error: The error.
+        url: Its user, password and query are left out.
+        secrets: What else is left out.
+    """
     parts = urlsplit(url)
     text = str(error).partition("\n")[0]
-    for secret in ("".join(parts.netloc.rpartition("@")[:2]), f"?{parts.query}"):
+    for secret in ("".join(parts.netloc.rpartition("@")[:2]), f"?{parts.query}", *secrets):
         text = text.replace(secret, "") if len(secret) > 1 else text
     return printable(text)

@@ -243,9 +243,9 @@ def join_files(
         remove(root, path, stream)
         message = (
             f"table {printable(root)!r} cannot join {len(parts)} files from "
-            f"{printable(parts[0].path)!r} on: {printable(error)}; none of them was changed"
+            f"{printable(parts[0].path)!r} on: {root.told(error)}; none of them was changed"
         )
-        raise ArchiveError(message) from error
+        raise ArchiveError(message) from root.cause(error)
     except BaseException:
         remove(root, path, stream)
         raise

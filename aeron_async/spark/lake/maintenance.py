@@ -229,8 +229,9 @@ def maintain_table(
         remove_old_files(table, settings, report, now_ms)
         tidy_log(table, report)
     except (DeltaError, OSError) as error:
-        message = f"table {printable(folder)!r} could not be maintained: {printable(error)}"
-        raise ArchiveError(message) from error
+        told = place_of(table).told(error)
+        message = f"table {printable(place_of(table))!r} could not be maintained: {told}"
+        raise ArchiveError(message) from place_of(table).cause(error)
     return report
 
 
@@ -510,7 +511,9 @@ class Maintainer:
                 if self._do(self._tables[name], report, now_ms, last):
                     reports.append(report)
             except (ArchiveError, DeltaError, OSError) as error:
-                message = f"table {printable(folder)!r} could not be maintained: {printable(error)}"
+                message = (
+                    f"table {printable(folder)!r} could not be maintained: {folder.told(error)}"
+                )
                 problems.append(ArchiveError(message))
                 if name in self._tables:
                     self._seen[name] = self._tables[name].version()

@@ -20,7 +20,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 from urllib.request import url2pathname
 
 import attrs
@@ -29,12 +29,14 @@ from pyarrow import fs
 
 from aeron_async.errors import ArchiveError, ConfigurationError
 from aeron_async.spark.lake.s3_settings import (
+    CREDENTIALS,
     S3_SETTINGS,
     s3_files,
     settings_in,
     with_environment,
 )
 from aeron_async.spark.urls import first_line, s3_url, scheme_of, shown
+from aeron_async.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -101,6 +103,14 @@ class LakePlace(ABC):
     def hint(self) -> str:
         """Return what may be set otherwise if nothing answers; empty for a folder of this host."""
         return ""
+
+    def told(self, error: BaseException) -> str:
+        """Return the text of a foreign error for a person, without secrets."""
+        return printable(error)
+
+    def cause(self, error: BaseException) -> BaseException | None:
+        """Return what a traceback may show of a foreign error: nothing if secrets are in it."""
+        return error
 
     def answering(self) -> AbstractContextManager[None]:
         """Return a context that names a store in errors; it does nothing for a folder of a host."""
@@ -310,6 +320,21 @@ class StoredPlace(LakePlace):
         told = f"; not set are {', '.join(missing)}" if missing else ""
         return f"; check the URL, and the settings of the store in the environment{told}"
 
+    def told(self, error: BaseException) -> str:
+        """Return the first line of a foreign error: a store may answer with what it was sent."""
+        return first_line(error, self.url, self._secrets)
+
+    def cause(self, error: BaseException) -> BaseException | None:
+        """Return an error without secrets in it; None for another one."""
+        return None if any(each in str(error) for each in self._secrets) else error
+
+    @property
+    def _secrets(self) -> list[str]:
+        """Return credentials as they are, and as they are in a URL."""
+        options = self.options
+        found = [options[each] for each in sorted(CREDENTIALS & set(options))]
+        return [*found, *(quote(each, safe="") for each in found)]
+
     def has(self, path: str) -> bool:
         """Return whether there is such an object, or one whose name begins with it."""
         with self.answering():
@@ -380,8 +405,8 @@ class StoredPlace(LakePlace):
             # It answered: another commit came between.
             raise
         except (DeltaError, OSError) as error:
-            message = f"{self.url!r} did not answer: {first_line(error, self.url)}{self.hint()}"
-            raise ArchiveError(message) from error
+            message = f"{self.url!r} did not answer: {self.told(error)}{self.hint()}"
+            raise ArchiveError(message) from self.cause(error)
 
 
 KEY: Final = re.compile(r"(/[A-Za-z0-9_.-]+)*/*")
@@ -415,7 +440,11 @@ def place_at(where: str | os.PathLike[str] | LakePlace) -> LakePlace:
     if scheme in STORES:
         return stored_place(url)
     if scheme == "file":
-        return LocalPlace(Path(url2pathname(unquote(urlsplit(url).path))).absolute())
+        parts = urlsplit(url)
+        if parts.netloc not in {"", "localhost"}:
+            message = f"lake {shown(url)!r} is on another host: write file:///FOLDER, or its path"
+            raise ConfigurationError(message)
+        return LocalPlace(Path(url2pathname(unquote(parts.path))).absolute())
     message = (
         f"lake {shown(url)!r} begins with {scheme}://, and a lake is in a folder or in S3: name a "
         "path, or s3://BUCKET/LAKE"

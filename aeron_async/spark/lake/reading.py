@@ -97,11 +97,13 @@ def load_table(path: str | os.PathLike[str] | LakePlace, version: int | None = N
         if version is not None:
             message = (
                 f"table {printable(folder)!r} has no version {version}, or its log was removed "
-                f"after its retention: {printable(error)}; choose a newer version"
+                f"after its retention: {folder.told(error)}; choose a newer version"
             )
-            raise ConfigurationError(message) from error
-        message = f"table {printable(folder)!r} cannot be loaded: {printable(error)}{folder.hint()}"
-        raise ArchiveError(message) from error
+            raise ConfigurationError(message) from folder.cause(error)
+        message = (
+            f"table {printable(folder)!r} cannot be loaded: {folder.told(error)}{folder.hint()}"
+        )
+        raise ArchiveError(message) from folder.cause(error)
 
 
 @final

@@ -19,7 +19,7 @@ from aeron_async.text import printable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["S3_SETTINGS", "s3_files", "settings_in", "with_environment"]
+__all__ = ["CREDENTIALS", "S3_SETTINGS", "s3_files", "settings_in", "with_environment"]
 
 S3_SETTINGS: Final = (
     "AWS_ACCESS_KEY_ID",

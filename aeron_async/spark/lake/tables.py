@@ -41,7 +41,6 @@ from aeron_async.spark.lake.files import (
 )
 from aeron_async.spark.lake.places import LocalPlace, place_at, place_of
 from aeron_async.spark.lake.reading import LOG, load_table, table_folders
-from aeron_async.text import printable
 
 if TYPE_CHECKING:
     import os
@@ -237,8 +236,8 @@ def is_delta(folder: LakePlace) -> bool:
     try:
         return DeltaTable.is_deltatable(folder.uri, folder.options)
     except (DeltaError, OSError) as error:
-        message = f"table {str(folder)!r} cannot be looked for: {printable(error)}{folder.hint()}"
-        raise ArchiveError(message) from error
+        message = f"table {str(folder)!r} cannot be looked for: {folder.told(error)}{folder.hint()}"
+        raise ArchiveError(message) from folder.cause(error)
 
 
 def files_of(folder: LakePlace) -> list[str]:
@@ -272,8 +271,8 @@ def open_table(folder: LakePlace, schema: pa.Schema) -> DeltaTable:
         except (DeltaError, OSError) as error:
             # Another job may have been first with it.
             if not is_delta(folder):
-                message = f"table {str(folder)!r} cannot be created: {printable(error)}"
-                raise ArchiveError(message + folder.hint()) from error
+                message = f"table {str(folder)!r} cannot be created: {folder.told(error)}"
+                raise ArchiveError(message + folder.hint()) from folder.cause(error)
         else:
             sync_log(table, -1)
             return table

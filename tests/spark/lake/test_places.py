@@ -140,6 +140,7 @@ def test_a_session_of_other_credentials_is_refused(monkeypatch: pytest.MonkeyPat
         ("s3://HIDDEN@bucket/lake", "AWS_SECRET_ACCESS_KEY, in its URL or the environment"),
         ("s3://:HIDDEN@bucket/lake", "set both, or neither"),
         ("s3://[HIDDEN", "no URL that can be opened"),
+        ("file://lake/of", "write file:///FOLDER, or its path"),
     ],
 )
 def test_what_is_no_place_is_refused_without_secrets(url: str, says: str) -> None:
@@ -158,6 +159,23 @@ class Silent:
             raise OSError(message)
 
         return fail
+
+
+def test_a_store_may_answer_with_what_it_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As S3 does if a token has expired, or a key is not known."""
+    values = dict(zip(NAMES, ("AKIA0", "SE/CRET", "TO/KEN", "us-east-1"), strict=True))
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+    place = place_at("s3://bucket/lake")
+    answer = "400: <Token-0>TO/KEN</Token-0><AWSAccessKeyId>AKIA0</> SE%2FCRET and SE/CRET"
+    for error, is_known in ((OSError(answer), True), (OSError("not found\nat all"), False)):
+        with pytest.raises(ArchiveError) as caught, place.answering():
+            raise error
+        told = f"{caught.value} {place.told(error)} {place.cause(error)}"
+        assert not [each for each in (*values.values(), "SE%2FCRET") if each in told]
+        assert ("Token-0" in told) == is_known
+        assert (caught.value.__cause__ is error) != is_known
+    assert place_at("lake").cause(error) is error
 
 
 def test_a_store_that_does_not_answer_is_told_with_what_is_not_set(
