@@ -142,16 +142,12 @@ def test_files_that_all_have_read_are_removed(
 @pytest.mark.parametrize(
     "words",
     [
-        ("run", "archive", "s3://bucket/lake"),
-        ("report", "s3a://bucket/lake"),
-        ("maintain", "s3://bucket/lake"),
-        ("query", "gs://bucket/lake", "SHOW TABLES"),
         ("ingest", "s3://bucket/archive", "lake", "aeron:ipc", "1"),
         ("demo", "s3://bucket/demo"),
     ],
     ids=lambda words: words[0],
 )
-def test_a_lake_is_a_folder_of_this_host(
+def test_what_is_recorded_is_in_a_folder_of_this_host(
     words: tuple[str, ...],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
