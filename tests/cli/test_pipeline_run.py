@@ -161,7 +161,8 @@ def test_what_is_recorded_is_in_a_folder_of_this_host(
 
 def test_a_copy_in_a_store_is_not_purged(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pipeline", "run", "s3://bucket/archive", "lake", "--purge"]) == 2
-    assert "this is a copy: name its --control" in capsys.readouterr().err
+    told = "removes nothing of 's3://bucket/archive': name the archive by --control"
+    assert told in capsys.readouterr().err
 
 
 def test_what_is_not_installed_is_named_with_the_remedy(
