@@ -108,7 +108,6 @@ def task_seconds(archive: Path, way: str) -> float:
             settings=settings,
             kinds=tuple(kinds_of(settings)),
             folders={table: LocalPlace(Path(folder)) / table for table in tables},
-            ends={},
         )
         before = process_time_ns()
         run_plan(task, plan_batch(options), 0)
