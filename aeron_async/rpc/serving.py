@@ -762,8 +762,10 @@ class Serving(ShortServing):
             return
         self._is_draining = True
         self._drained_ns = self._now_ns() + int(grace * NS_PER_SECOND)
-        for session in self._sessions.values():
-            self._send_away(session)
+        if self._lost is None:
+            # One whose publication was closed is ended by that.
+            for session in tuple(self._sessions.values()):
+                self._send_away(session)
 
     def _send_away(self, session: ServerSession) -> None:
         """Tell a client that no new calls are taken, and for how long this server stays."""
@@ -781,8 +783,8 @@ class Serving(ShortServing):
             return
         self._is_closed = True
         self._is_over.set()
-        self._begin_draining(0)
         try:
+            self._begin_draining(0)
             await self._end_calls()
         finally:
             self._deadlines.close()

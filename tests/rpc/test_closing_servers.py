@@ -231,7 +231,12 @@ def test_a_server_whose_aeron_is_closed_ends_with_the_reason(gone: str) -> None:
     async def story(world: World) -> None:
         server = make_server(60)
         ended: list[str] = []
-        async with world.host("bob").driver() as driver, aa.Aeron.connect(driver) as aeron:
+        async with (
+            world.host("bob").driver() as driver,
+            aa.Aeron.connect(driver) as aeron,
+            world.host("alice").aeron() as alice,
+            rpc.Client(alice, UDP, "orders") as client,
+        ):
 
             async def serve() -> None:
                 try:
@@ -243,7 +248,7 @@ def test_a_server_whose_aeron_is_closed_ends_with_the_reason(gone: str) -> None:
 
             watched: list[asyncio.Future[None]] = []
             running = asyncio.ensure_future(serve())
-            await world.sleep(0.5)
+            await client.wait_connected(5)
             with capture_logs() as lines:
                 await (aeron if gone == "client" else driver).aclose()
                 with pytest.raises(aa.ClosedError, match=r"'orders' is served no more at .*closed"):
@@ -255,6 +260,7 @@ def test_a_server_whose_aeron_is_closed_ends_with_the_reason(gone: str) -> None:
             lost = [each for each in lines if each["event"] == "call_server_lost"]
             assert [(each["service"], each["log_level"]) for each in lost] == [("orders", "error")]
             assert "closed" in lost[0]["reason"]
+            assert [each for each in lines if each["event"] == "call_client_rejected"] == []
 
     simulate(story, seed=1)
 
@@ -292,6 +298,27 @@ def test_a_server_whose_aeron_is_closed_waits_for_no_calls() -> None:
                     await running
                 assert world.now_ns - before_ns < 10 * NS_PER_SECOND
                 call.cancel()
+
+    simulate(story, seed=1)
+
+
+@pytest.mark.parametrize("grace", [0, 1])
+def test_a_server_ends_though_the_streams_to_its_clients_have_ended(grace: float) -> None:
+    async def story(world: World) -> None:
+        async with (
+            world.host("bob").aeron() as bob,
+            world.host("alice").aeron() as alice,
+            rpc.Client(alice, UDP, "orders") as one,
+            rpc.Client(alice, UDP, "orders") as two,
+        ):
+            async with make_server(1).serve(bob, UDP, grace=grace) as serving:
+                for each in (one, two):
+                    await each.wait_connected(5)
+                for session in serving._sessions.values():
+                    session.publication.close()
+            assert serving.counts.clients == 0
+            async with make_server(1).serve(bob, UDP):
+                pass
 
     simulate(story, seed=1)
 
