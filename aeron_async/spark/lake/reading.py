@@ -10,12 +10,8 @@ after the retention.
 
 from __future__ import annotations
 
-import tempfile
 from functools import cached_property
-from pathlib import Path
-from struct import pack
-from typing import TYPE_CHECKING, Any, Final, Self, final
-from uuid import uuid4
+from typing import TYPE_CHECKING, Final, Self, final
 
 import pyarrow as pa
 import pyarrow.dataset as pds
@@ -24,16 +20,16 @@ from deltalake.exceptions import DeltaError
 
 from aeron_async.errors import ArchiveError, ConfigurationError
 from aeron_async.spark.lake.conditions import all_of, fitting_files, parse_conditions
+from aeron_async.spark.lake.file_lists import frame_of
 from aeron_async.spark.lake.places import LocalPlace, place_at, place_of
 from aeron_async.text import printable
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     import polars as pl
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructField, StructType
 
     from aeron_async.spark.lake.places import LakePlace
 
@@ -204,16 +200,15 @@ class TableSnapshot:
     def spark(self, spark: SparkSession, where: str | None = None) -> DataFrame:
         """Return the rows for which the conditions hold as a frame of Spark.
 
-        Spark gets the list of files, and looks at none of them before a query. Otherwise it would
-        look at each, which takes minutes for tens of thousands.
+        Spark gets the list of files, and looks at none of them before a query; see `file_lists`.
 
         Args:
             spark: A session, not of Spark Connect; it sees the files under the same paths.
             where: Conditions on the rows.
 
         Raises:
-            ConfigurationError: `where` has another form, or the table is not in a folder that
-                Spark opens.
+            ConfigurationError: `where` has another form, the table is not in a folder that Spark
+                opens, or the session is one of Spark Connect, or takes no list of files.
         """
         from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name
         from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - as above
@@ -228,91 +223,9 @@ class TableSnapshot:
         files, schema = self.files(where), from_arrow_schema(self.schema)
         if not files.num_rows:
             return spark.createDataFrame([], schema)
-        frame = listed_frame(spark, self.folder.path, files, schema, self.partition_columns)
+        frame = frame_of(spark, self.folder.path, files, schema, self.partition_columns)
         rows = all_of([each.holds(F.col(f"`{each.column}`"), F.lit) for each in conditions])
         return frame if rows is None else frame.where(rows)
-
-
-LONGEST_LIST: Final = 1 << 50
-"""Memory of Java that a list of files may take, in bytes: as much as there is."""
-
-
-def listed_frame(
-    spark: Any, root: Path, files: pa.Table, schema: StructType, partitions: Sequence[str]
-) -> DataFrame:
-    """Return files as a frame of Spark, which reads the list of them as Hadoop sends one.
-
-    Spark takes two lists of one folder for the same. So this one is that of a new name, under which
-    nothing is.
-
-    Source: Spark `InMemoryFileIndex`, `FileStatusCache`; Hadoop `ArrayWritable.readFields`.
-    """
-    from pyspark.sql import DataFrame  # noqa: PLC0415 - only this reader needs it
-
-    jvm, session = spark._jvm, spark._jsparkSession  # noqa: SLF001 - the only way to Java
-    java, hadoop = jvm.java, jvm.org.apache.hadoop
-    sources = jvm.org.apache.spark.sql.execution.datasources
-    scala = jvm.org.apache.spark.api.python.PythonUtils
-    none = jvm.scala.Option.empty()
-
-    def of_java(fields: list[StructField]) -> Any:
-        return session.parseDataType(type(schema)(fields).json()).asNullable()
-
-    base = f"file:///{root.as_posix().lstrip('/')}"
-    status = java.lang.Class.forName("org.apache.hadoop.fs.FileStatus")
-    array = hadoop.io.ArrayWritable(status)
-    with tempfile.TemporaryDirectory(prefix="aeron-files-") as folder:
-        path = Path(folder) / "files"
-        path.write_bytes(encoded_list(base, files))
-        stream = java.io.FileInputStream(str(path))
-        array.readFields(java.io.DataInputStream(java.io.BufferedInputStream(stream)))
-        stream.close()
-    listed = java.lang.reflect.Array.newInstance(status, files.num_rows)
-    java.lang.System.arraycopy(array.get(), 0, listed, 0, files.num_rows)
-    name = hadoop.fs.Path(f"{base}/{uuid4().hex}")
-    cache = sources.SharedInMemoryCache(LONGEST_LIST, -1).createForNewClient()
-    cache.putLeafFiles(name, listed)
-    options = scala.toScalaMap(
-        {"basePath": base} if partitions else {"recursiveFileLookup": "true"}
-    )
-    whole = jvm.scala.Option.apply(of_java(schema.fields))
-    index = sources.InMemoryFileIndex(
-        session, scala.toSeq([name]), options, whole, cache, none, none
-    )
-    assert index.allFiles().size() == files.num_rows, "Spark has them from the list"
-    columns = of_java([each for each in schema.fields if each.name not in partitions])
-    relation = sources.HadoopFsRelation(
-        *(index, index.partitionSchema(), columns, none),
-        *(sources.parquet.ParquetFileFormat(), options, session),
-    )
-    frame = DataFrame(session.baseRelationToDataFrame(relation), spark)
-    return frame.select([f"`{each}`" for each in schema.names])
-
-
-def encoded_list(base: str, files: pa.Table) -> bytes:
-    """Return a list of files as Hadoop writes it: how many, and a length and a message for each.
-
-    Source: Hadoop `FileStatusProto`.
-    """
-    columns = [files.column(name).to_pylist() for name in ("path", "size_bytes")]
-    found = [pack(">i", files.num_rows)]
-    for path, *numbers in zip(*columns, files.column("modification_time").to_pylist(), strict=True):
-        name = f"{base}/{path}".encode()
-        length, size, modified = map(varint, (len(name), *numbers))
-        # A file, its path, its length, and when it was written.
-        message = b"".join((b"\x08\x02\x12", length, name, b"\x18", size, b"\x38", modified))
-        found += (pack(">i", len(message)), message)
-    return b"".join(found)
-
-
-def varint(number: int) -> bytes:
-    """Return a number as Protocol Buffers write it."""
-    found = bytearray()
-    while number > 127:  # noqa: PLR2004 - seven bits in a byte
-        found.append(number & 127 | 128)
-        number >>= 7
-    found.append(number)
-    return bytes(found)
 
 
 def read_delta(

@@ -6,9 +6,13 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pytest
 from deltalake import write_deltalake
+from pyspark.errors import PySparkAttributeError
+from structlog.testing import capture_logs
 
-from aeron_async.spark.lake import TableSnapshot, maintain, read_delta
+from aeron_async.errors import ConfigurationError
+from aeron_async.spark.lake import TableSnapshot, file_lists, maintain, read_delta
 from examples import spark_lake
 from tests.spark.lake.lakes import add_batch, little_lake
 from tests.spark.lake.test_reading import WHERE, truth
@@ -67,6 +71,71 @@ def test_spark_reads_what_others_read(spark: SparkSession, tmp_path: Path) -> No
     both = [read_delta(spark, table, version) for version in (snapshot.version, None)]
     assert both[0].union(both[1]).count() == 1_610
     assert both[1].subtract(both[0]).count() == 10
+
+
+class WithoutClasses:
+    """A session of a Spark in which a class is another one, or is not there."""
+
+    def __init__(self, spark: SparkSession, lacks: str) -> None:
+        self._spark, self._lacks = spark, lacks
+        self._at: Any = spark
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._lacks:
+            jvm: Any = self._spark._jvm
+            return jvm.org.strange
+        found = getattr(self._at, name)
+        if name not in {"_jvm", "org", "apache", "spark", "sql", "execution", "datasources"}:
+            return found
+        inner = WithoutClasses(self._spark, self._lacks)
+        inner._at = found
+        return inner
+
+
+@pytest.mark.parametrize("lacks", ["InMemoryFileIndex", "SharedInMemoryCache", "HadoopFsRelation"])
+def test_another_spark_gets_a_list_that_it_parses(
+    spark: SparkSession, tmp_path: Path, lacks: str
+) -> None:
+    table = little_lake(tmp_path / "a [lake] é=1") / "silver" / "quotes"
+    strange: Any = WithoutClasses(spark, lacks)
+    where = "date = '2026-11-18'"
+    sums = "count(*)", "coalesce(sum(sequence), 0)"
+    with capture_logs() as logs:
+        (found,) = together([read_delta(strange, table, where=where).selectExpr(*sums)])
+    assert found == truth(where)
+    assert [each["event"] for each in logs] == ["file_list_is_parsed"]
+    assert read_delta(strange, table).columns == read_delta(spark, table).columns
+
+
+def test_a_list_of_which_spark_takes_nothing_is_no_empty_table(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = little_lake(tmp_path / "lake") / "silver" / "quotes"
+    # Spark finds no file in it, as if it had looked elsewhere.
+    monkeypatch.setattr(file_lists, "encoded_list", lambda *_: bytes(4))
+    spark.conf.set(file_lists.IGNORED, "true")
+    try:
+        with pytest.raises(ConfigurationError, match="must be false for `read_delta`"):
+            read_delta(spark, table)
+    finally:
+        spark.conf.unset(file_lists.IGNORED)
+    assert read_delta(spark, table).count() == 800
+
+
+class Remote:
+    """A session of Spark Connect, which has no Java."""
+
+    @property
+    def _jvm(self) -> None:
+        message = "[JVM_ATTRIBUTE_NOT_SUPPORTED] Directly accessing the underlying Spark driver JVM"
+        raise PySparkAttributeError(message)
+
+
+def test_a_session_of_spark_connect_is_told_what_to_do(tmp_path: Path) -> None:
+    table = little_lake(tmp_path / "lake") / "silver" / "quotes"
+    remote: Any = Remote()
+    with pytest.raises(ConfigurationError, match=r"Spark Connect.*by `TableSnapshot.arrow` or"):
+        read_delta(remote, table)
 
 
 def test_spark_reads_a_table_without_partitions(spark: SparkSession, tmp_path: Path) -> None:
