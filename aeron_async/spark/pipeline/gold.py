@@ -11,14 +11,7 @@ import pyarrow.compute as pc
 
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.spark.pipeline.histogram import NEGATIVE, bins_of
-from aeron_async.spark.pipeline.runs import (
-    RecordedGap,
-    Run,
-    gap_between,
-    gaps_of,
-    runs_of,
-    stitch,
-)
+from aeron_async.spark.pipeline.runs import RecordedGap, Run, gap_between, stitch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -39,17 +32,14 @@ __all__ = [
     "RATES_MINUTE",
     "RECORDINGS",
     "RUNS",
+    "SUMMED",
     "Sums",
     "add_decoded",
     "add_latencies",
     "add_lengths",
     "add_quarantined",
     "add_rates",
-    "decoded_sums",
-    "latency_sums",
-    "length_sums",
     "per_minute",
-    "rate_sums",
     "recording_rows",
     "stitched",
     "table_of",
@@ -124,6 +114,15 @@ DECODED: Final = pa.schema(
     ]
 )
 """A row has the kind of decoded messages, or else the reason why messages are in quarantine."""
+SUMMED: Final = {
+    "rates_second": RATES,
+    "latency": LATENCY,
+    "lengths": LENGTHS,
+    "decoded": DECODED,
+}
+"""Tables whose rows are sums that tasks make."""
+ADDED: Final = ("messages", "bytes", "count")
+"""Columns that are added up; the others say of what."""
 RECORDINGS: Final = pa.schema(
     [
         *INTEGERS.items(),
@@ -165,8 +164,7 @@ class Sums:
     """Partial sums of a table, which are added up when they have become many.
 
     Args:
-        schema: Columns of the table.
-        keys: Number of its columns by which the others are added.
+        schema: Columns of the table, one of which is a time; see `ADDED`.
         most: Upper limit on its rows; None for none. If there are more, times are rounded down to
             longer steps. Sums stay exact.
 
@@ -174,12 +172,12 @@ class Sums:
         step: To how many of its units times were rounded; 1 for none.
     """
 
-    def __init__(self, schema: pa.Schema, keys: int, most: int | None = None) -> None:
+    def __init__(self, schema: pa.Schema, most: int | None = None) -> None:
         self._schema = schema
         self._limit = most
         self._time = next(place for place, name in enumerate(schema.names) if name in TIMES)
         self.step = 1
-        self._keys = schema.names[:keys]
+        self._keys = [name for name in schema.names if name not in ADDED]
         self._parts: list[pa.Table] = []
         self._count = 0
         self._most = MOST_PARTS
@@ -216,11 +214,11 @@ class Sums:
         return found
 
     def _added_up(self) -> pa.Table:
-        names = [name for name in self._schema.names if name not in self._keys]
         whole = pa.concat_tables([self._schema.empty_table(), *self._parts])
         if self.step > 1:
             times = whole.column(self._time).to_numpy() // self.step * self.step
             whole = whole.set_column(self._time, self._schema.field(self._time), pa.array(times))
+        names = [name for name in self._schema.names if name in ADDED]
         sums = whole.group_by(self._keys, use_threads=False).aggregate(
             [(name, "sum") for name in names]
         )
@@ -228,11 +226,6 @@ class Sums:
         found = sums.select(columns).rename_columns(self._schema.names).cast(self._schema)
         # Its chunks are slices of the same memory, of which each would be sent whole.
         return found.combine_chunks()
-
-
-def rate_sums(most: int | None = None) -> Sums:
-    """Return sums of messages and bytes by recording, session and second."""
-    return Sums(RATES, len(KEYS) + 1, most)
 
 
 def add_rates(sums: Sums, recording: RecordingDescriptor, rows: MessageRows) -> None:
@@ -249,11 +242,6 @@ def add_rates(sums: Sums, recording: RecordingDescriptor, rows: MessageRows) -> 
     lengths = np.add.reduceat(rows.lengths[chosen], starts, dtype=np.int64)
     keys = (recording.recording_id, sessions[starts], recording.stream_id, seconds[starts])
     sums.add([*keys, messages, lengths])
-
-
-def latency_sums(most: int | None = None) -> Sums:
-    """Return counts of latencies by name, stream, minute and bin."""
-    return Sums(LATENCY, len(LATENCY.names) - 1, most)
 
 
 def add_latencies(
@@ -274,11 +262,6 @@ def add_latencies(
     sums.add([name, stream_id, codes // BINS, codes % BINS + NEGATIVE, counts])
 
 
-def length_sums(most: int | None = None) -> Sums:
-    """Return counts of messages by stream, minute and bin of their length."""
-    return Sums(LENGTHS, len(LENGTHS.names) - 1, most)
-
-
 def add_lengths(
     sums: Sums, stream_id: int, lengths: NDArray[Any], event_ns: NDArray[np.int64]
 ) -> None:
@@ -289,11 +272,6 @@ def add_lengths(
     span = int(lengths.max()) + 1
     codes, counts = counted(minutes_of(event_ns) * span + lengths)
     sums.add([stream_id, codes // span, bins_of(codes % span), counts])
-
-
-def decoded_sums(most: int | None = None) -> Sums:
-    """Return counts of messages by what has become of them, stream and minute."""
-    return Sums(DECODED, len(DECODED.names) - 1, most)
 
 
 def add_decoded(sums: Sums, kind: str, stream_id: int, event_ns: NDArray[np.int64]) -> None:
@@ -352,18 +330,18 @@ def counted(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int
 
 
 def stitched(
-    found: pa.Table, earlier: Iterable[Run], term_lengths: Mapping[int, int]
+    found: Iterable[Run], earlier: Iterable[Run], term_lengths: Mapping[int, int]
 ) -> tuple[list[Run], list[RecordedGap]]:
-    """Return the joined runs of a batch, and all gaps including that to the batch before.
+    """Return the joined runs of a batch, and the gaps between runs, that to the batch before too.
 
     A run counts the gap before it, so that gaps of runs add up to all gaps.
 
     Args:
-        found: Rows of `SUMMARY`.
+        found: Runs of parts, in any order.
         earlier: The last run of each recording and name before this batch.
         term_lengths: Term lengths by recording id.
     """
-    runs, gaps = stitch(runs_of(found), term_lengths)
+    runs, gaps = stitch(found, term_lengths)
     between = []
     for before in earlier:
         run = runs.get((before.recording_id, before.name))
@@ -373,13 +351,13 @@ def stitched(
         if gap is not None:
             between.append(gap)
             runs[run.recording_id, run.name] = attrs.evolve(run, gaps=run.gaps + 1)
-    return list(runs.values()), [*gaps_of(found), *gaps, *between]
+    return list(runs.values()), [*gaps, *between]
 
 
 def per_minute(seconds: pa.Table) -> pa.Table:
     """Return messages and bytes in each minute."""
     minutes = pa.array(seconds.column("second").to_numpy() // SECONDS_PER_MINUTE)
-    sums = Sums(RATES_MINUTE, len(KEYS) + 1)
+    sums = Sums(RATES_MINUTE)
     columns = [*(seconds.column(name) for name in KEYS), minutes]
     columns += [seconds.column(name) for name in ("messages", "bytes")]
     sums.add_table(pa.Table.from_arrays(columns, schema=RATES_MINUTE))

@@ -48,14 +48,11 @@ from aeron_async.spark.pipeline.batches import (
     sync_offsets,
 )
 from aeron_async.spark.pipeline.gold import (
-    DECODED,
     GAPS,
-    LATENCY,
-    LENGTHS,
-    RATES,
     RATES_MINUTE,
     RECORDINGS,
     RUNS,
+    SUMMED,
     per_minute,
     recording_rows,
     table_of,
@@ -95,13 +92,10 @@ __all__ = ["BatchReport", "BatchWork", "PipelineJob", "with_batch"]
 
 log: Final = get_logger(__name__)
 GOLD: Final = {
-    "rates_second": RATES,
+    **SUMMED,
     "rates_minute": RATES_MINUTE,
     "runs": RUNS,
     "gaps": GAPS,
-    "latency": LATENCY,
-    "lengths": LENGTHS,
-    "decoded": DECODED,
     "recordings": RECORDINGS,
 }
 
@@ -383,12 +377,11 @@ class PipelineJob:
         return totals
 
     def _commit_gold(self, work: BatchWork, totals: BatchTotals, done: BatchSums) -> None:
-        for name, rows in totals.tables().items():
+        tables = totals.tables()
+        tables["rates_minute"] = per_minute(tables["rates_second"])
+        tables |= {"gaps": table_of(done.gaps, GAPS), "runs": table_of(done.runs, RUNS)}
+        for name, rows in tables.items():
             work.write(gold(name), rows)
-            if name == "rates_second":
-                work.write(gold("rates_minute"), per_minute(rows))
-        work.write(gold("gaps"), table_of(done.gaps, GAPS))
-        work.write(gold("runs"), table_of(done.runs, RUNS))
         recordings = recording_rows(self._watch.selected.values())
         if not recordings.equals(self._known_recordings):
             work.write(gold("recordings"), recordings, replace=True)

@@ -1,7 +1,7 @@
 """Runs of a recording without gaps, and the gaps between them.
 
-A `Summariser` takes part of a recording in order and sums it up in a few rows: the runs, and the
-gaps inside them. Sorted by position, the runs of all parts are then stitched together, whatever the
+A `Summariser` takes part of a recording in order and sums it up: the runs, and the gaps inside
+them. Sorted by position, the runs of all parts are then stitched together, whatever the
 order in which the parts were read. A run is one of positions, or of a number that counts messages.
 """
 
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 import numpy as np
-import pyarrow as pa
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,18 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST_MISSING",
-    "RUN",
-    "SUMMARY",
     "GapKind",
     "MessageRows",
     "RecordedGap",
     "Run",
     "Summariser",
     "gap_between",
-    "gaps_of",
     "is_term_padding",
     "position_gap",
-    "runs_of",
     "stitch",
 ]
 
@@ -200,33 +195,8 @@ def joined(before: Run, after: Run, *, gaps: int) -> Run:
     )
 
 
-RUN: Final = "run"
 LISTED_GAPS: Final = 1_000
 """Upper limit on the gaps that one part lists; more are only counted."""
-SUMMARY: Final = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("recording_id", pa.int64()),
-        ("session_id", pa.int32()),
-        ("stream_id", pa.int32()),
-        ("name", pa.string()),
-        ("first_position", pa.int64()),
-        ("end_position", pa.int64()),
-        ("messages", pa.int64()),
-        ("bytes", pa.int64()),
-        ("first_ns", pa.int64()),
-        ("last_ns", pa.int64()),
-        ("first_number", pa.int64()),
-        ("last_number", pa.int64()),
-        ("gaps", pa.int64()),
-        ("missing", pa.int64()),
-    ]
-)
-"""Columns of runs and gaps.
-
-A run has all but `missing`. The positions and times of a gap are those of its two ends.
-"""
-RUN_FIELDS: Final = tuple(field.name for field in attrs.fields(Run))
 
 
 @final
@@ -288,16 +258,17 @@ class Summariser:
         name: Name of the number that counts messages; "" for runs of positions.
 
     Attributes:
-        rows: Runs that ended, and gaps, as rows of `SUMMARY`.
+        runs: Runs that ended.
+        gaps: Gaps, the first `LISTED_GAPS` of them.
     """
 
     def __init__(self, recording: RecordingDescriptor, name: str = POSITIONS) -> None:
         self._recording = recording
         self._name = name
         self._edge: Edge | None = None
-        self._open: dict[str, Any] = {}
-        self._listed = 0
-        self.rows: list[dict[str, Any]] = []
+        self._open: Run | None = None
+        self.runs: list[Run] = []
+        self.gaps: list[RecordedGap] = []
 
     def add(self, rows: MessageRows) -> None:
         """Add messages, which follow those before."""
@@ -313,9 +284,10 @@ class Summariser:
             if is_first[start]:
                 self.close()
             gaps = np.flatnonzero(is_gap[start:end]) + start
-            for row in gaps[: LISTED_GAPS - self._listed].tolist():
-                self._list(rows, row, int(missing[row]))
-            self._extend(rows, start, end, len(gaps))
+            listed = gaps[: LISTED_GAPS - len(self.gaps)].tolist()
+            self.gaps += [self._gap(rows, row, int(missing[row])) for row in listed]
+            run = self._run(rows, start, end, len(gaps))
+            self._open = run if self._open is None else joined(self._open, run, gaps=0)
         last = len(rows) - 1
         self._edge = Edge(
             session=int(rows.sessions[last]),
@@ -326,9 +298,9 @@ class Summariser:
 
     def close(self) -> None:
         """End the run."""
-        if self._open:
-            self.rows.append(self._open)
-            self._open = {}
+        if self._open is not None:
+            self.runs.append(self._open)
+            self._open = None
 
     def _compared(self, rows: MessageRows) -> tuple[Any, Any]:
         """Return which messages begin a run, and the distance of each from the one before."""
@@ -363,39 +335,29 @@ class Summariser:
         missing = np.where(is_wrapped, most, missing)
         return missing, ~is_first & (missing != 0)
 
-    def _extend(self, rows: MessageRows, start: int, end: int, gaps: int) -> None:
-        """Add messages to the current run."""
-        run, numbers = self._open, rows.numbers
-        if not run:
-            run |= {
-                "kind": RUN,
-                "recording_id": self._recording.recording_id,
-                "session_id": int(rows.sessions[start]),
-                "stream_id": self._recording.stream_id,
-                "name": self._name,
-                "first_position": int(rows.positions[start]),
-                "messages": 0,
-                "bytes": 0,
-                "first_ns": None,
-                "last_ns": None,
-                "first_number": None if numbers is None else int(numbers[start]),
-                "gaps": 0,
-            }
-        run["messages"] += end - start
-        # Runs of numbers count the same messages once more, and not their bytes.
-        run["bytes"] += int(rows.lengths[start:end].sum()) if numbers is None else 0
-        run["gaps"] += gaps
-        run["end_position"] = int(rows.ends[end - 1])
-        run["last_number"] = None if numbers is None else int(numbers[end - 1])
-        timed = np.flatnonzero(rows.is_timed[start:end])
-        if len(timed):
-            first, last = (int(rows.times[start + timed[at]]) for at in (0, -1))
-            run["first_ns"] = first if run["first_ns"] is None else run["first_ns"]
-            run["last_ns"] = last
+    def _run(self, rows: MessageRows, start: int, end: int, gaps: int) -> Run:
+        """Return messages without a break as a run."""
+        numbers = rows.numbers
+        timed = np.flatnonzero(rows.is_timed[start:end]) + start
+        return Run(
+            recording_id=self._recording.recording_id,
+            session_id=int(rows.sessions[start]),
+            stream_id=self._recording.stream_id,
+            name=self._name,
+            first_position=int(rows.positions[start]),
+            end_position=int(rows.ends[end - 1]),
+            messages=end - start,
+            # Runs of numbers count the same messages once more, and not their bytes.
+            bytes=int(rows.lengths[start:end].sum()) if numbers is None else 0,
+            first_ns=int(rows.times[timed[0]]) if len(timed) else None,
+            last_ns=int(rows.times[timed[-1]]) if len(timed) else None,
+            first_number=None if numbers is None else int(numbers[start]),
+            last_number=None if numbers is None else int(numbers[end - 1]),
+            gaps=gaps,
+        )
 
-    def _list(self, rows: MessageRows, row: int, missing: int) -> None:
-        """List the gap before a message."""
-        self._listed += 1
+    def _gap(self, rows: MessageRows, row: int, missing: int) -> RecordedGap:
+        """Return the gap before a message."""
         edge = self._edge
         if row:
             before, time_ns = int(rows.ends[row - 1]), rows.time_of(row - 1)
@@ -406,41 +368,15 @@ class Summariser:
         kind = position_gap(before, position, self._recording.term_length)
         if rows.numbers is not None:
             kind = GapKind.SEQUENCE if missing > 0 else GapKind.BACKWARDS
-        self.rows.append(
-            {
-                "kind": kind,
-                "recording_id": self._recording.recording_id,
-                "stream_id": self._recording.stream_id,
-                "name": self._name,
-                "first_position": before,
-                "end_position": position,
-                "missing": missing,
-                "first_ns": time_ns,
-                "last_ns": rows.time_of(row),
-            }
+        assert kind is not None
+        return RecordedGap(
+            kind=kind,
+            recording_id=self._recording.recording_id,
+            stream_id=self._recording.stream_id,
+            name=self._name,
+            position=before,
+            end_position=position,
+            missing=missing,
+            before_ns=time_ns,
+            after_ns=rows.time_of(row),
         )
-
-
-def runs_of(summary: pa.Table) -> list[Run]:
-    """Return the runs among rows of `SUMMARY`."""
-    rows = summary.select([*RUN_FIELDS, "kind"]).to_pylist()
-    return [Run(**{name: row[name] for name in RUN_FIELDS}) for row in rows if row["kind"] == RUN]
-
-
-def gaps_of(summary: pa.Table) -> list[RecordedGap]:
-    """Return the gaps among rows of `SUMMARY`."""
-    return [
-        RecordedGap(
-            kind=row["kind"],
-            recording_id=row["recording_id"],
-            stream_id=row["stream_id"],
-            name=row["name"],
-            position=row["first_position"],
-            end_position=row["end_position"],
-            missing=row["missing"],
-            before_ns=row["first_ns"],
-            after_ns=row["last_ns"],
-        )
-        for row in summary.to_pylist()
-        if row["kind"] != RUN
-    ]

@@ -24,7 +24,7 @@ from aeron_async.spark.decoding import CodecDecoder
 from aeron_async.spark.lake.files import OPEN_FILES, FileWriter, attempt, file_schema
 from aeron_async.spark.lake.tables import BRONZE, QUARANTINE, silver
 from aeron_async.spark.pipeline import gold
-from aeron_async.spark.pipeline.runs import MessageRows, Summariser
+from aeron_async.spark.pipeline.runs import MessageRows, RecordedGap, Run, Summariser
 from aeron_async.spark.pipeline.settings import RECORDED_NS
 from aeron_async.spark.pipeline.silver import BRONZE_SCHEMA, QUARANTINE_SCHEMA, STAMP
 from aeron_async.spark.record_batches import in_nanoseconds
@@ -92,22 +92,18 @@ class TaskResult:
     Attributes:
         files: Files that were written, by table.
         counts: Rows of each table, also of those that already have the batch.
-        summary: Runs and gaps; see `runs.SUMMARY`.
-        rates: Messages and bytes in each second.
-        latency: Counts of latencies.
-        lengths: Counts of lengths.
-        decoded: Counts of what was decoded or put aside.
+        runs: Runs of each part.
+        gaps: Gaps inside them.
+        sums: Rows of each of `gold.SUMMED`.
         term_lengths: Term lengths by recording id.
         steps: To how many seconds or minutes times were rounded, by table of sums.
     """
 
     files: dict[str, list[DataFile]]
     counts: dict[str, int]
-    summary: list[dict[str, Any]]
-    rates: pa.Table
-    latency: pa.Table
-    lengths: pa.Table
-    decoded: pa.Table
+    runs: list[Run]
+    gaps: list[RecordedGap]
+    sums: dict[str, pa.Table]
     term_lengths: dict[int, int]
     steps: dict[str, int]
 
@@ -142,14 +138,15 @@ class PlanWriter:
             most = task.settings.max_file_bytes
             self._writers[table] = FileWriter(folder, name, schema, max_bytes=most)
         self._counts: Counter[str] = Counter()
-        self._rates = gold.rate_sums(gold.MOST_OF_A_PLAN)
-        self._latency = gold.latency_sums(gold.MOST_OF_A_PLAN)
-        self._lengths = gold.length_sums(gold.MOST_OF_A_PLAN)
-        self._decoded = gold.decoded_sums(gold.MOST_OF_A_PLAN)
+        self._sums = {
+            name: gold.Sums(schema, gold.MOST_OF_A_PLAN) for name, schema in gold.SUMMED.items()
+        }
         self._reasons: set[str] = set()
         self._days: dict[str, set[int]] = {table: set() for table in self._writers}
         self._part: RecordingRange | None = None
         self._summarisers: list[Summariser] = []
+        self._runs: list[Run] = []
+        self._gaps: list[RecordedGap] = []
 
     def add(self, batch: RowBatch) -> None:
         """Write some messages of one recording."""
@@ -159,8 +156,8 @@ class PlanWriter:
         part, rows = batch.part.descriptor, messages.rows
         self._summarisers[0].add(rows)
         if messages.is_timed:
-            gold.add_rates(self._rates, part, rows)
-        gold.add_lengths(self._lengths, part.stream_id, rows.lengths, messages.event_ns)
+            gold.add_rates(self._sums["rates_second"], part, rows)
+        gold.add_lengths(self._sums["lengths"], part.stream_id, rows.lengths, messages.event_ns)
         if BRONZE in self._writers:
             columns = [messages.column(name) for name in self._writers[BRONZE].schema.names]
             self._write(BRONZE, columns, messages.event_ns, part.stream_id)
@@ -172,27 +169,18 @@ class PlanWriter:
 
     def result(self, parts: Sequence[RecordingRange]) -> TaskResult:
         """Complete all files; return them with the sums."""
-        for each in self._summarisers:
-            each.close()
+        self._close_runs()
         lengths = {part.descriptor.recording_id: part.descriptor.term_length for part in parts}
-        sums = {
-            "rates_second": self._rates,
-            "latency": self._latency,
-            "lengths": self._lengths,
-            "decoded": self._decoded,
-        }
-        tables = [each.table() for each in sums.values()]
-        rates, latency, message_lengths, decoded = tables
+        # How far times are rounded is known when sums are tables.
+        tables = {name: each.table() for name, each in self._sums.items()}
         return TaskResult(
             files={table: each.close() for table, each in self._writers.items()},
             counts=dict(self._counts),
-            summary=[row for each in self._summarisers for row in each.rows],
-            rates=rates,
-            latency=latency,
-            lengths=message_lengths,
-            decoded=decoded,
+            runs=self._runs,
+            gaps=self._gaps,
+            sums=tables,
             term_lengths=lengths,
-            steps={table: each.step for table, each in sums.items()},
+            steps={name: each.step for name, each in self._sums.items()},
         )
 
     def abandon(self) -> None:
@@ -205,9 +193,7 @@ class PlanWriter:
 
     def _begin(self, part: RecordingRange) -> None:
         """Begin with a part: nothing is known of what lies between it and the one before."""
-        for each in self._summarisers:
-            each.close()
-        done = [row for each in self._summarisers for row in each.rows]
+        self._close_runs()
         self._part = part
         names = [
             f"{kind.decoding.kind}.{each.field}"
@@ -216,7 +202,12 @@ class PlanWriter:
             if each.kind == kind.decoding.kind
         ]
         self._summarisers = [Summariser(part.descriptor, name) for name in ("", *names)]
-        self._summarisers[0].rows += done
+
+    def _close_runs(self) -> None:
+        for each in self._summarisers:
+            each.close()
+            self._runs += each.runs
+            self._gaps += each.gaps
 
     def _write(
         self, table: str, columns: list[Any], event_ns: NDArray[np.int64], stream_id: int
@@ -258,7 +249,8 @@ class PlanWriter:
         good = {name: kept(column, chosen) for name, column in fields}
         recorded_ns = messages.event_ns if chosen is None else messages.event_ns[chosen]
         event_ns = event_of(kind, good, recorded_ns)
-        gold.add_decoded(self._decoded, kind.decoding.kind, messages.part.stream_id, recorded_ns)
+        stream_id = messages.part.stream_id
+        gold.add_decoded(self._sums["decoded"], kind.decoding.kind, stream_id, recorded_ns)
         table = silver(kind.decoding.kind)
         if table in self._writers and count:
             own = {**good, "event_ns": pa.array(event_ns), "event_time": stamps(event_ns)}
@@ -266,7 +258,7 @@ class PlanWriter:
                 own[name] if name in own else kept(messages.column(name), chosen)
                 for name in self._writers[table].schema.names
             ]
-            self._write(table, columns, event_ns, messages.part.stream_id)
+            self._write(table, columns, event_ns, stream_id)
         self._counts[table] += count
         self._measure(kind, messages, good, chosen, event_ns)
         for each in self._task.settings.sequence:
@@ -292,7 +284,7 @@ class PlanWriter:
             values, is_known = latencies(each, times)
             stream_id = messages.part.stream_id
             known, events = values[is_known], event_ns[is_known]
-            gold.add_latencies(self._latency, each.name, stream_id, known, events)
+            gold.add_latencies(self._sums["latency"], each.name, stream_id, known, events)
 
     def _put_aside(self, messages: RecordedMessages, found: list[Decoded]) -> None:
         """Write messages that no decoder reads, with the first reason, to quarantine.
@@ -305,7 +297,7 @@ class PlanWriter:
             return
         self._counts[QUARANTINE] += int(np.count_nonzero(wrong))
         events, stream_id = messages.event_ns[wrong], messages.part.stream_id
-        given = self._decoded, stream_id, kept(reasons, wrong), events, self._reasons
+        given = self._sums["decoded"], stream_id, kept(reasons, wrong), events, self._reasons
         gold.add_quarantined(*given)
         if QUARANTINE in self._writers:
             *names, _ = self._writers[QUARANTINE].schema.names

@@ -8,22 +8,14 @@ down to longer steps, and gaps are only counted. What that concerns is in the re
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Final, final
 
 import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aeron_async.spark.pipeline.gold import (
-    RUNS,
-    decoded_sums,
-    latency_sums,
-    length_sums,
-    rate_sums,
-    stitched,
-    table_of,
-)
-from aeron_async.spark.pipeline.runs import RUN, SUMMARY, Run
+from aeron_async.spark.pipeline.gold import RUNS, SUMMED, Sums, stitched, table_of
+from aeron_async.spark.pipeline.runs import Run
 
 if TYPE_CHECKING:
     from aeron_async.spark.lake.files import DataFile
@@ -77,15 +69,10 @@ class BatchTotals:
     def __init__(self) -> None:
         self.files: defaultdict[str, list[DataFile]] = defaultdict(list)
         self.counts: Counter[str] = Counter()
-        self.sums = {
-            "rates_second": rate_sums(MOST_OF_A_BATCH),
-            "latency": latency_sums(MOST_OF_A_BATCH),
-            "lengths": length_sums(MOST_OF_A_BATCH),
-            "decoded": decoded_sums(MOST_OF_A_BATCH),
-        }
+        self.sums = {name: Sums(schema, MOST_OF_A_BATCH) for name, schema in SUMMED.items()}
         self._steps: Counter[str] = Counter()
-        self._rows: list[dict[str, Any]] = []
-        self._listed = 0
+        self._runs: list[Run] = []
+        self._gaps: list[RecordedGap] = []
         self._term_lengths: dict[int, int] = {}
 
     def add(self, result: TaskResult) -> None:
@@ -93,17 +80,12 @@ class BatchTotals:
         for table, files in result.files.items():
             self.files[table] += files
         self.counts.update(result.counts)
-        for table, rows in zip(
-            self.sums, (result.rates, result.latency, result.lengths, result.decoded), strict=True
-        ):
+        for table, rows in result.sums.items():
             self.sums[table].add_table(rows)
         self._steps |= Counter(result.steps)
         self._term_lengths |= result.term_lengths
-        for each in result.summary:
-            is_gap = each["kind"] != RUN
-            if not is_gap or self._listed < GAPS_OF_A_BATCH:
-                self._rows.append(each)
-                self._listed += is_gap
+        self._runs += result.runs
+        self._gaps += result.gaps[: GAPS_OF_A_BATCH - len(self._gaps)]
 
     def tables(self) -> dict[str, pa.Table]:
         """Return the sums of each table."""
@@ -122,8 +104,7 @@ class BatchTotals:
         """
         ids = pa.array(list(self._term_lengths), pa.int64())
         before = earlier.filter(pc.is_in(earlier.column("recording_id"), ids))
-        summary = pa.Table.from_pylist(self._rows, schema=SUMMARY)
         known = (Run(**row) for row in before.to_pylist())
-        runs, gaps = stitched(summary, known, self._term_lengths)
-        all_runs = pa.concat_tables([earlier, table_of(runs, RUNS)])
-        return BatchSums(runs, gaps[:GAPS_OF_A_BATCH], all_runs)
+        runs, between = stitched(self._runs, known, self._term_lengths)
+        gaps = [*self._gaps, *between][:GAPS_OF_A_BATCH]
+        return BatchSums(runs, gaps, pa.concat_tables([earlier, table_of(runs, RUNS)]))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 
+import attrs
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from aeron_async.spark.pipeline import gold
 from aeron_async.spark.pipeline.histogram import bin_of
-from aeron_async.spark.pipeline.runs import SUMMARY, GapKind, Run
+from aeron_async.spark.pipeline.runs import GapKind, Run
 
 MINUTE_NS = 60 * 10**9
 FARTHEST_NS = (1 << 63) - 1
@@ -22,7 +23,7 @@ FARTHEST_NS = (1 << 63) - 1
 def test_lengths_are_counted_by_minute_and_bin(last_minute: int, longest: int) -> None:
     chance = np.random.default_rng(7)
     wanted: Counter[tuple[int, int, int]] = Counter()
-    sums = gold.length_sums()
+    sums = gold.Sums(gold.LENGTHS)
     for _ in range(3):
         lengths = chance.integers(0, longest, 500, endpoint=True, dtype=np.int64)
         minutes = chance.integers(-2, last_minute, 500, endpoint=True, dtype=np.int64)
@@ -37,7 +38,7 @@ def test_lengths_are_counted_by_minute_and_bin(last_minute: int, longest: int) -
 
 def test_many_sums_are_not_added_up_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gold, "MOST_PARTS", 10)
-    sums, rows = gold.length_sums(), 0
+    sums, rows = gold.Sums(gold.LENGTHS), 0
     table = gold.Sums.table
 
     def counted(self: gold.Sums) -> pa.Table:
@@ -59,7 +60,7 @@ def test_more_times_than_a_plan_may_have_become_longer_steps(
 ) -> None:
     monkeypatch.setattr(gold, "MOST_PARTS", 100)
     chance = np.random.default_rng(most)
-    sums, total = gold.length_sums(most), 0
+    sums, total = gold.Sums(gold.LENGTHS, most), 0
     low, high = -FARTHEST_NS // MINUTE_NS + 1, FARTHEST_NS // MINUTE_NS - 1
     for _ in range(10):
         minutes = chance.integers(low, high, 100)
@@ -73,7 +74,7 @@ def test_more_times_than_a_plan_may_have_become_longer_steps(
 
 
 def test_sums_are_sent_once() -> None:
-    sums, count = gold.length_sums(), 100_000
+    sums, count = gold.Sums(gold.LENGTHS), 100_000
     gold.add_lengths(sums, 7, np.full(count, 5), np.arange(count) * MINUTE_NS)
     found = sums.table()
     assert found.num_rows == count
@@ -81,7 +82,7 @@ def test_sums_are_sent_once() -> None:
 
 
 def test_decoded_messages_are_counted_by_minute() -> None:
-    sums = gold.decoded_sums()
+    sums = gold.Sums(gold.DECODED)
     for times in ([1, 2, MINUTE_NS], [MINUTE_NS + 5], [-1], []):
         gold.add_decoded(sums, "quotes", 7, np.array(times, np.int64))
     found = {tuple(row.values()) for row in sums.table().to_pylist()}
@@ -89,7 +90,7 @@ def test_decoded_messages_are_counted_by_minute() -> None:
 
 
 def test_reasons_are_told_while_they_are_few_and_short() -> None:
-    sums, known = gold.decoded_sums(), set[str]()
+    sums, known = gold.Sums(gold.DECODED), set[str]()
     for start in (0, 40, 80):
         reasons = pa.array([f"reason {start + each}" for each in range(40)] * 2)
         gold.add_quarantined(sums, 7, reasons, np.zeros(80, np.int64), known)
@@ -97,7 +98,7 @@ def test_reasons_are_told_while_they_are_few_and_short() -> None:
     rows = {row["reason"]: row["messages"] for row in sums.table().to_pylist()}
     assert rows.pop(gold.OTHER_REASONS) == 2 * (120 - gold.MOST_REASONS) + 1
     assert rows == {f"reason {each}": 2 for each in range(gold.MOST_REASONS)}
-    sums = gold.decoded_sums()
+    sums = gold.Sums(gold.DECODED)
     gold.add_quarantined(sums, 7, pa.array(["\u202e" * 5_000]), np.zeros(1, np.int64), set())
     (row,) = sums.table().to_pylist()
     assert (row["kind"], row["reason"]) == ("", "\u202e" * gold.REASON_LENGTH)
@@ -112,13 +113,10 @@ def test_gaps_of_runs_add_up_to_all_gaps() -> None:
         end_position=64,
         messages=1,
     )
-    rows = [
-        {"kind": "run", "gaps": 5, "name": ""}
-        | dict.fromkeys(("recording_id", "session_id", "stream_id", "messages", "bytes"), 1)
-        | {"first_position": start, "end_position": start + 64}
+    found = [
+        attrs.evolve(run, first_position=start, end_position=start + 64, gaps=5)
         for start in (128, 256)
     ]
-    found = pa.Table.from_pylist(rows, schema=SUMMARY)
     (joined,), gaps = gold.stitched(found, [run], {1: 65_536})
     # Those inside, one between the two parts, and one to the batch before.
     assert (joined.gaps, [gap.kind for gap in gaps]) == (12, [GapKind.PADDING] * 2)

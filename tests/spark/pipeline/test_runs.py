@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,15 +15,12 @@ from aeron_async.archive.disk.descriptor import RecordingDescriptor
 from aeron_async.spark.pipeline.gold import GAPS, table_of
 from aeron_async.spark.pipeline.runs import (
     LISTED_GAPS,
-    SUMMARY,
     GapKind,
     MessageRows,
     RecordedGap,
     Run,
     Summariser,
-    gaps_of,
     position_gap,
-    runs_of,
     stitch,
 )
 
@@ -70,8 +66,7 @@ def summarised(*given: MessageRows, name: str = "") -> tuple[list[Run], list[Rec
     for each in given:
         summariser.add(each)
     summariser.close()
-    found = pa.Table.from_pylist(summariser.rows, schema=SUMMARY)
-    return runs_of(found), gaps_of(found)
+    return summariser.runs, summariser.gaps
 
 
 def test_one_stretch_is_one_run_however_it_is_cut_into_batches() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,18 +13,10 @@ from aeron_async.cli.pipeline_run import PipelineOutput
 from aeron_async.spark.lake.tables import gold
 from aeron_async.spark.pipeline import ingest, totals
 from aeron_async.spark.pipeline import query as query_module
-from aeron_async.spark.pipeline.gold import (
-    GAPS,
-    RATES,
-    RUNS,
-    decoded_sums,
-    latency_sums,
-    length_sums,
-    rate_sums,
-)
+from aeron_async.spark.pipeline.gold import GAPS, RATES, RUNS, SUMMED, Sums
 from aeron_async.spark.pipeline.job import BatchReport, told_first
 from aeron_async.spark.pipeline.query import MOST_TOLD, Lag, farthest
-from aeron_async.spark.pipeline.runs import GapKind, Run
+from aeron_async.spark.pipeline.runs import GapKind, RecordedGap, Run
 from aeron_async.spark.pipeline.task import TaskResult
 from aeron_async.spark.pipeline.totals import BatchTotals
 from tests.spark.pipeline.local import LocalJob, planned
@@ -40,9 +32,10 @@ FARTHEST = (1 << 63) - 1
 def result(recording_id: int, seconds: range, gaps: int = 0) -> TaskResult:
     """Return what a task finds of a recording with a message each second, some behind gaps."""
     count = len(seconds)
-    rates = rate_sums()
+    sums = {name: Sums(schema) for name, schema in SUMMED.items()}
     ids = np.full(count, recording_id)
-    rates.add([ids, 7, 1001, np.array(seconds), np.full(count, 2), np.full(count, 3)])
+    row = [ids, 7, 1001, np.array(seconds), np.full(count, 2), np.full(count, 3)]
+    sums["rates_second"].add(row)
     run = Run(
         recording_id=recording_id,
         session_id=7,
@@ -52,27 +45,20 @@ def result(recording_id: int, seconds: range, gaps: int = 0) -> TaskResult:
         messages=count,
         gaps=gaps,
     )
-    rows: list[dict[str, Any]] = [
-        {
-            "kind": GapKind.PADDING,
-            "recording_id": recording_id,
-            "stream_id": 1001,
-            "name": "",
-            "first_position": 64 * place,
-            "end_position": 64 * place + 64,
-            "missing": 64,
-        }
-        for place in range(gaps)
-    ]
-    rows.append({"kind": "run"} | {name: getattr(run, name) for name in RUNS.names})
+    padding = RecordedGap(
+        kind=GapKind.PADDING,
+        recording_id=recording_id,
+        stream_id=1001,
+        position=0,
+        end_position=64,
+        missing=64,
+    )
     return TaskResult(
         files={"bronze": []},
         counts={"bronze": count},
-        summary=rows,
-        rates=rates.table(),
-        latency=latency_sums().table(),
-        lengths=length_sums().table(),
-        decoded=decoded_sums().table(),
+        runs=[run],
+        gaps=[padding] * gaps,
+        sums={name: each.table() for name, each in sums.items()},
         term_lengths={recording_id: TERM},
         steps={"rates_second": 1, "latency": 1, "lengths": 1, "decoded": 4},
     )
@@ -155,7 +141,5 @@ def test_a_report_is_a_line_that_the_recorder_reads(monkeypatch: pytest.MonkeyPa
 
 
 def test_recordings_of_the_batch_are_told_first() -> None:
-    run = result(2, range(1)).summary[-1]
-    run.pop("kind")
-    found = told_first({1: 10, 2: 20, 3: 30}, [Run(**run)])
+    found = told_first({1: 10, 2: 20, 3: 30}, result(2, range(1)).runs)
     assert list(found.items()) == [(2, 20), (1, 10), (3, 30)]

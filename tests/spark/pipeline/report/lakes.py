@@ -210,7 +210,7 @@ def write_day(lake: Lake) -> None:
     busy = (
         0.25 + 0.75 * np.exp(-(((hours - 9) / 2.2) ** 2)) + np.exp(-(((hours - 15.5) / 1.8) ** 2))
     )
-    sums = [gold.rate_sums(), gold.length_sums(), gold.latency_sums(), gold.decoded_sums()]
+    sums = [gold.Sums(each) for each in (gold.RATES, gold.LENGTHS, gold.LATENCY, gold.DECODED)]
     recordings, runs = [], []
     for number, (stream_id, rate, size) in enumerate(
         [(1001, 40_000, 72), (1002, 9_000, 220), (1003, 2_500, 1_400), (2001, 300, 48)]
