@@ -464,7 +464,8 @@ class Client(ShortBeginning):
         if self._are_draining:
             names = ", ".join(each.name for each in self._links)
             return f"the server of {self.service!r} at {names} ends, and takes no new calls"
-        return self._no_server_text(f"for {self._connect_timeout_ns / NS_PER_SECOND:g} s")
+        waited = f"for {self._connect_timeout_ns / NS_PER_SECOND:g} s"
+        return self._no_server_text(f"{waited}: nothing was sent")
 
     def _refusal(self) -> str:
         """Return why no server that was found can be used; empty while one may be found."""
