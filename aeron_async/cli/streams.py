@@ -82,7 +82,7 @@ def streams(
         if rows:
             print_columns(COLUMNS, rows, texts=TEXTS)
         else:
-            print_line("no streams")
+            print_line("no publications and no images")
 
     return show(directory, draw, watch or Watch(), json=json)
 

@@ -353,8 +353,8 @@ def test_streams_and_backlog_show_one_stream(
     report = found("streams", "--session", "8")
     assert (report["publications"], len(report["images"]), len(report["strays"])) == ([], 1, 1)
     assert [each["kind"] for each in found("backlog", "-s", "1002")["streams"]] == ["image"]
-    for command in ("streams", "backlog"):
-        assert look(command, "--stream", "5")[1:] == ["no streams"]
+    assert look("streams", "--stream", "5")[1:] == ["no publications and no images"]
+    assert look("backlog", "--stream", "5")[1:] == ["no streams"]
 
 
 def test_backlog_in_json_has_the_distances(found: Callable[..., Any]) -> None:
