@@ -31,7 +31,7 @@ def losses(rows: DataFrame) -> DataFrame:
     return found.where("missing > 0").select("recording_id", "position", "timestamp", "missing")
 
 
-# %% Messages that were on their way ten times as long as half of them.
+# %% Messages that took more than ten times the median, the slowest first.
 def late(rows: DataFrame) -> DataFrame:
     """Return the latest messages, with the time that each took."""
     timed = rows.withColumn("latency_ns", rows["timestamp_ns"] - rows["sent_ns"])

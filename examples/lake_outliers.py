@@ -44,7 +44,7 @@ losses = connection.execute("""
 for stream_id, sequence, missing in losses:
     print(f"stream {stream_id}: {missing} missing before {sequence}")
 
-# %% Messages that took ten times as long as half of them, the latest first.
+# %% Messages that took more than ten times the median, the slowest first.
 late = connection.execute("""
     WITH timed AS (SELECT *, (timestamp_ns - sent_ns) // 1000 AS latency_us FROM quotes),
         usual AS (SELECT stream_id, median(latency_us) AS usual_us FROM timed GROUP BY ALL)
@@ -53,4 +53,4 @@ late = connection.execute("""
     WHERE latency_us > 10 * usual_us ORDER BY latency_us DESC, sequence LIMIT 10
 """).fetchall()
 for stream_id, sequence, latency_us, usual_us in late:
-    print(f"stream {stream_id}: {sequence} took {latency_us} us, half of them {usual_us:.0f}")
+    print(f"stream {stream_id}: message {sequence} took {latency_us} us, the median {usual_us:.0f}")

@@ -25,8 +25,8 @@ PRINTED = {
     "lake_outliers": [
         "version 3, 2 files of 2026-11-18",
         "stream 1001: 3 missing before 53",
-        "stream 1001: 150 took 5040 us, half of them 40",
-        "stream 1001: 250 took 2040 us, half of them 40",
+        "stream 1001: message 150 took 5040 us, the median 40",
+        "stream 1001: message 250 took 2040 us, the median 40",
     ],
 }
 
