@@ -38,7 +38,7 @@ def test_commands_in_a_page_exist(block: Block) -> None:
 
 def check(words: list[str]) -> None:
     program, *arguments = itertools.dropwhile(is_setting, words)
-    if program == "python" and arguments[0] == "-m":
+    if program in {"python", "python3"} and arguments[0] == "-m":
         module = ROOT / arguments[1].replace(".", "/")
         is_ours = module.with_suffix(".py").exists() or (module / "__main__.py").exists()
         assert is_ours or arguments[1] in SYSTEM_MODULES
