@@ -468,7 +468,7 @@ def _without_image(seen: SubscriptionSeen) -> tuple[WaitReason, str, str]:
             ),
             _meant_publication(seen)
             + "publish with a client of the same driver (directory=, --aeron-dir): IPC and spies "
-            "stay within one; to receive from others leave aeron-spy: out, or use UDP",
+            "stay within one; to receive from another driver, subscribe to UDP without aeron-spy:",
         )
     return _heard(seen)
 
