@@ -181,7 +181,7 @@ def run(
         if found and purge:
             purge_files(control or archive, found)
         elif found:
-            remark("nothing was purged: --purge does it")
+            remark("nothing was removed: --purge removes what may go")
     tell_lake(place, lake)
     return stopper.finished()
 
@@ -288,7 +288,7 @@ class PipelineOutput:
         """Print a line for files that may be purged."""
         self._write(
             watermark,
-            f"recording {watermark.recording_id}: all have read up to "
+            f"recording {watermark.recording_id}: all consumers have read up to "
             f"{watermark.read_position:,}; {plural(watermark.files, 'file')} before position "
             f"{watermark.purge_position:,} may go",
         )

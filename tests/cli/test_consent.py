@@ -260,7 +260,7 @@ def test_a_pipeline_without_the_flag_names_files_and_removes_none(
     assert main(["pipeline", "run", str(archive), str(tmp_path / "lake"), *flag]) == 0
     out, err = capsys.readouterr()
     assert "2 files before position 131,072 may go" in out
-    assert ("nothing was purged: --purge does it" in err) is not bool(flag)
+    assert ("nothing was removed: --purge removes what may go" in err) is not bool(flag)
     assert (every_byte(archive) == before) is not bool(flag)
 
 

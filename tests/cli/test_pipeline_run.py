@@ -59,7 +59,10 @@ def test_people_read_lines(capsys: pytest.CaptureFixture[str]) -> None:
         ),
         "behind after batch 3: recording 0 by 0 B, recording 1 by 2,000 B",
         "behind after batch 3: recording 1 by 2,000 B, and 5 more recordings",
-        "recording 0: all have read up to 140,000; 2 files before position 131,072 may go",
+        (
+            "recording 0: all consumers have read up to 140,000; "
+            "2 files before position 131,072 may go"
+        ),
     ]
 
 
