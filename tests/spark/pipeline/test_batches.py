@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -335,6 +336,45 @@ def test_a_checkpoint_that_is_older_than_the_lake_passes_nothing_over(
     shutil.rmtree(again.lake.checkpoint)
     new = local(archive, tmp_path / "lake", "other")
     assert json.loads(new.begin(take_over=True)["startingPositions"]) == {"0": plans[1][-1].end}
+
+
+@pytest.mark.parametrize(
+    ("kind", "moment"),
+    [*(("delta", moment) for moment in range(11)), ("parquet", 3), ("parquet", 8)],
+)
+def test_a_batch_that_ends_between_two_commits_is_completed(
+    archive: Path, tmp_path: Path, moment: int, kind: str
+) -> None:
+    """Its query does it again; files of the attempt that failed are of no table."""
+    plans = planned(archive, 2)
+    job = local(archive, tmp_path / "lake", format=kind, timestamp_from="reserved")
+    job.begin()
+    job.process(0, plans[0])
+    commit, seen = job.job._store.commit, 0
+
+    def failing(*given: Any, **more: Any) -> None:
+        nonlocal seen
+        if seen == moment:
+            raise KeyboardInterrupt
+        seen += 1
+        commit(*given, **more)
+
+    job.job._store.commit = failing  # type: ignore[method-assign]
+    with suppress(KeyboardInterrupt):
+        job.process(1, plans[1])
+    again = local(archive, tmp_path / "lake", format=kind, timestamp_from="reserved")
+    again.begin()
+    again.process(1, plans[1])
+    for table in ("bronze", "silver/quotes"):
+        read = again.lake.read(table, pa.schema([("position", pa.int64())]))
+        assert read.num_rows == len(set(read.column(0).to_pylist())) == COUNT
+    count = pa.schema([("messages", pa.int64())])
+    for table, times in (("rates_second", 1), ("rates_minute", 1), ("runs", 2), ("decoded", 1)):
+        found = again.lake.read(gold(table), count).column(0).to_pylist()
+        assert sum(found) == times * COUNT, table
+    rows = again.lake.read(BATCHES, BATCHES_SCHEMA).sort_by("ingest_batch").to_pylist()
+    assert [each["ingest_batch"] for each in rows] == [0, 1]
+    assert again.lake.read(gold("gaps"), GAPS).num_rows == 0
 
 
 def test_where_a_batch_ends_is_on_the_disk_before_a_table_has_it(
