@@ -41,7 +41,7 @@ def reader(path: Path, **options: str) -> StreamReader:
 def read_with(decoder: str, path: Path) -> object:
     parsed = ArchiveOptions.parse({"path": str(path)})
     settings = settings_for(parsed, PAYLOAD)
-    object.__setattr__(settings, "decoder", decoder)
+    object.__setattr__(parsed, "decoder", decoder)
     return read_partition(settings, ArchivePartition(()))
 
 
