@@ -382,6 +382,7 @@ def test_nothing_runs_twice_and_nothing_stays_in_a_lossy_world_with_partitions(s
                             outcomes.append(error)
                             # Without a server a call fails at once; these are to see it again.
                             await asyncio.sleep(0.5)
+                            await client.wait_connected(30)
                         else:
                             assert answer == request
                             outcomes.append(None)
