@@ -10,6 +10,7 @@ import attrs
 from cyclopts import Parameter, validators
 
 from aeron_async.protocol.units import INT64_MAX, parse_size
+from aeron_async.spark.urls import scheme_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,14 +35,12 @@ __all__ = [
     "Size",
     "Stream",
     "is_a_name",
-    "is_url",
     "sized",
 ]
 
 INT32 = validators.Number(gte=-(2**31), lt=2**31)
 LONGEST_MESSAGE = 16 * 1024 * 1024
 """Longest message of any channel, in bytes."""
-URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 WHOLE = re.compile(r"-?[0-9]{1,40}")
 MOST = 1e9
 """Upper limit on a duration in seconds, which is 31 years, and on a rate per second."""
@@ -72,11 +71,6 @@ def are_names(_type: object, values: tuple[str, ...]) -> None:
         raise ValueError(message)
 
 
-def is_url(text: str) -> bool:
-    """Return whether a text begins as a URL does."""
-    return URL.match(text) is not None
-
-
 def folder_from(_type: object, tokens: Sequence[Token]) -> Path:
     """Return a folder of this host: a URL would become one whose name ends with a colon.
 
@@ -84,7 +78,7 @@ def folder_from(_type: object, tokens: Sequence[Token]) -> Path:
         ValueError: The text is a URL.
     """
     text = tokens[0].value
-    if is_url(text):
+    if scheme_of(text) is not None:
         message = f"{text!r} is a URL: name a folder of this host, or one that is mounted"
         raise ValueError(message)
     return Path(text)

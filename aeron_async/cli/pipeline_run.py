@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from aeron_async.cli.archive_where import opened
 from aeron_async.cli.figures import format_bytes, plural
-from aeron_async.cli.options import Flag, Int32, RunOptions, is_url
+from aeron_async.cli.options import Flag, Int32, RunOptions
 from aeron_async.cli.output import print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode, TerminatedError
 from aeron_async.cli.runner import run as run_async
@@ -20,7 +20,7 @@ from aeron_async.clock import SystemClock
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.pipeline.session import NEEDED_BY_REPORT, check_installed, make_session
 from aeron_async.spark.pipeline.settings import PipelineSettings
-from aeron_async.spark.urls import told
+from aeron_async.spark.urls import scheme_of, told
 
 if TYPE_CHECKING:
     from aeron_async.spark.lake.tables import Lake
@@ -191,7 +191,7 @@ def check_flags(archive: str, trigger: str | None, *, is_purged: bool) -> None:
     if trigger is not None:
         message = f"--available-now ends by itself, and --trigger {trigger} does not: give one"
         raise ConfigurationError(message)
-    if is_purged and is_url(archive):
+    if is_purged and scheme_of(archive) is not None:
         message = f"--purge removes nothing of {told(archive)!r}: name the archive by --control"
         raise ConfigurationError(message)
 
